@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -103,13 +104,27 @@ def postgresql() -> Iterator[Any]:
     )
     # Not below pytest's folder, which pytest closes to the server's own user whenever it starts.
     folder = Path(tempfile.mkdtemp(prefix="syncswitch-postgresql-", dir=_server_place()))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        server = pgserver.get_server(folder, cleanup_mode="delete")
-    try:
-        yield server
-    finally:
-        server.cleanup()
+    with _ended_with_these_tests(folder):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            server = pgserver.get_server(folder, cleanup_mode="delete")
+        try:
+            yield server
+        finally:
+            server.cleanup()
+
+
+_END = """read _; kill -QUIT "$(head -n 1 "$0/postmaster.pid")" && sleep 1; rm -rf "$0" """
+
+
+@contextmanager
+def _ended_with_these_tests(folder: Path) -> Iterator[None]:
+    """Also where they are killed: else its server would keep its memory."""
+    command = ["sh", "-c", _END, str(folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ):
+        yield
 
 
 def _server_place() -> Path | None:
