@@ -131,6 +131,8 @@ def metric_name(description: str | None) -> str:
     if description is None or not description.startswith("{"):
         return description or ACCURACY_NAME
     try:
-        return str(json.loads(description)["class"])
+        known = json.loads(description)
+        # Of several outputs, it says whose it is.
+        return str(known["class"]) if "class" in known else metric_name(known["metric"])
     except (ValueError, KeyError):
         return ACCURACY_NAME

@@ -175,6 +175,23 @@ def class_numbers(labels: Array) -> Array | None:
     return labels.reshape(-1)
 
 
+def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:
+    """Whether a model can be right or wrong about these labels: they are classes, or one-hot.
+
+    Args:
+        labels: Some of them.
+        output_shape: Of the model, examples first; empty where it is not known.
+    """
+    width = output_shape[-1] if output_shape else None
+    if labels.dtype.kind not in "iubf":
+        return True
+    if width == 1:
+        return bool(np.isin(labels, (0, 1)).all())
+    if labels.ndim == len(output_shape) and labels.shape[-1] == width:
+        return bool(np.allclose(labels.sum(axis=-1), 1, atol=1e-3) and labels.min() >= 0)
+    return bool((labels == np.round(labels)).all())
+
+
 def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
     """Accuracy of always guessing the most frequent class; None where classes are not known.
 

@@ -19,7 +19,7 @@ from syncswitch.trainers.job.keras_parts import (
     schedule_boundaries,
 )
 from syncswitch.trainers.job.losses import build_loss, loss_settings
-from syncswitch.trainers.job.metric import build_metric, decided_by
+from syncswitch.trainers.job.metric import build_metric, decided_by, metric_class
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 
 # Names are counted up in a process, seeds do not matter, connections are described apart.
@@ -141,9 +141,11 @@ def _describe_learning_rate(
 def _describe_metric(workload: Workload) -> str:
     """The metric and its settings as canonical text."""
     if workload.metric == LOSS_METRIC:
-        return LOSS_METRIC
-    metric = build_metric(workload)
-    described = "accuracy" if metric is None else _canonical(_description(metric))
+        described = LOSS_METRIC
+    else:
+        metric = build_metric(workload)
+        named = metric and {**_description(metric), "class": metric_class(metric)}
+        described = "accuracy" if metric is None else _canonical(named)
     if workload.metric_output is None:
         return described
     return _canonical({"output": workload.metric_output, "metric": described})

@@ -56,7 +56,21 @@ def _built_model(workload: Workload) -> Any:
             "give it an Input, or call it once on a batch before you return it"
         )
     check_precision(model, f"workload {workload.name!r}")
+    check_own_training(model, f"workload {workload.name!r}")
     return model
+
+
+def check_own_training(model: Any, whose: str) -> None:
+    """Refuses a model that says itself how it is trained: workers compute gradients of a loss."""
+    import keras
+
+    for name in ("train_step", "compute_loss"):
+        if getattr(type(model), name) is not getattr(keras.Model, name):
+            raise WorkloadError(
+                f"{whose}: the model, a {type(model).__name__}, has a {name} of its own, which no"
+                " run would call; say it as a loss, or with add_loss in a layer, or search the"
+                " script as it is with syncswitch-search run --trainer command"
+            )
 
 
 def check_precision(model: Any, whose: str) -> None:

@@ -38,12 +38,20 @@ def decided_by(workload: Workload) -> Metric:
     built = build_metric(workload)
     if built is None:
         return Metric()
-    name = LOSS_METRIC if workload.metric == LOSS_METRIC else type(built).__name__
+    name = LOSS_METRIC if workload.metric == LOSS_METRIC else metric_class(built)
     kind = next((one for one in type(built).__mro__ if one.__module__.startswith("keras.")), None)
     known = name if kind is None else kind.__name__
     goal = workload.metric_goal or _goal(built, name, known)
     lowest, highest = workload.metric_range or _usual_range(workload, known, goal)
     return Metric(name, goal, workload.metric_unit or _UNITS.get(known), lowest, highest)
+
+
+def metric_class(built: Any) -> str:
+    """Name of its class, or of the function that somebody wrote."""
+    import keras
+
+    is_function = type(built) is keras.metrics.MeanMetricWrapper
+    return str(built.name) if is_function else type(built).__name__
 
 
 def _goal(built: Any, name: str, known: str) -> str:

@@ -22,33 +22,6 @@ def check_compiled(model: Any, whose: str) -> None:
         raise WorkloadError(f"{whose}: the model is not compiled; call its compile() before")
 
 
-def copies(model: Any, *, is_fresh: bool) -> Callable[[], Any]:
-    """Builds copies of the model.
-
-    Args:
-        model: A Sequential or functional model, or another one that Keras can copy.
-        is_fresh: Draw what is trained anew for each copy, instead of taking its present values;
-            what is not trained, such as frozen layers, keeps them.
-    """
-    values = [np.asarray(one) for one in model.weights]
-    is_kept = [not (is_fresh and one.trainable) for one in model.weights]
-    # What is compiled is copied with its loss and metrics, which only registered ones bear.
-    model.compiled = False
-    try:
-        plain = keras.models.clone_model(model)
-    finally:
-        model.compiled = True
-
-    def build() -> Any:
-        copy = keras.models.clone_model(plain)
-        for variable, value, keep in zip(copy.weights, values, is_kept, strict=True):
-            if keep:
-                variable.assign(value)
-        return copy
-
-    return build
-
-
 def compiled_optimizer(model: Any) -> tuple[Callable[[], Any], float | Callable[[], Any]]:
     """Builds optimizers like the model's; and its learning rate, which these leave to others."""
     config = model.optimizer.get_config()
@@ -87,33 +60,37 @@ class CompiledMetric:
     """The metric that a run is judged by.
 
     Attributes:
-        build: Makes it; None for accuracy.
+        build: Makes it; None for accuracy, and where there is none.
         output: Of several outputs, whose it is.
         is_weighted: Whether the weights of the tests count.
+        is_accuracy: Whether it is accuracy as it fits the labels.
     """
 
     build: Callable[[], Any] | None
     output: str | None
     is_weighted: bool
+    is_accuracy: bool = False
 
 
 def compiled_metric(model: Any, whose: str) -> CompiledMetric:
-    """The first metric that the model was compiled with; accuracy where there is none."""
-    config = model.get_compile_config() or {}
+    """The first metric that the model was compiled with."""
     outputs = list(getattr(model, "output_names", None) or ())
+    # A configuration would only name the functions and classes that somebody wrote.
+    compiled = getattr(model, "_compile_metrics", None)
     for kind in ("metrics", "weighted_metrics"):
-        output, first = _first(config.get(kind), outputs)
+        given = getattr(compiled, f"_user_{kind}", None)
+        output, first = _first(given, outputs)
         if first is not None:
             is_weighted = kind == "weighted_metrics"
             if isinstance(first, str) and first.lower() in _ACCURACIES:
-                return CompiledMetric(None, output, is_weighted)
+                return CompiledMetric(None, output, is_weighted, is_accuracy=True)
             return CompiledMetric(partial(_built_metric, first, whose), output, is_weighted)
     return CompiledMetric(None, outputs[0] if len(outputs) > 1 else None, is_weighted=False)
 
 
 def _first(metrics: Any, outputs: list[str]) -> tuple[str | None, Any]:
     """Name of the output and description of the first metric."""
-    if isinstance(metrics, dict) and "class_name" not in metrics:
+    if isinstance(metrics, dict):
         for name in sorted(metrics, key=lambda one: outputs.index(one) if one in outputs else -1):
             _, first = _first(metrics[name], [])
             if first is not None:
@@ -129,13 +106,17 @@ def _first(metrics: Any, outputs: list[str]) -> tuple[str | None, Any]:
     return None, None
 
 
-def _built_metric(described: Any, whose: str) -> Any:
+def _built_metric(given: Any, whose: str) -> Any:
+    """A metric like the one that was given to `compile`, which holds the values of another run."""
     try:
-        if isinstance(described, str):
-            return keras.metrics.get(described)
-        return keras.metrics.deserialize(described)
+        if isinstance(given, str):
+            given = keras.metrics.get(given)
+        if isinstance(given, keras.metrics.Metric):
+            return type(given).from_config(given.get_config())
     except (TypeError, ValueError) as error:
         raise WorkloadError(
-            f"{whose}: cannot build the metric {described!r} that the model is compiled with; give"
+            f"{whose}: cannot build the metric {given!r} that the model is compiled with; give"
             " metric, the name of one or a function that builds one"
         ) from error
+    name = getattr(given, "__name__", type(given).__name__)
+    return keras.metrics.MeanMetricWrapper(given, name=name)

@@ -25,8 +25,8 @@ from syncswitch.trainers.keras_api.compiled import (
     compiled_loss,
     compiled_loss_weights,
     compiled_optimizer,
-    copies,
 )
+from syncswitch.trainers.keras_api.copying import copies
 from syncswitch.trainers.model.export import load_model
 from syncswitch.trainers.trainer import Observer
 
@@ -103,7 +103,7 @@ def fit(
     optimizer, rate = compiled_optimizer(model)
     workload = Workload(
         name=model.name,
-        model=copies(model, is_fresh=False),
+        model=copies(model, "fit", is_fresh=False),
         data=lambda: data,
         data_set="given to fit",
         total_worker_steps=total,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+import keras
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.data import AnyData, Data, StreamedData
-from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
-from syncswitch.trainers.job.sources.nested import Leaf, apart, taken
-from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.job.data import Data, StreamedData, has_accuracy
+from syncswitch.trainers.job.keras_parts import (
+    check_own_training,
+    check_precision,
+    check_unscaled,
+)
+from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 from syncswitch.trainers.keras_api.callbacks import check_callbacks
 from syncswitch.trainers.keras_api.compiled import (
     check_compiled,
@@ -23,13 +23,12 @@ from syncswitch.trainers.keras_api.compiled import (
     compiled_loss_weights,
     compiled_metric,
     compiled_optimizer,
-    copies,
 )
+from syncswitch.trainers.keras_api.copying import built_anew, copies, ensure_built
+from syncswitch.trainers.keras_api.given import Given, given_arrays, given_data, given_pipeline
 
 _WHOSE = "from_compiled"
 _TESTS = 40
-_BATCH_SIZE = 32
-_PLAIN = ((Leaf(), Leaf()),)
 
 
 def from_compiled(
@@ -66,13 +65,15 @@ def from_compiled(
 
     Args:
         model: A Sequential or functional model, or another one that `keras.models.clone_model` can
-            copy. It is not trained itself.
+            copy; or, as for most classes of one's own, a function that builds and compiles one. It
+            is not trained itself.
         x: Training inputs, shape [examples, ...], or a dict, tuple or list of such, ragged and
-            sparse ones among them; or a batched `tf.data.Dataset` of inputs, labels and perhaps
-            weights, which is read into memory; or a `Data` or `StreamedData`.
+            sparse ones among them; or a `tf.data.Dataset` or `keras.utils.PyDataset` of batches of
+            inputs, labels and perhaps weights, which is read once, into memory; or a `Data` or
+            `StreamedData`.
         y: Training labels, of several outputs a dict, tuple or list; None where x has them.
         validation_data: Inputs and labels that the model is tested with, perhaps with weights for
-            `weighted_metrics`; or a Dataset as `x`.
+            `weighted_metrics`; or a Dataset, as `x` may be.
         validation_split: Instead of it, the share of the examples, the last ones, to test with.
         batch_size: B; None for 32, or the size of the batches of a Dataset.
         epochs: Length of the job.
@@ -85,8 +86,8 @@ def from_compiled(
         data_set: Name of the data; None for a digest of arrays, so that other data are another
             job, and for `name` of a Dataset.
         metric: Name of a Keras metric, or a function that builds one; None for the first one
-            of `compile` (of several outputs, of the first that has one), or accuracy as it fits the
-            labels where there is none.
+            of `compile` (of several outputs, of the first that has one), and where there is none,
+            for accuracy if the labels are classes, else for the loss of the tests.
         is_pretrained: Start each run from the model's present values, which have to be the same
             wherever this is imported. Otherwise what is trained is drawn anew, by the seed of the
             run; frozen layers keep their values in any case.
@@ -99,22 +100,26 @@ def from_compiled(
     Raises:
         WorkloadError: The model is not compiled, or something does not fit.
     """
+    build = None if isinstance(model, keras.Model) or not callable(model) else model
+    if build is not None:
+        model = build()
     check_compiled(model, _WHOSE)
     check_precision(model, _WHOSE)
+    check_own_training(model, _WHOSE)
     check_unscaled(model.optimizer, _WHOSE)
     check_callbacks(callbacks, _WHOSE)
     name, judged = name or model.name, compiled_metric(model, _WHOSE)
-    if isinstance(x, Data | StreamedData):
-        given = _Given(lambda: x, batch_size or _BATCH_SIZE, name)
-        steps = steps_per_epoch or _batches(x, given.batch_size)
-    elif y is None:
-        given, steps = _of_pipelines(x, validation_data, steps_per_epoch, name, judged.is_weighted)
-    else:
-        train = (x, y, sample_weight)
-        data = _of_arrays(train, validation_data, validation_split, judged.is_weighted)
-        size = batch_size or _BATCH_SIZE
-        given = _Given(lambda: data, size, _digest(name, data))
-        steps = steps_per_epoch or _batches(data, size)
+    given = _given(
+        x,
+        y,
+        sample_weight,
+        validation_data,
+        validation_split,
+        steps_per_epoch,
+        name,
+        batch_size,
+        is_test_weighted=judged.is_weighted,
+    )
     if class_weight and sample_weight is not None:
         raise WorkloadError(
             f"{_WHOSE}: there are class_weight and sample_weight; multiply them yourself, and give"
@@ -122,12 +127,19 @@ def from_compiled(
         )
     if not isinstance(epochs, int) or epochs < 1:
         raise WorkloadError(f"{_WHOSE}: epochs is {epochs!r}; give a whole number from 1 on")
-    total = epochs * steps
+    total = epochs * (steps_per_epoch or given.steps_per_epoch)
+    inputs = None if given.sample is None else given.sample[0]
+    ensure_built(model, inputs)
+    if metric is None:
+        usual = None if judged.is_accuracy else _usual_metric(model, given.sample)
+        metric = judged.build or usual
     optimizer, rate = compiled_optimizer(model)
     return Workload(
         **{
             "name": name,
-            "model": copies(model, is_fresh=not is_pretrained),
+            "model": copies(model, _WHOSE, is_fresh=not is_pretrained)
+            if build is None
+            else built_anew(build, inputs),
             "data": given.load,
             "data_set": data_set or given.known_as,
             "total_worker_steps": total,
@@ -139,106 +151,48 @@ def from_compiled(
             "loss": compiled_loss(model, _WHOSE),
             "loss_weights": compiled_loss_weights(model, _WHOSE),
             "class_weight": class_weight,
-            "metric": metric or judged.build,
+            "metric": metric,
             "metric_output": judged.output,
             **fields,
         }
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What `fit` would get.
-
-    Attributes:
-        load: Loads the data.
-        batch_size: B.
-        known_as: Name of the data.
-    """
-
-    load: Callable[[], AnyData]
-    batch_size: int
-    known_as: str
-
-
-def _batches(data: AnyData, size: int) -> int:
-    return math.ceil(data.train.examples / max(1, size))
-
-
-def _of_arrays(
-    train: Sequence[Any], test: Any, validation_split: float, is_test_weighted: bool
-) -> Data:
-    if test is None:
-        if not 0 < validation_split < 1:
-            raise WorkloadError(
-                f"{_WHOSE}: there is nothing to test with; give validation_data=(inputs, labels),"
-                f" or a validation_split between 0 and 1 (it is {validation_split!r})"
-            )
-        # As Keras does it: the last ones.
-        examples = len(apart("y", train[1])[0][0])
-        numbers = np.arange(examples)
-        kept = math.floor(examples * (1 - validation_split))
-        parts = [one for one in train if one is not None]
-        train, test = (
-            tuple(taken(one, numbers[part]) for one in parts)
-            for part in (slice(kept), slice(kept, None))
+def _given(
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    test: Any,
+    validation_split: float,
+    steps_per_epoch: int | None,
+    name: str,
+    batch_size: int | None,
+    *,
+    is_test_weighted: bool,
+) -> Given:
+    """What there is to train and to test with."""
+    if isinstance(x, Data | StreamedData):
+        return given_data(x, name, batch_size)
+    if y is None:
+        return given_pipeline(
+            _WHOSE, x, test, steps_per_epoch, name, is_test_weighted=is_test_weighted
         )
-    elif not isinstance(test, tuple | list) or len(test) not in (2, 3):
-        raise WorkloadError(
-            f"{_WHOSE}: validation_data is a {type(test).__name__}; give a pair of inputs and"
-            " labels, or these and weights"
-        )
-    weights = test[2] if is_test_weighted and len(test) > 2 else None
-    return Data(
-        train[0],
-        train[1],
-        test[0],
-        test[1],
-        train_weights=train[2] if len(train) > 2 else None,
-        test_weights=weights,
+    return given_arrays(
+        _WHOSE,
+        (x, y, sample_weight),
+        test,
+        validation_split,
+        name,
+        batch_size,
+        is_test_weighted=is_test_weighted,
     )
 
 
-def _of_pipelines(
-    train: Any, test: Any, steps_per_epoch: int | None, name: str, is_test_weighted: bool
-) -> tuple[_Given, int]:
-    """The data, and the batches of an epoch."""
-    for part, pipeline in (("x", train), ("validation_data", test)):
-        if not hasattr(pipeline, "unbatch"):
-            raise WorkloadError(
-                f"{_WHOSE}: {part} is a {type(pipeline).__name__}, and there is no y; give arrays"
-                " x and y, or tf.data pipelines as x and validation_data"
-            )
-    if steps_per_epoch is None:
-        steps_per_epoch = int(train.cardinality())
-        if steps_per_epoch < 1:
-            raise WorkloadError(
-                f"{_WHOSE}: x does not know how many batches it has; give steps_per_epoch, and a"
-                " pipeline that ends (without repeat())"
-            )
-    first = next(iter(train.take(1)), None)
-    if not isinstance(first, tuple) or len(first) not in (2, 3):
-        raise WorkloadError(
-            f"{_WHOSE}: x yields no (inputs, labels), or (inputs, labels, weights); bring it to"
-            " that with map()"
-        )
-    size = len(apart("y", first[1])[0][0])
-    if not is_test_weighted:
-        test = test.map(lambda inputs, labels, *_: (inputs, labels))
-    load = partial(Data.from_datasets, train.unbatch(), test.unbatch())
-    return _Given(load, size, name), steps_per_epoch
-
-
-def _digest(name: str, data: Data) -> str:
-    """Names the data by what they are."""
-    digest = hashlib.sha256()
-    for source in (data.train, data.test):
-        if source.form not in _PLAIN:
-            digest.update(repr(source.form).encode())
-        for one in source.rows:
-            digest.update(f"{one.dtype} {one.shape}".encode())
-            # An array of objects holds where they lie in memory.
-            text = one.dtype == object
-            held = repr(one.tolist()).encode() if text else np.ascontiguousarray(one).tobytes()
-            digest.update(held)
-    return f"{name}-{digest.hexdigest()[:12]}"
+def _usual_metric(model: Any, sample: tuple[Any, Any] | None) -> str | None:
+    """Of a model that was compiled without one: accuracy where labels are classes, or the loss."""
+    if sample is None or isinstance(sample[1], dict | tuple | list):
+        return None
+    shape = getattr(model, "output_shape", None)
+    is_single = isinstance(shape, tuple) and not isinstance(shape[0], tuple)
+    has_one = has_accuracy(np.asarray(sample[1]), (shape or ()) if is_single else ())
+    return None if has_one else LOSS_METRIC

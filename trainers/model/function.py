@@ -260,7 +260,9 @@ class ModelFunction:
             elif "seed" in variable.name and tuple(variable.shape) == (2,):
                 values.append(tf.cast(seed + index, variable.dtype))
             else:
-                values.append(tf.constant(variable.numpy()))
+                with tf.init_scope():  # in what is traced a variable has no value
+                    kept = variable.numpy()
+                values.append(tf.constant(kept))
         return values
 
 

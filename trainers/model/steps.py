@@ -130,7 +130,7 @@ class ShippedFunction:
         for outer, _ in graph.captures:
             variable = known.get(id(outer))
             if variable is None and outer.dtype == tf.resource:
-                raise _unshippable(workload, "a table, such as those of tf.lookup")
+                raise _unshippable(workload, "a table, such as those of StringLookup and tf.lookup")
             captured.append((outer if variable is None else variable).numpy())
             variables.append(variable is not None)
         graph_def = graph.as_graph_def()

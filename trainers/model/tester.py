@@ -12,7 +12,7 @@ import numpy as np
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers
+from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers, has_accuracy
 from syncswitch.trainers.job.losses import loss_settings
 from syncswitch.trainers.job.metric import build_metric, decided_by
 from syncswitch.trainers.job.sources.source import ArraySource
@@ -172,22 +172,25 @@ class ModelTester:
         rows = list(map(TableRows, map(tf.constant, self.ids), values))
         outputs = self._function.predict(parameters, statistics, inputs, rows)
         labels, outputs, _, loss = self._function.outputs.decisive(labels, outputs)
+        self._check_accuracy(labels, outputs)
         if outputs.shape[-1] == 1:
-            return self._binary_accuracy(labels, loss)
+            from_logits = loss_settings(loss).get("from_logits", False)
+            return metrics.BinaryAccuracy(threshold=0.0 if from_logits else 0.5)
         if labels.shape.rank > 1 and labels.shape[-1] == outputs.shape[-1]:
             return metrics.CategoricalAccuracy()
         return metrics.SparseCategoricalAccuracy()
 
-    def _binary_accuracy(self, labels: Any, loss: Any) -> Any:
-        from keras import metrics
-
-        if not np.isin(labels, (0, 1)).all():
-            raise WorkloadError(
-                f"workload {self._workload.name!r}: one output and labels other than 0 and 1 have "
-                "no accuracy; give a metric, such as 'mae', or 'loss' for the loss of the tests"
+    def _check_accuracy(self, labels: Any, outputs: Any) -> None:
+        if not has_accuracy(np.asarray(labels), outputs.shape):
+            which = (
+                "one output and labels other than 0 and 1 have"
+                if outputs.shape[-1] == 1
+                else "labels that are neither classes nor one-hot have"
             )
-        from_logits = loss_settings(loss).get("from_logits", False)
-        return metrics.BinaryAccuracy(threshold=0.0 if from_logits else 0.5)
+            raise WorkloadError(
+                f"workload {self._workload.name!r}: {which} no accuracy; give a metric, such as"
+                " 'mae', or 'loss' for the loss of the tests"
+            )
 
     def _test_batch(self, rows: Sequence[Any]) -> tuple[Any, Any]:
         inputs, labels = parsed(self._data, self._data.test, rows)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.metric import Metric, metric_name
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.metric import decided_by
 from tests.trainers.jobs import CONSTANT
@@ -36,11 +36,25 @@ def test_keras_says_what_the_workload_does_not(
 
 
 def test_a_metric_of_its_own_is_a_share_unless_the_workload_says_otherwise(keras: Any) -> None:
-    build = lambda: keras.metrics.MeanMetricWrapper(lambda labels, _: labels)  # noqa: E731
-    own = replace(CONSTANT, metric=build)
-    assert decided_by(own) == Metric("MeanMetricWrapper")
+    def right(labels: Any, _: Any) -> Any:
+        return labels
+
+    own = replace(CONSTANT, metric=lambda: keras.metrics.MeanMetricWrapper(right, name="right"))
+    assert decided_by(own) == Metric("right")
     less = replace(own, metric_goal="min")
-    assert decided_by(less) == Metric("MeanMetricWrapper", "min", None, None, None)
+    assert decided_by(less) == Metric("right", "min", None, None, None)
+    assert metric_name(workload_identity(own, 2, "bsp", "asp").metric) == "right"
+
+
+@pytest.mark.parametrize("metric", ["mae", "loss"])
+def test_of_several_outputs_it_is_that_of_one(keras: Any, metric: str) -> None:
+    named = [
+        workload_identity(replace(CONSTANT, metric=metric, metric_output=one), 2, "bsp", "asp")
+        for one in ("kind", "price")
+    ]
+    assert named[0].fingerprint != named[1].fingerprint
+    shown = {"mae": "MeanAbsoluteError", "loss": "loss"}[metric]
+    assert [metric_name(one.metric) for one in named] == [shown, shown]
 
 
 def test_a_direction_is_a_part_of_the_fingerprint(keras: Any) -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.losses import build_loss
-from syncswitch.trainers.job.metric import build_metric
+from syncswitch.trainers.job.metric import build_metric, decided_by
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.jobs import dense_model, digits_data
 
@@ -181,6 +182,48 @@ def test_of_several_outputs_the_first_metric_decides(
     assert (data.test_labels[1] == x[32:, :1]).all()
 
 
+def test_metrics_of_ones_own_are_taken(keras: Any, from_compiled: From) -> None:
+    def near(labels: Any, outputs: Any) -> Any:
+        return keras.ops.cast(keras.ops.abs(labels - outputs) < 0.5, "float32")
+
+    class Largest(keras.metrics.Mean):  # type: ignore[misc]
+        """Nobody registers it."""
+
+    x, y = binary_data()
+    fingerprints = set()
+    for metric, name in ((near, "near"), (Largest(name="top"), "Largest")):
+        model = binary_model(keras, metrics=[metric])
+        made = from_compiled(model, x, y, validation_data=(x, y))
+        assert decided_by(made) == Metric(name)
+        assert build_metric(made) is not build_metric(made)
+        fingerprints.add(workload_identity(made, 2, "bsp", "asp").fingerprint)
+    assert len(fingerprints) == 2
+
+
+@pytest.mark.parametrize(
+    ("units", "labels", "expected"),
+    [
+        (1, [0, 1], None),
+        (1, [0.0, 1.0], None),
+        (1, [3, 4], "loss"),
+        (1, [0.5, 1.0], "loss"),
+        (2, [0, 1], None),
+        (2, [0.0, 1.0], None),
+        (2, [0.5, 1.0], "loss"),
+        (2, [[0, 1], [1, 0]], None),
+        (2, [[1, 1], [1, 0]], "loss"),
+        (2, [[0.5, 3.0], [1, 0]], "loss"),
+    ],
+)
+def test_without_a_metric_classes_have_accuracy_and_values_the_loss(
+    keras: Any, from_compiled: From, units: int, labels: Any, expected: str | None
+) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(units)])
+    model.compile("sgd", "mse")
+    x, _ = binary_data(2)
+    assert from_compiled(model, x, np.array(labels), validation_split=0.5).metric == expected
+
+
 def test_weights_are_those_of_fit_and_of_weighted_metrics(keras: Any, from_compiled: From) -> None:
     x, y = binary_data()
     weights = np.linspace(0, 2, len(x))
@@ -257,7 +300,7 @@ def test_callbacks_are_let_through_where_a_run_does_it_anyway(
         ({"validation_data": (1, 2, 3, 4)}, "validation_data is a tuple; give a pair"),
         ({"validation_data": None}, "nothing to test with; give validation_data"),
         ({"validation_data": 3}, "validation_data is a int; give a pair"),
-        ({"y": None}, "x is a ndarray, and there is no y"),
+        ({"y": None}, "x is a ndarray, and there is no y; give arrays x and y"),
         ({"epochs": 0}, "epochs is 0; give a whole number"),
         ({"model": "mine"}, "the model is not compiled; call its compile"),
     ],

@@ -169,7 +169,7 @@ class TestModelTester:
             keras,
             one_hot(GUESS),
             one_hot(TRUTH),
-            test_transform=lambda inputs, labels: (-inputs, 1.0 - labels),
+            test_transform=lambda inputs, labels: (-inputs, (1.0 - labels) / 2),
         )
         # argmax of what was turned round: the first of the two others, of model and of label.
         first_other = np.where(np.arange(3) == 0, 1, 0)

@@ -45,7 +45,14 @@ def parsed(data: AnyData, source: Source, rows: Sequence[Any]) -> tuple[Any, Any
             " parse() that makes (inputs, labels), or (inputs, labels, weights), of them"
         )
     inputs, labels, *weights = found
+    labels = tf.nest.map_structure(_in_float32, labels)
     return inputs, Weighted(labels, weights[0]) if weights else labels
+
+
+def _in_float32(labels: Any) -> Any:
+    """As Keras' `fit` gives them to a loss, which may not take others."""
+    is_long = getattr(getattr(labels, "dtype", None), "name", None) == "float64"
+    return tf.cast(labels, tf.float32) if is_long else labels
 
 
 def transformed(
