@@ -132,6 +132,6 @@ def test_wrong_words_are_one_line(words: tuple[str, ...], message: str, tmp_path
 
 def test_the_figures_are_listed() -> None:
     lines = invoke("paper", "list").stdout.splitlines()
-    assert len(lines) == 13
+    assert len(lines) == 2 + len(FIGURES)
     assert lines[2].startswith("summary")
     assert "Table I" in lines[2]
