@@ -59,7 +59,7 @@ nitpick_ignore_regex = [
     # Their fields are the columns of `uses`, `switch_points` and `search_costs`.
     (
         "py:class",
-        r".*\.(JobColumns|PolicyUseFacts|RegisteredSearch|SearchCost|StudyCost|SwitchPointStatistics)",
+        r".*\.(JobColumns|MeasuredJobColumns|PolicyUseFacts|RegisteredSearch|SearchCost|StudyCost|SwitchPointStatistics)",
     ),
     # Of ours, but no program needs them.
     (

@@ -254,7 +254,7 @@ def time_to_accuracy(
 
     Args:
         database: Open, or its URL.
-        target_accuracy: A number; where less of the metric is better, the negative of its value.
+        target_accuracy: A value of the metric, in its own unit.
         **choice: Which trials, as in `trials`.
 
     Raises:

@@ -132,8 +132,11 @@ def _parted(
 
 def _document(search: SearchStatus) -> dict[str, Any]:
     """For programs."""
-    content, policy = dataclasses.asdict(search), search.policy
-    del content["conditions"], content["policy"]
+    policy, metric = search.policy, search.decided_by
+    content = metric.with_values(dataclasses.asdict(search)) | metric.naming
+    del content["conditions"], content["policy"], content["decided_by"]
+    for rows in ("switch_points", "in_flight"):
+        content[rows] = [metric.with_values(row) for row in content[rows]]
     content["uses"] = search.uses and uses_as_json(search.uses)
     return {
         **content,

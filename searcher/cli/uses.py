@@ -12,6 +12,8 @@ from syncswitch.searcher.cli.views.reference import optional_workload, output_op
 from syncswitch.searcher.text.values import (
     accuracy_text,
     conditions_text,
+    metric_title,
+    named_text,
     seconds_text,
 )
 from syncswitch.storage.database.engine import open_database
@@ -19,6 +21,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.uses.spool import take_in
 from syncswitch.trainers.cli.console import echo, print_json, print_note, print_table, print_text
 from syncswitch.trainers.cli.group import SubcommandGroup
@@ -110,19 +113,26 @@ def _print_uses(found: list[PolicyUseFacts], reference: str | None) -> None:
         echo(f"no later runs with a policy{of} here; syncswitch-run makes them")
         return
     newest = found[-_MOST_ROWS:]
-    rows = list(map(_cells, newest))
+    title = metric_title(map(_metric, newest))
+    rows = [_cells(use, title) for use in newest]
     columns = [name for name in rows[0] if name != "under" or any(r["under"] != "-" for r in rows)]
     print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
     if len(found) > _MOST_ROWS:
         echo(f"\nthe newest {_MOST_ROWS:,} of {len(found):,}; all of them: --format csv")
 
 
-def _cells(use: PolicyUseFacts) -> dict[str, str]:
+def _metric(use: PolicyUseFacts) -> Metric:
+    return Metric(use.metric, use.metric_goal, use.metric_unit)
+
+
+def _cells(use: PolicyUseFacts, title: str) -> dict[str, str]:
+    metric = _metric(use)
+    reached = named_text(accuracy_text(use.accuracy, metric), metric, title)
     return {
         "workload": use.workload,
         "version": str(use.policy_version),
         "seed": str(use.seed),
-        "accuracy": "diverged" if use.diverged else accuracy_text(use.accuracy),
+        title: "diverged" if use.diverged else reached,
         "kept": "yes" if use.kept else "no",
         "seconds": seconds_text(use.training_seconds),
         "guard": use.guard,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.progress import SearchProgress
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
+
+_ACCURACY = Metric()
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,7 @@ class ReportedTrial:
         repeat: Number of this repeat of the switch point, from 1.
         repeats: R; None where nobody can say how many there will be.
         is_speculative: It is only likely to be needed.
+        metric: Of its job.
     """
 
     number: int
@@ -25,6 +29,7 @@ class ReportedTrial:
     total_worker_steps: int
     first_protocol: str
     is_speculative: bool = False
+    metric: Metric = _ACCURACY
 
 
 class Reporter:

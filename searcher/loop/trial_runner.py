@@ -210,6 +210,7 @@ class TrialRunner:
             total_worker_steps=self.identity.total_worker_steps,
             first_protocol=self.identity.first_protocol,
             is_speculative=claim.is_speculative,
+            metric=self.identity.decided_by,
         )
 
     def _give_back(self, number: int, error: BaseException) -> None:

@@ -21,6 +21,7 @@ from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.search_costs import wall_seconds
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
@@ -40,7 +41,7 @@ class SearchStatus:
     Costs are in trainings with the first protocol alone.
 
     Attributes:
-        metric: What is called accuracy.
+        decided_by: The metric of the job.
         simulated_cluster: Digest of its profile; None for a real one.
         state: `starting`, `running`, `stopped`, `done`, `baseline diverged` or `dropped`.
         is_under_way: Somebody makes it, or did a minute ago.
@@ -66,7 +67,7 @@ class SearchStatus:
 
     workload: str
     fingerprint: str
-    metric: str
+    decided_by: Metric
     workers: int
     simulated_cluster: str | None
     first_protocol: str
@@ -165,7 +166,7 @@ def search_status(
     return SearchStatus(
         workload=policy.workload if policy else identity.name,
         fingerprint=search.fingerprint,
-        metric=identity.decided_by.axis_title,
+        decided_by=identity.decided_by,
         workers=identity.workers,
         simulated_cluster=identity.simulated_cluster,
         first_protocol=identity.first_protocol,

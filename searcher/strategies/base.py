@@ -20,6 +20,7 @@ from syncswitch.searcher.strategies.observation import (
     possible_accuracy,
 )
 from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointBelief
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 
 CRITERIA = ("kept", "mean")
@@ -127,13 +128,19 @@ class Strategy(ABC):
         return None
 
     def measured_by(self, metric: Metric) -> Strategy:
-        """The same strategy for a job with this metric; the target is given in its unit."""
-        target = self.target_accuracy
-        return replace(
-            self,
-            accuracy_range=metric.accuracies,
-            target_accuracy=None if target is None else metric.accuracy(target),
-        )
+        """The same strategy for a job with this metric; the target is given in its unit.
+
+        Raises:
+            UserError: The metric cannot have this target.
+        """
+        value = self.target_accuracy
+        target = None if value is None else metric.accuracy(value)
+        if target is not None and not metric.is_possible(target):
+            raise UserError(
+                f"--target-accuracy is {value:g}: give a value that {metric.name} can have,"
+                f" {metric.range_text}"
+            )
+        return replace(self, accuracy_range=metric.accuracies, target_accuracy=target)
 
     @property
     def largest_loss(self) -> float:

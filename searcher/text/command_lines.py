@@ -66,7 +66,8 @@ def search_words(
     words += ["--strategy", search.strategy, "--settings", str(search.settings)]
     words += ["--runs", str(search.runs), "--threshold", f"{search.threshold:g}"]
     if search.target_accuracy is not None:
-        words += ["--target-accuracy", f"{search.target_accuracy!r}"]
+        target = identity.decided_by.value(search.target_accuracy)
+        words += ["--target-accuracy", f"{target!r}"]
     words += ["--seed", str(search.base_seed)]
     return [*words, *_strategy_words(search.options), *_as_found(conditions)]
 

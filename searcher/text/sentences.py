@@ -6,7 +6,6 @@ import statistics
 
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.text.values import NONE, counted
-from syncswitch.storage.records.metric import ACCURACY_NAME
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
@@ -126,8 +125,9 @@ def _measured(policy: TimingPolicy) -> str:
         return allowed
     own = len(_accuracies(policy, policy.switch_percent))
     mine = f" ({counted(own, 'run')})" if own else ""
-    an = "an accuracy" if metric.name == ACCURACY_NAME else f"a {metric.name}"
-    return f"It reached {an} of {metric.text(policy.mean_accuracy)}{mine}. {allowed}"
+    return (
+        f"It reached {metric.with_article} of {metric.text(policy.mean_accuracy)}{mine}. {allowed}"
+    )
 
 
 def _accuracies(policy: TimingPolicy, percent: float) -> list[float]:

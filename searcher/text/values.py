@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.events import condition_values
+
+_ACCURACY = Metric()
 
 NONE = "-"
 """In the cell of what is not known."""
@@ -16,9 +20,9 @@ def value_text(value: float | None, form: str, none: str = NONE) -> str:
     return none if value is None else format(value, form)
 
 
-def accuracy_text(accuracy: float | None) -> str:
-    """For example `0.9832`."""
-    return value_text(accuracy, ".4f")
+def accuracy_text(accuracy: float | None, metric: Metric = _ACCURACY) -> str:
+    """The metric's own value with its unit, for example `0.9832`, `12.5000 km`."""
+    return NONE if accuracy is None else metric.text(accuracy)
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -41,17 +45,39 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def accuracy_interval(mean: float, low: float | None, high: float | None) -> str:
-    """A mean accuracy, for example `0.9100 ± 0.0021`; of a single run without its interval.
+def accuracy_interval(
+    mean: float | None, low: float | None, high: float | None, metric: Metric = _ACCURACY
+) -> str:
+    """A mean, as the metric's own value: `0.9100 ± 0.0021`; of a single run without its interval.
 
-    Where the interval is cut off at what an accuracy can be, as that of few runs that differ much,
+    Where the interval is cut off at what the metric can be, as that of few runs that differ much,
     its ends: `0.5000 (0 to 1)`.
     """
-    if low is None or high is None:
-        return f"{mean:.4f}"
-    if math.isclose(mean - low, high - mean, abs_tol=1e-9):
-        return f"{mean:.4f} ± {high - mean:.4f}"
-    return f"{mean:.4f} ({low:.4g} to {high:.4g})"
+    if mean is None or low is None or high is None:
+        return accuracy_text(mean, metric)
+    value = metric.number(metric.value(mean))
+    if math.isclose(mean - low, high - mean, rel_tol=1e-6, abs_tol=1e-9):
+        return metric.with_unit(f"{value} ± {metric.number(high - mean)}")
+    least, largest = sorted(map(metric.value, (low, high)))
+    return metric.with_unit(f"{value} ({least:.4g} to {largest:.4g})")
+
+
+def accuracy_around(mean: float | None, half: float | None, metric: Metric) -> str:
+    """The same, of half the interval's width."""
+    if mean is None or half is None:
+        return accuracy_text(mean, metric)
+    return accuracy_interval(mean, metric.limited(mean - half), metric.limited(mean + half), metric)
+
+
+def metric_title(metrics: Iterable[Metric]) -> str:
+    """Of a column for the values of one metric, or of several: then each cell names its own."""
+    names = {metric.name for metric in metrics}
+    return names.pop() if len(names) == 1 else "metric"
+
+
+def named_text(text: str, metric: Metric, title: str) -> str:
+    """A value in a column with this title."""
+    return text if title == metric.name or text == NONE else f"{metric.name} {text}"
 
 
 def conditions_text(

@@ -51,7 +51,8 @@ def certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
     belief = why.answer_belief
     if belief is None:
         return ""
-    ends = sorted((belief.low_accuracy, belief.high_accuracy), key=metric.value)
+    ends = [metric.limited(one) for one in (belief.low_accuracy, belief.high_accuracy)]
+    ends.sort(key=metric.value)
     between = " and ".join(map(metric.text, ends))
     threshold = metric.with_unit(f"{why.strategy.threshold:g}")
     within = f"within {threshold} of {first}'s mean {metric.name}"

@@ -43,6 +43,10 @@ def policy_differences(
 def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
     content = {**asdict(policy), "speed_up": policy.speed_up, **asdict(job)}
     content["band"] = _band_text(policy.band)
+    if policy.decided_by.is_less_better:
+        # People know its own values alone.
+        content = policy.decided_by.with_values(content)
+        del content["target_accuracy"], content["mean_accuracy"]
     content["evidence"] = sorted(
         content["evidence"], key=lambda run: (run["study"], run["trial_number"])
     )

@@ -39,6 +39,20 @@ class JobColumns:
     second_protocol: Annotated[str, "after the switch"]
 
 
+@dataclass(frozen=True)
+class MeasuredJobColumns(JobColumns):
+    """A job, in the tables that say how good its runs were.
+
+    Beside each accuracy, of which more is always better, they have the metric's own value.
+    """
+
+    metric: Annotated[str, "name of what its runs are compared by"]
+    metric_goal: Annotated[
+        str, "max where more of the metric is better; where min, every accuracy is its negative"
+    ]
+    metric_unit: Annotated[str | None, "of the metric's values; null for none"]
+
+
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
     """One column; its name has the unit, and its kind is the type of its values in Python."""

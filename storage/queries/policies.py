@@ -10,13 +10,14 @@ from typing import Annotated, Any
 from sqlalchemy import RowMapping, func, select
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.queries.columns import JobColumns, columns_of_record
+from syncswitch.storage.queries.columns import MeasuredJobColumns, columns_of_record
+from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
 from syncswitch.storage.tables.trials import WorkloadRow
 from syncswitch.storage.trials.selection import is_workload
 
 
-class PolicyVersion(JobColumns):
+class PolicyVersion(MeasuredJobColumns):
     """The columns of `policy_versions`; the workload's name is that of its publication."""
 
     version: Annotated[int, "1, 2, ... per fingerprint"]
@@ -24,8 +25,10 @@ class PolicyVersion(JobColumns):
     total_worker_steps: Annotated[int, "W, length of the job"]
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     target_accuracy: Annotated[float, "of the first protocol alone, or as given"]
-    threshold: Annotated[float, "beta, the accuracy that may be lost"]
+    target_value: Annotated[float, "the metric's own value of it, in its unit"]
+    threshold: Annotated[float, "beta, the accuracy that may be lost; in the metric's unit"]
     mean_accuracy: Annotated[float | None, "measured at the switch point; null where no run was"]
+    mean_value: Annotated[float | None, "the metric's own value of it, in its unit"]
     training_seconds: Annotated[
         float | None, "mean training time of a whole run there; null where no run was"
     ]
@@ -72,6 +75,8 @@ def policy_versions(
         select(
             *(PolicyRow.__table__.c[name] for name in names),
             WorkloadRow.simulated_cluster,
+            own_value(PolicyRow.target_accuracy, PolicyRow.metric_goal).label("target_value"),
+            own_value(PolicyRow.mean_accuracy, PolicyRow.metric_goal).label("mean_value"),
             evidence_runs.label("evidence_runs"),
             PolicyAliasRow.alias,
         )

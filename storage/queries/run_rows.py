@@ -12,8 +12,9 @@ from sqlalchemy.types import Double
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import EvaluationRow, EventRow
+from syncswitch.storage.tables.trials import EvaluationRow, EventRow, WorkloadRow
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
 _FACTS = TRIAL_FACTS.c
@@ -46,7 +47,11 @@ class EvaluationFacts(RunKeys):
 
     worker_step: Annotated[int, "worker-steps done"]
     elapsed_seconds: Annotated[float, "training time so far, a fork's prefix included"]
-    accuracy: Annotated[float, "test accuracy, 0 to 1"]
+    accuracy: Annotated[
+        float, "test accuracy, 0 to 1; of another metric what is compared, more is better"
+    ]
+    metric: Annotated[str, "name of what the runs are compared by"]
+    value: Annotated[float, "the metric's own value, in its unit"]
     training_loss: Annotated[
         float | None, "mean since the evaluation before; null where it was not a number"
     ]
@@ -70,7 +75,8 @@ class AccuracyTime(RunKeys):
     """The columns of `accuracy_times`: one row per completed run."""
 
     diverged: Annotated[bool, "whether it diverged"]
-    target_accuracy: Annotated[float, "as asked for, 0 to 1"]
+    metric: Annotated[str, "name of what the runs are compared by"]
+    target_value: Annotated[float, "as asked for, in the metric's unit"]
     time_to_accuracy_seconds: Annotated[
         float | None,
         "training time at the first evaluation at the target, in a fork's prefix or after;"
@@ -108,10 +114,12 @@ def _rows(
     choice: TrialChoice,
 ) -> Select[Any]:
     """Rows of a table with what is known of their trials, in the order of the trials."""
-    columns = [
-        table.__table__.c[name] if name in table.__table__.c else _FACTS[name]  # both have a kind
-        for name in get_type_hints(keys)
-    ]
+    known = {
+        **dict(_FACTS.items()),
+        **dict(table.__table__.c.items()),  # both have a kind
+        "value": own_value(EvaluationRow.accuracy, _FACTS.metric_goal).label("value"),
+    }
+    columns = [known[name] for name in get_type_hints(keys)]
     return (
         select(*columns)
         .select_from(TRIAL_FACTS)
@@ -121,21 +129,24 @@ def _rows(
     )
 
 
-def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
-    """Selects when each completed run first tested at an accuracy or above it.
+def accuracy_times(choice: TrialChoice, target_value: float) -> Select[Any]:
+    """Selects when each completed run first tested at a value of its metric, or a better one.
 
     The time of a fork counts from the start of the whole run. One that was stopped is censored at
     its stop. Raises UserError where the target or the choice is impossible.
     """
-    if not math.isfinite(target_accuracy):
-        raise UserError(f"target_accuracy is {target_accuracy}; give a number, for example 0.9")
+    if not math.isfinite(target_value):
+        raise UserError(f"target_accuracy is {target_value}; give a number, for example 0.9")
+    given = literal(target_value, Double)
     chosen = (_FACTS.state == TrialState.COMPLETE, *conditions(choice))
-    inherited = inherited_accuracy_seconds(select(_FACTS.trial_id).where(*chosen), target_accuracy)
+    inherited = inherited_accuracy_seconds(
+        select(_FACTS.trial_id).where(*chosen), own_value(given, WorkloadRow.metric_goal)
+    )
     own_seconds = (
         select(func.min(EvaluationRow.elapsed_seconds))
         .where(
             EvaluationRow.trial_id == _FACTS.trial_id,
-            EvaluationRow.accuracy >= target_accuracy,
+            EvaluationRow.accuracy >= own_value(given, _FACTS.metric_goal),
         )
         .scalar_subquery()
     )
@@ -143,6 +154,7 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
         select(
             *_RUN_KEYS,
             _FACTS.diverged,
+            _FACTS.metric,
             _FACTS.training_seconds,
             func.coalesce(inherited.c.seconds, own_seconds).label("seconds"),
         )
@@ -156,7 +168,8 @@ def accuracy_times(choice: TrialChoice, target_accuracy: float) -> Select[Any]:
     return select(
         *(reached[column.name] for column in _RUN_KEYS),
         reached.diverged,
-        literal(target_accuracy, Double).label("target_accuracy"),
+        reached.metric,
+        given.label("target_value"),
         reached.seconds.label("time_to_accuracy_seconds"),
         reached.seconds.is_(None).label("is_censored"),
         func.coalesce(reached.seconds, reached.training_seconds).label("observed_seconds"),

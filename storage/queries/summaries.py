@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import student_half_width
-from syncswitch.storage.queries.columns import JobColumns
+from syncswitch.storage.queries.columns import MeasuredJobColumns
 from syncswitch.storage.queries.trial_filter import RunChoice, conditions
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
@@ -37,7 +37,7 @@ _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections, _FACTS
 
 
 @dataclass(frozen=True)
-class SwitchPointStatistics(JobColumns):
+class SwitchPointStatistics(MeasuredJobColumns):
     """The completed runs of one switch point of one workload, all under the same conditions.
 
     Means are over those that did not diverge. Standard deviations are those of a sample (n - 1), so
@@ -55,10 +55,14 @@ class SwitchPointStatistics(JobColumns):
     diverged_runs: Annotated[int, "how many of them diverged; all that follows leaves these out"]
     stopped_runs: Annotated[int, "how many of the others were stopped early"]
     mean_accuracy: Annotated[float | None, "mean converged accuracy, 0 to 1"]
+    mean_value: Annotated[float | None, "the metric's own value of it, in its unit"]
     sd_accuracy: Annotated[float | None, "its standard deviation between runs"]
     lower_accuracy: Annotated[float | None, "lower end of the mean's confidence interval, from 0"]
     upper_accuracy: Annotated[float | None, "upper end of it, to 1"]
+    lower_value: Annotated[float | None, "lower end of the same interval, in the metric's unit"]
+    upper_value: Annotated[float | None, "upper end of it"]
     mean_final_accuracy: Annotated[float | None, "mean accuracy of the last evaluation, 0 to 1"]
+    mean_final_value: Annotated[float | None, "the metric's own value of it, in its unit"]
     mean_training_seconds: Annotated[
         float | None,
         "mean training time of whole runs: prefixes of forks included, and of stopped runs what"
@@ -72,6 +76,7 @@ class SwitchPointStatistics(JobColumns):
     target_accuracy: Annotated[
         float | None, "that the runs were to reach; null where unknown or not the same for all"
     ]
+    target_value: Annotated[float | None, "the metric's own value of it, in its unit"]
     mean_time_to_accuracy_seconds: Annotated[
         float | None, "mean time to that target, of the runs that reached it"
     ]
@@ -114,13 +119,18 @@ def switch_point_statistics(
 
 
 def _metrics(session: Session, fingerprints: Collection[str]) -> dict[str, Metric]:
-    """The direction and range of the metric of some jobs, by fingerprint."""
-    columns = (WorkloadRow.metric_goal, WorkloadRow.metric_lowest, WorkloadRow.metric_highest)
-    query = select(WorkloadRow.fingerprint, *columns)
-    query = query.where(WorkloadRow.fingerprint.in_(fingerprints))
+    """The metric of some jobs, by fingerprint."""
+    query = select(
+        WorkloadRow.fingerprint,
+        WorkloadRow.metric_name,
+        WorkloadRow.metric_goal,
+        WorkloadRow.metric_unit,
+        WorkloadRow.metric_lowest,
+        WorkloadRow.metric_highest,
+    ).where(WorkloadRow.fingerprint.in_(fingerprints))
     return {
-        fingerprint: Metric(goal=goal, lowest=lowest, highest=highest)
-        for fingerprint, goal, lowest, highest in session.execute(query)
+        fingerprint: Metric(name, goal, unit, lowest, highest)
+        for fingerprint, name, goal, unit, lowest, highest in session.execute(query)
     }
 
 
@@ -161,14 +171,17 @@ def _statistics(
         row |= dict.fromkeys(("target_accuracy", "mean_time_to_accuracy_seconds"))
     if row["target_accuracy"] is None:
         row["censored_runs"] = None
+    accuracies = {
+        **{name: value for name, value in row.items() if name.endswith("accuracy")},
+        # An accuracy lies between 0 and 1, whatever the interval of few runs.
+        "lower_accuracy": None if half is None else metric.limited(mean - half),
+        "upper_accuracy": None if half is None else metric.limited(mean + half),
+    }
     return SwitchPointStatistics(
         sd_accuracy=sd,
-        # An accuracy lies between 0 and 1, whatever the interval of few runs.
-        lower_accuracy=None if half is None else metric.limited(mean - half),
-        upper_accuracy=None if half is None else metric.limited(mean + half),
         sd_training_seconds=sd_seconds,
         speed_up=baseline_seconds / seconds if baseline_seconds and seconds else None,
-        **row,
+        **{**row, **metric.naming, **metric.with_values(accuracies)},
     )
 
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from sqlalchemy import RowMapping, select
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.queries.columns import JobColumns
+from syncswitch.storage.queries.columns import MeasuredJobColumns
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
+from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.uses.summary import is_kept
@@ -19,7 +20,7 @@ _FACTS = TRIAL_FACTS.c
 
 
 @dataclass(frozen=True)
-class PolicyUseFacts(JobColumns):
+class PolicyUseFacts(MeasuredJobColumns):
     """The columns of `uses`."""
 
     use_id: Annotated[str, "the same in every database"]
@@ -27,8 +28,10 @@ class PolicyUseFacts(JobColumns):
     switch_percent: Annotated[float, "percent of W in the first protocol"]
     seed: Annotated[int, "of parameters and order of data"]
     accuracy: Annotated[float, "converged accuracy, 0 to 1"]
+    value: Annotated[float, "the metric's own value of it, in its unit"]
     target_accuracy: Annotated[float, "of the policy"]
-    threshold: Annotated[float, "beta, the accuracy that may be lost"]
+    target_value: Annotated[float, "the metric's own value of it, in its unit"]
+    threshold: Annotated[float, "beta, the accuracy that may be lost; in the metric's unit"]
     diverged: Annotated[bool, "whether it diverged"]
     kept: Annotated[bool, "it lost at most beta, and did not diverge"]
     guard: Annotated[str, "off, quiet, or alarmed: it sent the run back to its switch"]
@@ -70,9 +73,11 @@ def use_facts(
     own = [name for name in PolicyUseFacts.__dataclass_fields__ if name in _FACTS]
     query = (
         select(
-            *(_FACTS[name] for name in own if name != "target_accuracy"),
+            *(_FACTS[name] for name in own if not name.startswith("target_")),
             _FACTS.converged_accuracy.label("accuracy"),
+            _FACTS.converged_value.label("value"),
             PolicyRow.target_accuracy,
+            own_value(PolicyRow.target_accuracy, PolicyRow.metric_goal).label("target_value"),
             PolicyRow.threshold,
             PolicyRow.baseline_seconds,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ GOALS = ("max", "min")
 WORST = -1e30
 """Accuracy of a run that measured none, by a metric without a worst value."""
 
-_FINE = 100.0
+_LARGE, _SMALL = 100.0, 0.01
+_ENDS = {"lower_": "upper_", "upper_": "lower_"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,27 @@ class Metric:
         return f"from {self.lowest:g} to {self.highest:g}"
 
     @property
+    def title(self) -> str:
+        """Of an axis or a column of its own values, for example `mae in km`."""
+        return f"{self.name} in {self.unit}" if self.unit else self.name
+
+    @property
     def axis_title(self) -> str:
-        """Of a figure of what is compared."""
-        unit = f" in {self.unit}" if self.unit else ""
-        return f"{self.name}{unit}{', as its negative' if self.is_less_better else ''}"
+        """The same, and the direction where it is not the usual one."""
+        return f"{self.title} (less is better)" if self.is_less_better else self.title
+
+    @property
+    def with_article(self) -> str:
+        """For example `an accuracy`, `a loss`, `an MAE`."""
+        # Capitals are spelled: an MAE, an R2, a UAR.
+        is_spelled = self.name[:2].isupper() or self.name[1:2].isdigit()
+        vowels = "AEFHILMNORSX" if is_spelled else "AEIOaeiou"
+        return f"{'an' if self.name[:1] in vowels else 'a'} {self.name}"
+
+    def lose_at_most(self, threshold: float) -> str:
+        """What runs do that are good enough: `lose at most 0.01`, `are at most 2 km worse`."""
+        amount = self.with_unit(f"{threshold:g}")
+        return f"are at most {amount} worse" if self.is_less_better else f"lose at most {amount}"
 
     def limited(self, accuracy: float) -> float:
         """The possible accuracy that is next to this one."""
@@ -112,14 +131,43 @@ class Metric:
         accuracy = accuracy if least is None else max(least, accuracy)
         return accuracy if largest is None else min(largest, accuracy)
 
+    @property
+    def naming(self) -> dict[str, str | None]:
+        """What rows for programs say of it."""
+        return {"metric": self.name, "metric_goal": self.goal, "metric_unit": self.unit}
+
+    def with_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A row for programs, with the metric's own values beside the accuracies.
+
+        Beside `mean_accuracy` stands `mean_value`, beside `accuracy` `value`. Of an interval the
+        lower end of one is that of the other's upper end where less is better.
+        """
+        values = dict(row)
+        if "accuracies" in row:
+            values["values"] = [self.value(one) for one in row["accuracies"]]
+        for name, accuracy in row.items():
+            start = name.removesuffix("accuracy")
+            if name == start or start == "sd_" or isinstance(accuracy, bool):
+                continue
+            if self.is_less_better and start in _ENDS:
+                accuracy = row[f"{_ENDS[start]}accuracy"]
+            values[f"{start}value"] = None if accuracy is None else self.value(accuracy)
+        return values
+
     def text(self, accuracy: float) -> str:
         """The value of what is compared, in the metric's unit, for example `0.9132`, `12.5 km`."""
         return self.amount(self.value(accuracy))
 
     def amount(self, value: float) -> str:
         """A value, or a difference of two, in the metric's unit."""
-        number = f"{value:.4f}" if abs(value) < _FINE else f"{value:,.6g}"
-        return self.with_unit(number)
+        return self.with_unit(self.number(value))
+
+    def number(self, value: float) -> str:
+        """The same without the unit, for a column or an axis that says it."""
+        if abs(value) >= _LARGE:
+            return f"{value:,.6g}"
+        is_small = 0 < abs(value) < _SMALL and not self.has_usual_threshold
+        return f"{value:.3g}" if is_small else f"{value:.4f}"
 
     def with_unit(self, number: str) -> str:
         """A number that is written already, with the unit."""

@@ -6,7 +6,15 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import JSON, CheckConstraint, Double, MetaData
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    ColumnElement,
+    Double,
+    MetaData,
+    SQLColumnExpression,
+    case,
+)
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
 from syncswitch.storage.records.trial import TrialState
@@ -26,6 +34,13 @@ _NAMES = {
 def finite(column: str) -> CheckConstraint:
     """Keeps what is no number out of a column whose limits its job alone knows."""
     return CheckConstraint(f"{column} BETWEEN -1e300 AND 1e300", name=column)
+
+
+def own_value(
+    accuracy: SQLColumnExpression[float | None], goal: SQLColumnExpression[str]
+) -> ColumnElement[Any]:
+    """What `Metric.value` says, in SQL; and of a value its accuracy."""
+    return case((goal == "min", 0.0 - accuracy), else_=accuracy)
 
 
 class Base(DeclarativeBase):

@@ -5,20 +5,24 @@ Dashboards may read it, and all our tables of trials do.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Double,
     Integer,
     MetaData,
     String,
     Table,
     Text,
+    literal_column,
 )
 
-from syncswitch.storage.tables.base import TABLE_PREFIX
+from syncswitch.storage.tables.base import TABLE_PREFIX, own_value
 from syncswitch.storage.tables.column_types import StateText, UtcDateTime
 
 TRIAL_FACTS = Table(
@@ -32,6 +36,14 @@ TRIAL_FACTS = Table(
     Column("first_protocol", String, nullable=False, comment="before the switch"),
     Column("second_protocol", String, nullable=False, comment="after the switch"),
     Column("total_worker_steps", BigInteger, nullable=False, comment="W, length of the job"),
+    Column("metric", String, nullable=False, comment="name of what its runs are compared by"),
+    Column(
+        "metric_goal",
+        String,
+        nullable=False,
+        comment="max where more of the metric is better; where min, every accuracy is its negative",
+    ),
+    Column("metric_unit", String, comment="of the metric's values; null for none"),
     Column(
         "kind",
         String,
@@ -74,14 +86,17 @@ TRIAL_FACTS = Table(
     Column(
         "converged_accuracy",
         Double,
-        comment="mean accuracy of the last evaluations, those in a fork's prefix included, 0 to 1",
+        comment="mean accuracy of the last evaluations, those in a fork's prefix included, 0 to 1;"
+        " of another metric what is compared, of which more is better",
     ),
+    Column("converged_value", Double, comment="the metric's own value of it, in its unit"),
     Column(
         "converged_evaluations",
         Integer,
         comment="of so many: 5, or all of a shorter run; 1 if imported; null if unknown",
     ),
     Column("final_accuracy", Double, comment="of the last evaluation, 0 to 1"),
+    Column("final_value", Double, comment="the metric's own value of it, in its unit"),
     Column("converged", Boolean, comment="whether the last 5 evaluations span at most 0.1 pp"),
     Column("diverged", Boolean, comment="whether it diverged"),
     Column("stopped_early", Boolean, comment="whether it was stopped before W"),
@@ -127,6 +142,7 @@ TRIAL_FACTS = Table(
         comment="training time from the switch to the alarm, in vain; null if unknown",
     ),
     Column("target_accuracy", Double, comment="of the search or the policy; null while unknown"),
+    Column("target_value", Double, comment="the metric's own value of it, in its unit"),
     Column(
         "time_to_accuracy_seconds",
         Double,
@@ -145,6 +161,11 @@ TRIAL_FACTS = Table(
 )
 """Its columns; the comments are their documentation."""
 
+
+def _in_sql(expression: ColumnElement[Any]) -> str:
+    return str(expression.compile(compile_kwargs={"literal_binds": True}))
+
+
 _OF_WORKLOAD = frozenset(
     {
         "workers",
@@ -152,6 +173,8 @@ _OF_WORKLOAD = frozenset(
         "first_protocol",
         "second_protocol",
         "total_worker_steps",
+        "metric_goal",
+        "metric_unit",
     }
 )
 _IN_PHASE = (
@@ -174,6 +197,13 @@ _MISSING_SECONDS = (
 )
 _COMPUTED = {
     "workload": "w.name",
+    "metric": "w.metric_name",
+    **{
+        f"{which}_value": _in_sql(
+            own_value(literal_column(f"t.{which}_accuracy"), literal_column("w.metric_goal"))
+        )
+        for which in ("converged", "final", "target")
+    },
     "kind": "CASE WHEN t.study IS NOT NULL THEN 'search' WHEN t.source IS NOT NULL THEN 'import'"
     " ELSE 'use' END",
     "paid_seconds": "t.training_seconds - t.inherited_seconds",

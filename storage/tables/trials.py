@@ -60,6 +60,7 @@ class WorkloadRow(Base):
     first_protocol: Mapped[str] = mapped_column(String(64))
     second_protocol: Mapped[str] = mapped_column(String(64))
     simulated_cluster: Mapped[str | None] = mapped_column(String(64))
+    metric_name: Mapped[str] = mapped_column(String(255), server_default="accuracy")
     metric_goal: Mapped[str] = mapped_column(String(8), server_default="max")
     metric_unit: Mapped[str | None] = mapped_column(String(64))
     metric_lowest: Mapped[float | None]

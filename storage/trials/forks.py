@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import CTE, Select, Subquery, func, select
+from sqlalchemy import CTE, ColumnElement, Select, Subquery, func, select
 from sqlalchemy.orm import aliased
 
 from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow, WorkloadRow
 
 
-def inherited_accuracy_seconds(trial_ids: Select[Any], target_accuracy: float) -> Subquery:
+def inherited_accuracy_seconds(
+    trial_ids: Select[Any], target_accuracy: float | ColumnElement[float]
+) -> Subquery:
     """When forks first tested at an accuracy, or above it, before they left their ancestors.
 
     Selects `trial_id` and `seconds` of those that got there in time. The clock of a fork goes on
     from that of its checkpoint, so these times count from the start of the whole run, as its own
-    do.
+    do. The target may be an expression of the columns of `WorkloadRow`.
     """
     prefix = _prefixes(trial_ids).c
+    query = select(prefix.trial_id, func.min(EvaluationRow.elapsed_seconds).label("seconds")).join(
+        EvaluationRow, EvaluationRow.trial_id == prefix.ancestor_id
+    )
+    if isinstance(target_accuracy, ColumnElement):
+        query = query.join(TrialRow, TrialRow.trial_id == prefix.ancestor_id).join(WorkloadRow)
+    reached = EvaluationRow.accuracy >= target_accuracy
     return (
-        select(prefix.trial_id, func.min(EvaluationRow.elapsed_seconds).label("seconds"))
-        .join(EvaluationRow, EvaluationRow.trial_id == prefix.ancestor_id)
-        .where(
-            EvaluationRow.worker_step <= prefix.end_worker_step,
-            EvaluationRow.accuracy >= target_accuracy,
-        )
+        query.where(EvaluationRow.worker_step <= prefix.end_worker_step, reached)
         .group_by(prefix.trial_id)
         .subquery()
     )

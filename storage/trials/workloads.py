@@ -21,6 +21,7 @@ def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
         fingerprint=workload.identity.fingerprint,
         reference=workload.reference,
         registered_at=datetime.now(timezone.utc),
+        metric_name=workload.identity.decided_by.name,
         **asdict(workload.identity),
     )
 

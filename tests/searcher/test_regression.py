@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from syncswitch.searcher.api import search
+from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.text.sentences import policy_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.frames import trials
@@ -36,8 +40,58 @@ def test_a_job_with_less_of_its_metric_better_is_searched_to_its_policy(
     assert {run.diverged for run in found.evidence} == {False}
     text = policy_text(found)
     assert f"up to 0.05{said} more is accepted" in text
-    assert f"a {metric.name} of {-found.mean_accuracy:.4f}{said}" in text
+    value = metric.text(found.mean_accuracy)
+    assert value.endswith(said)
+    assert not value.startswith("-")
+    assert f"a {metric.name} of {value}" in text
     assert (trials(url)["converged_accuracy"] <= 0).all()
+    assert (trials(url)["converged_value"] >= 0).all()
+    assert_shown_as_it_is(url, workload.name, metric, value)
+
+
+def assert_shown_as_it_is(url: str, name: str, metric: Metric, mean: str) -> None:
+    """No command shows its negative, and each says its name."""
+    for command in (
+        ["trials"],
+        ["switch-points"],
+        ["status", name, "--once"],
+        ["policy", "list"],
+        ["policy", "show", name, "--why"],
+    ):
+        environment = {"SYNCSWITCH_STORAGE": url, "COLUMNS": "200"}
+        done = CliRunner().invoke(main, command, env=environment)
+        assert done.exit_code == 0, done.output
+        assert metric.name in done.output
+        assert re.search(r"(?<![\w.])-\d", done.output) is None, done.output
+        assert command == ["trials"] or mean.removesuffix(" km") in done.output
+        if "show" not in command:
+            rows = json.loads(
+                CliRunner().invoke(main, [*command, "--json"], env=environment).stdout
+            )
+            assert {(row["metric"], row["metric_goal"]) for row in rows} == {(metric.name, "min")}
+
+
+def test_a_sweep_has_threshold_and_target_in_the_unit_of_the_metric(tmp_path: Path) -> None:
+    environment = {"SYNCSWITCH_STORAGE": f"sqlite:///{tmp_path / 'sweep.db'}"}
+    sweep = ["sweep", f"{regression_jobs.__file__}:mae", "--trainer", "simulated"]
+    sweep += ["--workers", "2", "--at", "50,0", "--runs", "1"]
+
+    def invoke(*options: str) -> Result:
+        return CliRunner().invoke(main, [*sweep, *options], env=environment)
+
+    assert "MeanAbsoluteError has no usual --threshold" in invoke().stderr
+    impossible = invoke("--threshold", "2", "--target-accuracy", "-1")
+    assert "-1: give a value that MeanAbsoluteError can have, 0 or more" in impossible.stderr
+    other = invoke("--threshold", "2", "--variant", "metric=mse")
+    assert "compared by MeanAbsoluteError in km (less is better), 0 or more and" in other.stderr
+    done = invoke("--threshold", "2", "--target-accuracy", "1.5")
+    assert done.exit_code == 0, done.stderr
+    *_, said = done.stdout.splitlines()
+    assert said.endswith(": 1.5000 km (as given); kept runs are at most 2 km worse.")
+    rows = json.loads(invoke("--threshold", "2", "--target-accuracy", "1.5", "--json").stdout)
+    assert [row["target_value"] for row in rows] == [1.5, 1.5]
+    assert [row["kept_runs"] for row in rows] == [1, 1]
+    assert all(row["mean_value"] == -row["mean_accuracy"] > 0 for row in rows)
 
 
 def test_how_much_worse_an_error_may_be_has_to_be_said(tmp_path: Path) -> None:

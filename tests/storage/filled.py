@@ -23,6 +23,7 @@ from syncswitch.storage.importing.run_import import import_manifest
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import (
     Evaluation,
     RunEvent,
@@ -46,6 +47,9 @@ CONDITIONS = RunConditions(
     ("straggler:worker=1,at=10%,for=5s,delay=30ms,by=thread", "kill:ps,at=60%"),
     (90.0, 95.0),
 )
+REGRET = Metric("regret", "min", "EUR", None, None)
+"""What the disturbed search is decided by."""
+REGRET_FIELDS = {name: value for name, value in REGRET.fields.items() if name != "metric"}
 EVENTS = (
     RunEvent("detected", 400, 6.25, "worker 1: 2.1 worker-steps/s, median 9.8", worker=1),
     RunEvent("removed", 400, 6.25, "elastic: 3 of 4 workers go on", worker=1, seconds=0.125),
@@ -175,6 +179,7 @@ def add_disturbed(url: str) -> None:
     """A search under conditions of its own: a finished one."""
     with open_database(url, create=False) as database:
         workload = identity(name="disturbed", model="d" * 64)
+        workload = replace(workload, metric=REGRET.name, **REGRET_FIELDS)
         plan = SearchPlan(PaperStrategy(2, 1), conditions=CONDITIONS)
         Search(database, workload, plan, DisturbedTrainer).run()
 

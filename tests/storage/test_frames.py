@@ -258,7 +258,9 @@ def test_time_to_accuracy_is_the_first_evaluation_at_the_target(
     assert list(frame.index) == list(runs.index)
     for trial_id, run in runs.iterrows():
         curve = curves[curves["trial_id"] == trial_id]
-        reached = curve[curve["accuracy"] >= target]["elapsed_seconds"]
+        is_less_better = run["metric_goal"] == "min"
+        is_there = curve["value"] <= target if is_less_better else curve["value"] >= target
+        reached = curve[is_there]["elapsed_seconds"]
         row = frame.loc[trial_id]
         assert row["is_censored"] == (len(reached) == 0)
         if len(reached):
@@ -267,7 +269,22 @@ def test_time_to_accuracy_is_the_first_evaluation_at_the_target(
             assert pd.isna(row["time_to_accuracy_seconds"])
             same = row["observed_seconds"] == run["training_seconds"]
             assert same or (pd.isna(run["training_seconds"]) and pd.isna(row["observed_seconds"]))
-    assert set(frame["target_accuracy"]) == {target}
+    assert set(frame["target_value"]) == {target}
+
+
+def test_where_less_is_better_the_metric_has_its_own_values(filled: Database) -> None:
+    runs = frames.trials(filled, workload="disturbed")
+    assert set(runs["metric"]) == {"regret"}
+    assert set(runs["metric_goal"] + " " + runs["metric_unit"]) == {"min EUR"}
+    for which in ("converged", "final", "target"):
+        assert (runs[f"{which}_value"] == -runs[f"{which}_accuracy"]).all()
+    curves = frames.evaluations(filled, workload="disturbed")
+    assert (curves["value"] == -curves["accuracy"]).all()
+    points = frames.switch_points(filled, workload="disturbed")
+    assert (points["mean_value"] == -points["mean_accuracy"]).all()
+    versions = frames.policies(filled, workload="disturbed")
+    assert (versions["target_value"] == -versions["target_accuracy"]).all()
+    assert (versions["mean_value"] == -versions["mean_accuracy"]).all()
 
 
 def test_some_runs_reached_the_target_and_some_did_not(filled: Database) -> None:

@@ -105,8 +105,10 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
         "first_protocol": identity.first_protocol,
         "second_protocol": identity.second_protocol,
         "switch_percent": record.spec.switch_percent,
-        "accuracy": record.converged_accuracy,
-        "final_accuracy": record.final_accuracy,
+        **identity.decided_by.naming,
+        **identity.decided_by.with_values(
+            {"accuracy": record.converged_accuracy, "final_accuracy": record.final_accuracy}
+        ),
         "converged": record.converged,
         "reaches_target": None if policy is None else _reaches_target(policy, record),
         "training_seconds": record.training_seconds,

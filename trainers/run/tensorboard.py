@@ -125,7 +125,11 @@ class _RunLog:
         if not self._has_begun:  # there was nothing to go on from
             self._begin(0)
         step, seconds = evaluation.worker_step, evaluation.elapsed_seconds
-        values = {"accuracy/test": evaluation.accuracy, "time/training_seconds": seconds}
+        metric = self._spec.identity.decided_by
+        values = {
+            f"{metric.name}/test": metric.value(evaluation.accuracy),
+            "time/training_seconds": seconds,
+        }
         if math.isfinite(evaluation.training_loss):
             values["loss/training"] = evaluation.training_loss
         before, seconds_before = self._last or (step, seconds)
@@ -157,7 +161,7 @@ class _RunLog:
             self._write_workers(step)
 
     def on_end(self, record: TrialRecord) -> None:
-        last = record.worker_steps
+        last, metric = record.worker_steps, self._spec.identity.decided_by
         for phase in record.phases:
             values = {"worker_steps_per_second": phase.worker_steps_per_second}
             if phase.mean_staleness is not None and phase.max_staleness is not None:
@@ -169,7 +173,7 @@ class _RunLog:
         self._file.scalars(
             last,
             {
-                "result/converged_accuracy": record.converged_accuracy,
+                f"result/converged_{metric.name}": metric.value(record.converged_accuracy),
                 "result/diverged": float(record.diverged),
                 "result/training_seconds": record.training_seconds,
                 "result/switch_overhead_seconds": record.switch_overhead_seconds,

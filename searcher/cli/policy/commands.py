@@ -34,7 +34,12 @@ from syncswitch.searcher.cli.policy.versions import diff, move_alias, rollback
 from syncswitch.searcher.cli.views.reference import optional_workload, selector_of
 from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.text.uses import uses_as_json
-from syncswitch.searcher.text.values import workers_text
+from syncswitch.searcher.text.values import (
+    accuracy_text,
+    metric_title,
+    named_text,
+    workers_text,
+)
 from syncswitch.searcher.text.why import why_as_json
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
@@ -105,8 +110,9 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
         command = shlex.join(["syncswitch-search", "run", reference or "WORKLOAD"])
         echo(f"no policies{of_it} here; find one with: {command}")
     else:
-        columns = ["workload", "version", "cluster", "switch at", "accuracy", "kept", "created"]
-        print_table(columns, [_cells(entry) for entry in found])
+        title = metric_title(entry.policy.decided_by for entry in found)
+        columns = ["workload", "version", "cluster", "switch at", title, "kept", "created"]
+        print_table(columns, [_cells(entry, title) for entry in found])
 
 
 @policy.command()
@@ -225,23 +231,22 @@ def _simulated(identity: WorkloadIdentity) -> dict[str, object]:
 
 def _as_json(entry: PolicyEntry) -> dict[str, object]:
     return {
-        **policy_to_dict(entry.policy),
+        **entry.policy.decided_by.with_values(policy_to_dict(entry.policy)),
         "aliases": list(entry.aliases),
         "imported_at": entry.imported_at,
         "simulated_cluster": entry.identity.simulated_cluster,
     }
 
 
-def _cells(entry: PolicyEntry) -> list[str]:
-    found = entry.policy
-    accuracy = found.mean_accuracy
+def _cells(entry: PolicyEntry, title: str) -> list[str]:
+    found, metric = entry.policy, entry.policy.decided_by
     workers = workers_text(found.workers, entry.identity.simulated_cluster)
     return [
         f"{found.workload} [{found.fingerprint[:8]}]",
         " ".join([str(found.version), *entry.aliases]),
         f"{workers} {found.first_protocol},{found.second_protocol}",
         f"{found.switch_percent:g} %",
-        "-" if accuracy is None else found.decided_by.text(accuracy),
+        named_text(accuracy_text(found.mean_accuracy, metric), metric, title),
         "-" if found.kept_share is None else f"{100 * found.kept_share:.0f} %",
         found.created_at[:10],
     ]

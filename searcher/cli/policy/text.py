@@ -103,8 +103,10 @@ def print_why(why: Explanation, policy: TimingPolicy) -> None:
 
 def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:
     """Each run with its trial: `trial_id` is null where it is not in the database."""
+    metric = policy.decided_by
     return [
-        {**asdict(run), **asdict(trial)} for run, trial in zip(policy.evidence, trials, strict=True)
+        {**metric.with_values(asdict(run)), **asdict(trial)}
+        for run, trial in zip(policy.evidence, trials, strict=True)
     ]
 
 

@@ -11,6 +11,7 @@ from syncswitch.searcher.cli.views.reference import nothing_found, optional_work
 from syncswitch.searcher.text.values import accuracy_interval, conditions_text, workers_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
+from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.cli.console import echo, print_json, print_table
 from syncswitch.trainers.cli.options import common_options
 
@@ -55,7 +56,7 @@ def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
         has_stopped = any(switch_point.stopped_runs for switch_point in of_workload)
         counts = ["runs", "diverged", *(["stopped"] if has_stopped else [])]
         print_table(
-            ["switch at", *counts, "accuracy", "seconds", baseline],
+            ["switch at", *counts, one.metric, "seconds", baseline],
             [_cells(switch_point, has_stopped) for switch_point in of_workload],
         )
 
@@ -80,15 +81,12 @@ def _cells(switch_point: SwitchPointStatistics, has_stopped: bool) -> list[str]:
         str(switch_point.runs),
         str(switch_point.diverged_runs or "-"),
         *([str(switch_point.stopped_runs or "-")] if has_stopped else []),
-        _accuracy(switch_point),
+        accuracy_interval(
+            switch_point.mean_accuracy,
+            switch_point.lower_accuracy,
+            switch_point.upper_accuracy,
+            Metric(switch_point.metric, switch_point.metric_goal, switch_point.metric_unit),
+        ),
         "-" if seconds is None else f"{seconds:.1f}",
         "-" if switch_point.speed_up is None else f"{1 / switch_point.speed_up:.2f}",
     ]
-
-
-def _accuracy(switch_point: SwitchPointStatistics) -> str:
-    if switch_point.mean_accuracy is None:
-        return "-"
-    return accuracy_interval(
-        switch_point.mean_accuracy, switch_point.lower_accuracy, switch_point.upper_accuracy
-    )

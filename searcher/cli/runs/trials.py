@@ -18,7 +18,13 @@ from syncswitch.searcher.cli.views.reference import (
 )
 from syncswitch.searcher.cli.views.trial_events import print_events
 from syncswitch.searcher.study.liveness import state_of
-from syncswitch.searcher.text.values import conditions_text, workers_text
+from syncswitch.searcher.text.values import (
+    accuracy_text,
+    conditions_text,
+    metric_title,
+    named_text,
+    workers_text,
+)
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
@@ -28,6 +34,7 @@ from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
 from syncswitch.storage.queries.trial_filter import TrialChoice
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.values import Fork
 from syncswitch.trainers.cli.completion import complete_study
 from syncswitch.trainers.cli.console import echo, print_note, print_table
@@ -192,16 +199,23 @@ def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None
         "from": any(trial.fork for trial in newest),
         "under": any(map(_conditions, newest)),
     }
-    rows = list(map(_cells, newest))
+    title = metric_title(_metric(trial) for trial in newest)
+    rows = [_cells(trial, title) for trial in newest]
     columns = [name for name in rows[0] if optional.get(name, True)]
     print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
     if number > _MOST_ROWS:
         echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
 
 
-def _cells(trial: TrialDetails) -> dict[str, str]:
+def _metric(trial: TrialDetails) -> Metric:
     facts = trial.facts
-    accuracy, seconds = facts["converged_accuracy"], facts["training_seconds"]
+    return Metric(facts["metric"], facts["metric_goal"], facts["metric_unit"])
+
+
+def _cells(trial: TrialDetails, title: str) -> dict[str, str]:
+    facts, metric = trial.facts, _metric(trial)
+    accuracy = None if facts["diverged"] else facts["converged_accuracy"]
+    seconds = facts["training_seconds"]
     number = f"{facts['study']} {facts['trial_number']}"
     return {
         "run": facts["source"] or number,
@@ -210,7 +224,7 @@ def _cells(trial: TrialDetails) -> dict[str, str]:
         "speculative": "yes" if facts["speculative"] else "-",
         "from": _origin(trial.fork),
         "end": trial.end or state_of(trial),
-        "accuracy": "-" if accuracy is None or facts["diverged"] else f"{accuracy:.4f}",
+        title: named_text(accuracy_text(accuracy, metric), metric, title),
         "seconds": "-" if seconds is None else f"{seconds:.1f}",
         "under": _conditions(trial) or "-",
     }

@@ -135,7 +135,8 @@ class BarReporter(LineReporter):
     def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
         """Shows the latest accuracy."""
         if self._run_bar is not None:
-            text = f"{label_of(trial)}, accuracy {evaluation.accuracy:.4f}"
+            metric = trial.metric
+            text = f"{label_of(trial)}, {metric.name} {metric.text(evaluation.accuracy)}"
             self._bars.update(self._run_bar, description=text)
 
     def _end(self, line: str) -> None:

@@ -17,6 +17,7 @@ from syncswitch.searcher.cli.search.evaluate import check_chief
 from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
 from syncswitch.searcher.cli.search.mlflow import copied_by_first_job, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for_several
+from syncswitch.searcher.cli.search.targets import allowed_and_target, one_metric
 from syncswitch.searcher.cli.views.sweep import print_sweeps, rows_as_json
 from syncswitch.searcher.results.sweep import Sweep, with_reference
 from syncswitch.storage.errors import UserError
@@ -93,16 +94,15 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 )
 @click.option(
     "--threshold",
-    type=FiniteRange(0, 1, min_open=True, max_open=True),
-    default=0.01,
-    show_default=True,
-    help="How much accuracy may be lost against the target (beta).",
+    type=FiniteRange(0, min_open=True),
+    help="How much accuracy may be lost against the target (beta), in the unit of the metric."
+    " Default: 0.01 where its best value is 1.",
 )
 @click.option(
     "--target-accuracy",
-    type=FiniteRange(0, 1, min_open=True),
-    help="Accuracy to keep (A), 0 to 1. Default: measured with BSP alone, or with the first"
-    " protocol alone where there is no BSP.",
+    type=float,
+    help="Accuracy to keep (A), or value of another metric. Default: measured with BSP alone, or"
+    " with the first protocol alone where there is no BSP.",
 )
 @click.option(
     "--guard",
@@ -133,7 +133,7 @@ def sweep(
     workers_text: str | None,
     protocols: tuple[str, ...],
     variants: tuple[str, ...],
-    threshold: float,
+    threshold: float | None,
     target_accuracy: float | None,
     is_guarded: bool,
     trainer: TrainerChoice,
@@ -177,6 +177,8 @@ def sweep(
             job = trainer.job(request)
             called = job.reference or normal_reference(named(request))
             to_train.append((called, job, points, conditions))
+    metric = one_metric(job.identity.decided_by for _, job, _, _ in to_train)
+    allowed, target = allowed_and_target(metric, threshold, target_accuracy)
 
     def announce(job: JobToSweep) -> None:
         if len(to_train) > 1 and not is_further_job():
@@ -205,8 +207,8 @@ def sweep(
                     ready[start : start + len(columns)],
                     reference_percent=reference_percent,
                     runs=runs,
-                    threshold=threshold,
-                    target_accuracy=target_accuracy,
+                    threshold=allowed,
+                    target_accuracy=target,
                     base_seed=seed,
                     guarded=is_guarded,
                     say=announce,

@@ -10,8 +10,11 @@ from syncswitch.searcher.results.speed_up import SpeedUp
 from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
 from syncswitch.searcher.text.sentences import speed_up_text
 from syncswitch.searcher.text.values import (
-    accuracy_interval,
+    accuracy_around,
+    accuracy_text,
     counted,
+    metric_title,
+    named_text,
     run_conditions_text,
     workers_text,
 )
@@ -45,6 +48,7 @@ def result_as_json(result: EvaluationResult) -> dict[str, Any]:
         "workers": identity.workers,
         "simulated_cluster": identity.simulated_cluster,
         "protocols": [identity.first_protocol, identity.second_protocol],
+        **identity.decided_by.naming,
         "conditions": dataclasses.asdict(result.conditions),
         "own_policy_version": None if own is None else own.version,
         "study": result.study,
@@ -52,7 +56,7 @@ def result_as_json(result: EvaluationResult) -> dict[str, Any]:
         "switch_points": [
             {
                 "role": role,
-                **dataclasses.asdict(switch_point),
+                **identity.decided_by.with_values(dataclasses.asdict(switch_point)),
                 "kept_runs": result.kept_runs(switch_point),
                 **_speed_up_as_json(result.measured_speed_up(switch_point)),
             }
@@ -75,7 +79,16 @@ def _speed_up_as_json(found: SpeedUp | None) -> dict[str, float | None]:
 def print_result(result: EvaluationResult) -> None:
     """The table, then the verdict."""
     print_table(
-        ["policy", "switch at", "runs", "diverged", "kept", "accuracy", "seconds", "times as fast"],
+        [
+            "policy",
+            "switch at",
+            "runs",
+            "diverged",
+            "kept",
+            result.identity.decided_by.name,
+            "seconds",
+            "times as fast",
+        ],
         [[name, *_cells(switch_point, result)] for _, name, switch_point in _switch_points(result)],
     )
     echo()
@@ -87,6 +100,7 @@ def print_result(result: EvaluationResult) -> None:
 
 def print_matrix(results: Sequence[EvaluationResult]) -> None:
     """A row for each policy on each job."""
+    title = metric_title(result.identity.decided_by for result in results)
     print_table(
         [
             "policy of",
@@ -96,7 +110,7 @@ def print_matrix(results: Sequence[EvaluationResult]) -> None:
             "runs",
             "diverged",
             "kept",
-            "accuracy",
+            title,
             "seconds",
             "times as fast",
             "keeps it",
@@ -106,7 +120,7 @@ def print_matrix(results: Sequence[EvaluationResult]) -> None:
                 result.policy.workload,
                 result.identity.name,
                 workers_text(result.identity.workers, result.identity.simulated_cluster),
-                *_cells(result.foreign, result),
+                *_cells(result.foreign, result, title),
                 "yes" if result.keeps_accuracy else "no",
             ]
             for result in results
@@ -114,25 +128,17 @@ def print_matrix(results: Sequence[EvaluationResult]) -> None:
     )
 
 
-def _cells(switch_point: EvaluatedSwitchPoint, result: EvaluationResult) -> list[str]:
-    accuracy, half = switch_point.mean_accuracy, switch_point.accuracy_half_width
-    speed_up = result.speed_up(switch_point)
-    low = (
-        None
-        if accuracy is None or half is None
-        else result.identity.decided_by.limited(accuracy - half)
-    )
-    high = (
-        None
-        if accuracy is None or half is None
-        else result.identity.decided_by.limited(accuracy + half)
-    )
+def _cells(
+    switch_point: EvaluatedSwitchPoint, result: EvaluationResult, title: str | None = None
+) -> list[str]:
+    metric, speed_up = result.identity.decided_by, result.speed_up(switch_point)
+    text = accuracy_around(switch_point.mean_accuracy, switch_point.accuracy_half_width, metric)
     return [
         f"{switch_point.switch_percent:g} %",
         str(switch_point.runs),
         str(switch_point.diverged_runs),
         str(result.kept_runs(switch_point)),
-        "-" if accuracy is None else accuracy_interval(accuracy, low, high),
+        text if title is None else named_text(text, metric, title),
         "-" if switch_point.training_seconds is None else f"{switch_point.training_seconds:.1f}",
         "-" if speed_up is None else f"{speed_up:.2f}",
     ]
@@ -146,17 +152,19 @@ def _verdict(result: EvaluationResult) -> str:
     )
     size = workers_text(identity.workers, identity.simulated_cluster)
     name = f"{identity.name} on {size} workers"
+    metric = identity.decided_by
     if foreign.diverged_runs:
         return (
-            f"{what} does not keep the accuracy of {name}: {foreign.diverged_runs} of"
+            f"{what} does not keep the {metric.name} of {name}: {foreign.diverged_runs} of"
             f" {counted(foreign.runs, 'run')} diverged."
         )
     does = "keeps" if result.keeps_accuracy else "does not keep"
+    reached = accuracy_text(foreign.mean_accuracy, metric)
     return (
-        f"{what} {does} the accuracy of {name}: {foreign.mean_accuracy:.4f} against"
-        f" {result.baseline.mean_accuracy:.4f} with {identity.first_protocol.upper()} alone"
-        f" ({result.kept_runs(foreign)} of {counted(foreign.runs, 'run')} lose at most"
-        f" {policy.threshold:g}){_gain(result)}."
+        f"{what} {does} the {metric.name} of {name}: {reached} against"
+        f" {accuracy_text(result.baseline.mean_accuracy, metric)} with"
+        f" {identity.first_protocol.upper()} alone ({result.kept_runs(foreign)} of"
+        f" {counted(foreign.runs, 'run')} {metric.lose_at_most(policy.threshold)}){_gain(result)}."
     )
 
 

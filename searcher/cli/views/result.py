@@ -12,7 +12,7 @@ from syncswitch.searcher.results.pairs import PairOutcome
 from syncswitch.searcher.results.result import SearchResult, SwitchPointResult
 from syncswitch.searcher.results.speed_up import speed_up_of
 from syncswitch.searcher.text.sentences import policy_text
-from syncswitch.searcher.text.values import counted
+from syncswitch.searcher.text.values import accuracy_text, counted
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.policy import TimingPolicy
@@ -49,7 +49,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
         },
         "switch_points": [
             {
-                **dataclasses.asdict(switch_point.summary),
+                **policy.decided_by.with_values(dataclasses.asdict(switch_point.summary)),
                 "training_seconds": switch_point.training_seconds,
             }
             for switch_point in result.switch_points
@@ -81,16 +81,15 @@ def _switch_point_cells(
     is_baseline = summary.switch_percent == 100
     spread = summary.standard_deviation
     seconds, baseline = switch_point.training_seconds, cost.baseline_seconds
-    accuracy = (
-        "-" if summary.mean_accuracy is None else policy.decided_by.text(summary.mean_accuracy)
-    )
+    metric = policy.decided_by
+    accuracy = accuracy_text(summary.mean_accuracy, metric)
     if summary.diverged_runs:
         accuracy = f"{summary.diverged_runs} diverged"
     return [
         f"{summary.switch_percent:g} %" + (f" ({first_protocol.upper()})" if is_baseline else ""),
         str(summary.runs),
         accuracy,
-        "-" if spread is None or summary.diverged_runs else f"{spread:.4f}",
+        "-" if spread is None or summary.diverged_runs else metric.amount(spread),
         "target" if is_baseline else _VERDICTS[summary.accepted],
         "-" if seconds is None else f"{seconds:.1f}",
         "-" if seconds is None or not baseline else f"{seconds / baseline:.2f}",

@@ -15,12 +15,13 @@ from syncswitch.searcher.status.trial_status import RunStatus
 from syncswitch.searcher.text.sentences import kept_text
 from syncswitch.searcher.text.uses import uses_text
 from syncswitch.searcher.text.values import (
+    NONE,
     accuracy_text,
     counted,
     run_conditions_text,
-    value_text,
     workers_text,
 )
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 
@@ -62,7 +63,8 @@ def _heading(search: SearchStatus) -> Text:
     pair = f"{search.first_protocol},{search.second_protocol}"
     under = run_conditions_text(search.conditions)
     text = Text(f"{search.workload}, {workers} workers, {pair}", style="bold")
-    text.append("" if search.metric == "accuracy" else f", accuracy is {search.metric}", "not bold")
+    metric = search.decided_by
+    text.append("" if metric == Metric() else f", by {metric.axis_title}", "not bold")
     text.append(f", {under}" if under else "", "not bold")
     text.append(f"\n{search.strategy}, {_state(search)}: {_counts(search)}", "not bold")
     text.append(f"\n{_answer(search)}", "not bold")
@@ -97,8 +99,10 @@ def _answer(search: SearchStatus) -> str:
         return f"switch at {policy.switch_percent:g} % (version {policy.version}{promised}){done}"
     if search.dropped is not None:
         return search.dropped
-    known = value_text(search.target_accuracy, ".4f", "not measured yet")
-    accuracy = f"target accuracy {known}, threshold {search.threshold:g}"
+    metric, target = search.decided_by, search.target_accuracy
+    known = "not measured yet" if target is None else metric.text(target)
+    threshold = metric.with_unit(f"{search.threshold:g}")
+    accuracy = f"target {metric.name} {known}, threshold {threshold}"
     if search.lower_percent is None:
         return accuracy
     return f"switch between {search.lower_percent:g} and {search.upper_percent:g} %; {accuracy}"
@@ -136,14 +140,16 @@ def _outlook(search: SearchStatus) -> Text:
 
 def _run_table(search: SearchStatus) -> Table:
     """The runs under way, how far each is, and who makes it."""
-    table = _table("under way", "done", "accuracy", "left", "made by", words={"made by"})
+    table = _table(
+        "under way", "done", search.decided_by.name, "left", "made by", words={"made by"}
+    )
     for run in search.in_flight:
         share = run.worker_steps / run.total_worker_steps
         left = run.remaining_seconds
         table.add_row(
             f"{run.switch_percent:g} %, run {run.replicate + 1}",
             f"{_bar(share, 10)} {_percent(share)}",
-            accuracy_text(run.accuracy),
+            accuracy_text(run.accuracy, search.decided_by),
             "-" if left is None else _duration(left),
             Text(_maker(run), no_wrap=True, overflow="ellipsis"),
             style="red" if run.state == TrialState.STALE else None,
@@ -160,18 +166,20 @@ def _maker(run: RunStatus) -> str:
 
 def _switch_point_table(search: SearchStatus) -> Table:
     """What was measured at each switch point, and what is believed of it."""
+    metric = search.decided_by
     has_answers = any(one.answer_probability is not None for one in search.switch_points)
-    columns = ["switch at", "runs", "accuracy", "spread", "verdict"]
+    columns = ["switch at", "runs", metric.name, "spread", "verdict"]
     table = _table(*columns, *(["the answer?"] if has_answers else []), words={"the answer?"})
     for one in filter(_is_of_interest, search.switch_points):
         is_baseline, probability = one.switch_percent == 100, one.answer_probability or 0.0
+        spread = one.standard_deviation
         cells = [
             f"{one.switch_percent:g} %" + (f" ({search.first_protocol.upper()})" * is_baseline),
             f"{one.runs}" + (f" + {one.in_flight_runs}" if one.in_flight_runs else ""),
             f"{one.diverged_runs} diverged"
             if one.diverged_runs
-            else accuracy_text(one.mean_accuracy),
-            "-" if one.diverged_runs else accuracy_text(one.standard_deviation),
+            else accuracy_text(one.mean_accuracy, metric),
+            NONE if spread is None or one.diverged_runs else metric.amount(spread),
             "target" if is_baseline else _VERDICTS[one.accepted],
             *([f"{_percent(probability)} {_bar(probability, 12, rest='')}"] if has_answers else []),
         ]

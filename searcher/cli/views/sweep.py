@@ -11,8 +11,9 @@ from syncswitch.searcher.results.sweep import Sweep, SweptJob
 from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint
 from syncswitch.searcher.text.values import (
     NONE,
-    accuracy_interval,
+    accuracy_around,
     accuracy_text,
+    metric_title,
     percent_text,
     run_conditions_text,
     seconds_text,
@@ -35,8 +36,10 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
             "protocols": [job.identity.first_protocol, job.identity.second_protocol],
             "conditions": dataclasses.asdict(job.conditions),
             "study": job.study,
-            "target_accuracy": sweep.target_accuracy,
-            **dataclasses.asdict(point),
+            **job.identity.decided_by.naming,
+            **job.identity.decided_by.with_values(
+                {"target_accuracy": sweep.target_accuracy, **dataclasses.asdict(point)}
+            ),
             "kept_runs": sweep.kept_runs(point),
             "speed_up": speed_up.value if speed_up else None,
             "speed_up_low": speed_up.low if speed_up else None,
@@ -50,6 +53,7 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
     """The table, and what its rows are compared with."""
     # The first job is the workload as it is.
     base = sweeps[0].jobs[0].reference
+    title = metric_title(job.identity.decided_by for sweep in sweeps for job in sweep.jobs)
     first = 0 if len({job.reference for sweep in sweeps for job in sweep.jobs}) > 1 else 1
     print_table(
         [
@@ -60,7 +64,7 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
             "runs",
             "diverged",
             "kept",
-            "accuracy",
+            title,
             "seconds",
             "times as fast",
         ][first:],
@@ -84,12 +88,7 @@ def _rows(sweep: Sweep) -> Iterator[_Row]:
 def _cells(
     sweep: Sweep, base: str, job: SweptJob, point: EvaluatedSwitchPoint, speed_up: SpeedUp | None
 ) -> list[str]:
-    identity, accuracy, half = job.identity, point.mean_accuracy, point.accuracy_half_width
-    low = None if accuracy is None or half is None else identity.decided_by.limited(accuracy - half)
-    high = (
-        None if accuracy is None or half is None else identity.decided_by.limited(accuracy + half)
-    )
-    kept = sweep.kept_runs(point)
+    identity, kept = job.identity, sweep.kept_runs(point)
     return [
         job.reference.removeprefix(base).removeprefix(",") or NONE,
         workers_text(identity.workers, identity.simulated_cluster),
@@ -98,7 +97,7 @@ def _cells(
         str(point.runs),
         str(point.diverged_runs),
         NONE if kept is None else str(kept),
-        NONE if accuracy is None else accuracy_interval(accuracy, low, high),
+        accuracy_around(point.mean_accuracy, point.accuracy_half_width, identity.decided_by),
         seconds_text(point.training_seconds),
         NONE if speed_up is None else f"{speed_up.value:.2f}",
     ]
@@ -109,7 +108,9 @@ def _compared_with(sweep: Sweep) -> str:
     protocol = identity.first_protocol if percent else identity.second_protocol
     size = workers_text(identity.workers, identity.simulated_cluster)
     origin = "as given" if sweep.given_target is not None else f"{protocol.upper()} alone"
+    metric = identity.decided_by
+    of_it = "" if metric.is_less_better else " of it"
     return (
-        f"Target on {size} workers: {accuracy_text(sweep.target_accuracy)} ({origin}); kept runs"
-        f" lose at most {sweep.threshold:g} of it."
+        f"Target on {size} workers: {accuracy_text(sweep.target_accuracy, metric)} ({origin}); kept"
+        f" runs {metric.lose_at_most(sweep.threshold)}{of_it}."
     )

@@ -18,7 +18,7 @@ from syncswitch.storage.export.mlflow.runs import (
 from syncswitch.storage.export.mlflow.server import MlflowServer
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import PolicyEntry
-from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
@@ -54,11 +54,11 @@ def copy_job(
     registry = PolicyRegistry(database)
     entries = registry.entries(workload=identity.fingerprint)
     copies = _searches(database, workload, entries, studies, live)
-    copies += _trials(database, identity.fingerprint, studies, live)
+    copies += _trials(database, identity, studies, live)
     if studies is None:
         curves = use_curves(database, identity.fingerprint)
         copies += [
-            trial_copy(use, curves.get(use.trial_id, ()))
+            trial_copy(use, curves.get(use.trial_id, ()), identity.decided_by)
             for use in uses(database, identity.fingerprint)
         ]
     put_policies(server, workload, entries, server.put(identity, copies))
@@ -102,18 +102,18 @@ def _searches(
 
 def _trials(
     database: Database,
-    fingerprint: str,
+    identity: WorkloadIdentity,
     studies: Sequence[str] | None,
     live: Mapping[str, RunUnderWay],
 ) -> list[RunCopy]:
     store, me = TrialStore(database), Owner.current()
-    curves = store.curves(fingerprint)
+    curves = store.curves(identity.fingerprint)
     copies = []
-    for row in store.trials(fingerprint=fingerprint):
+    for row in store.trials(fingerprint=identity.fingerprint):
         if row.study is None or (studies is not None and row.study not in studies):
             continue
         known = curves.get(row.trial_id, ())
         if row.state == TrialState.RUNNING and row.owner == me and row.study in live:
             known = live[row.study].evaluations_of(row.switch_percent, row.replicate)
-        copies.append(trial_copy(row, known))
+        copies.append(trial_copy(row, known, identity.decided_by))
     return copies

@@ -5,13 +5,21 @@ Each has a key, by which its run on MLflow is found again: what is copied twice 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from syncswitch.storage.export.mlflow.points import (
+    Point,
+    curve,
+    metric_tags,
+    points,
+    results,
+    with_own,
+)
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
@@ -19,15 +27,7 @@ from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 RUNNING, FINISHED, FAILED, KILLED = "RUNNING", "FINISHED", "FAILED", "KILLED"
 """States of a run, by MLflow's names."""
 
-_RESULTS = (
-    "converged_accuracy",
-    "final_accuracy",
-    "diverged",
-    "stopped_early",
-    "training_seconds",
-    "inherited_seconds",
-    "switch_overhead_seconds",
-)
+_ACCURACY = Metric()
 _OF_POLICY = (
     "switch_percent",
     "target_accuracy",
@@ -43,20 +43,6 @@ _OF_POLICY = (
     "baseline_kept_share",
 )
 _STATES = {TrialState.COMPLETE: FINISHED, TrialState.RUNNING: RUNNING}
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One value of a metric.
-
-    Attributes:
-        elapsed_seconds: Since the run began.
-    """
-
-    name: str
-    value: float
-    worker_step: int
-    elapsed_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +103,7 @@ def search_copy(
     status: str,
 ) -> RunCopy:
     """A search; of an imported policy nobody here knows more than its study."""
+    metric = identity.decided_by
     values: dict[str, Any] = {
         "workers": identity.workers,
         "first_protocol": identity.first_protocol,
@@ -144,21 +131,31 @@ def search_copy(
         started_at=started_at,
         ended_at=None,
         parameters=_texts(values),
-        tags={"syncswitch.kind": "search", "syncswitch.study": study, **version},
-        points=_points({f"policy/{name}": value for name, value in found.items()}, 0, 0.0),
+        tags={
+            "syncswitch.kind": "search",
+            "syncswitch.study": study,
+            **metric_tags(metric),
+            **version,
+        },
+        points=points(
+            {f"policy/{name}": value for name, value in with_own(found, metric).items()}, 0, 0.0
+        ),
     )
 
 
-def trial_copy(trial: StoredTrial, evaluations: Iterable[Evaluation]) -> RunCopy:
+def trial_copy(
+    trial: StoredTrial, evaluations: Iterable[Evaluation], metric: Metric = _ACCURACY
+) -> RunCopy:
     """A trial of a search, or a use; of a fork the part that it trained itself.
 
     Args:
         trial: As the database has it.
         evaluations: Its own, as far as they are known.
+        metric: Of its job.
     """
     is_cancelled = trial.is_cancelled or trial.is_interrupted
     status = KILLED if is_cancelled else _STATES.get(trial.state, FAILED)
-    tags = {"syncswitch.kind": trial.kind}
+    tags = {"syncswitch.kind": trial.kind, **metric_tags(metric)}
     if trial.failure is not None:
         tags["syncswitch.failure"] = trial.failure
     if trial.study is not None:
@@ -180,7 +177,7 @@ def trial_copy(trial: StoredTrial, evaluations: Iterable[Evaluation]) -> RunCopy
             trial.switch_percent, trial.replicate, trial.seed, trial.conditions, trial
         ),
         tags=tags,
-        points=(*_curve(evaluations), *_results(trial)),
+        points=(*curve(evaluations, metric), *results(trial, metric)),
     )
 
 
@@ -210,7 +207,8 @@ def use_copy(
         record: What it measured; None as long as it trains.
         status: How far it is.
     """
-    tags = {"syncswitch.kind": "use"}
+    metric = spec.identity.decided_by
+    tags = {"syncswitch.kind": "use", **metric_tags(metric)}
     if version is not None:
         tags["syncswitch.policy_version"] = str(version)
     return RunCopy(
@@ -224,7 +222,7 @@ def use_copy(
             spec.switch_percent, 0, spec.seed, spec.conditions, spec.identity
         ),
         tags=tags,
-        points=(*_curve(evaluations), *(() if record is None else _results(record))),
+        points=(*curve(evaluations, metric), *(() if record is None else results(record, metric))),
     )
 
 
@@ -254,41 +252,6 @@ def _trial_parameters(
         values["switch_mechanism"] = conditions.switch_mechanism
         values["injections"] = "; ".join(conditions.injections)
     return _texts(values)
-
-
-def _curve(evaluations: Iterable[Evaluation]) -> list[Point]:
-    return [
-        Point(name, value, one.worker_step, one.elapsed_seconds)
-        for one in evaluations
-        for name, value in (
-            ("accuracy", one.accuracy),
-            ("training_loss", one.training_loss),
-            ("elapsed_seconds", one.elapsed_seconds),
-        )
-        if math.isfinite(value)
-    ]
-
-
-def _results(run: StoredTrial | TrialRecord) -> tuple[Point, ...]:
-    """What is known of its end."""
-    values: dict[str, float | None] = {name: getattr(run, name) for name in _RESULTS}
-    if isinstance(run, StoredTrial) and run.state != TrialState.COMPLETE:
-        values = {name: value for name, value in values.items() if name.endswith("_seconds")}
-    for phase in run.phases:
-        values[f"{phase.protocol}_worker_steps_per_second"] = phase.worker_steps_per_second
-        values[f"{phase.protocol}_mean_staleness"] = phase.mean_staleness
-        values[f"{phase.protocol}_max_staleness"] = phase.max_staleness
-    return _points(values, run.worker_steps, run.training_seconds or 0.0)
-
-
-def _points(
-    values: Mapping[str, float | None], worker_step: int, elapsed_seconds: float
-) -> tuple[Point, ...]:
-    return tuple(
-        Point(name, float(value), worker_step, elapsed_seconds)
-        for name, value in values.items()
-        if value is not None and math.isfinite(value)
-    )
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from syncswitch.storage.errors import RetryableError, UserError, one_line
-from syncswitch.storage.export.mlflow.runs import FINISHED, RUNNING, Point, RunCopy
+from syncswitch.storage.export.mlflow.points import Point
+from syncswitch.storage.export.mlflow.runs import FINISHED, RUNNING, RunCopy
 from syncswitch.storage.records.job import WorkloadIdentity
 
 if TYPE_CHECKING:

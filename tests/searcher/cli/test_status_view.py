@@ -14,6 +14,7 @@ from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
 from syncswitch.searcher.status.trial_status import RunStatus
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.metric import Metric
 from tests.storage.conftest import POLICY
 
 RUN = RunStatus(
@@ -39,7 +40,7 @@ SWITCH_POINTS = tuple(
 SEARCH = SearchStatus(
     workload="digits",
     fingerprint="0" * 64,
-    metric="accuracy",
+    decided_by=Metric(),
     dropped=None,
     workers=8,
     simulated_cluster=None,
@@ -137,8 +138,8 @@ def test_an_answer_says_what_it_promises() -> None:
 def test_what_is_called_accuracy_is_named_where_it_is_none() -> None:
     first, *_ = drawn(overview([SEARCH], []), 100)
     assert first.rstrip() == "digits, 8 workers, bsp,asp"
-    first, *_ = drawn(overview([replace(SEARCH, metric="AUC")], []), 100)
-    assert first.rstrip() == "digits, 8 workers, bsp,asp, accuracy is AUC"
+    first, *_ = drawn(overview([replace(SEARCH, decided_by=Metric("AUC"))], []), 100)
+    assert first.rstrip() == "digits, 8 workers, bsp,asp, by AUC"
 
 
 def test_one_run_is_one_run() -> None:

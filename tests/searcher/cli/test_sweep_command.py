@@ -156,7 +156,7 @@ def test_points_that_diverge_are_answers_and_a_baseline_is_none(
         (["--workers", "4,0"], "--workers is '4,0': give whole numbers from 1 to 100,000"),
         (["--protocols", "bsp"], "--protocols is 'bsp': give two different protocols"),
         (["--inject", "kill:chief,at=5%"], "cannot be used with sweep, whose runs begin afresh"),
-        (["--target-accuracy", "0"], "0.0 is not in the range 0<x<=1"),
+        (["--target-accuracy", "0"], "--target-accuracy is 0.0: give above 0 and at most 1"),
     ],
 )
 def test_bad_input_is_one_line_and_makes_no_run(

@@ -9,9 +9,9 @@ import pytest
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.export.mlflow.points import Point
 from syncswitch.storage.export.mlflow.runs import (
     FINISHED,
-    Point,
     RunUnderWay,
     search_copy,
     trial_copy,
@@ -72,6 +72,33 @@ def test_what_is_not_finite_is_no_point() -> None:
         Point("elapsed_seconds", 2.0, 500, 2.0),
     )
     assert (copy.name, copy.parent) == ("use of 50 %, seed 11", None)
+
+
+def test_an_error_has_its_own_values_under_its_name() -> None:
+    error = {"metric": "mae", "metric_goal": "min", "metric_unit": "km", "metric_highest": None}
+    spec = replace(RECORD.spec, identity=replace(IDENTITY, **error))
+    record = replace(RECORD, spec=spec, evaluations=(), converged_accuracy=-2.5, phases=())
+    copy = use_copy(
+        "use-1",
+        spec,
+        None,
+        record.started_at,
+        [Evaluation(500, 2.0, -3.0, math.nan)],
+        record,
+        status=FINISHED,
+    )
+    values = {point.name: point.value for point in copy.points}
+    assert (values["accuracy"], values["mae"]) == (-3.0, 3.0)
+    assert (values["converged_accuracy"], values["converged_mae"]) == (-2.5, 2.5)
+    tags = {name: text for name, text in copy.tags.items() if "metric" in name}
+    assert tags == {
+        "syncswitch.metric": "mae",
+        "syncswitch.metric_goal": "min",
+        "syncswitch.metric_unit": "km",
+    }
+    policy = replace(POLICY, mean_accuracy=-2.0)
+    found = search_copy("1", spec.identity, None, None, policy, status=FINISHED)
+    assert Point("policy/mean_mae", 2.0, 0, 0.0) in found.points
 
 
 def test_a_policy_from_elsewhere_has_a_run_with_what_is_known() -> None:

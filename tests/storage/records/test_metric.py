@@ -38,7 +38,59 @@ def test_values_are_shown_in_their_unit() -> None:
     assert Metric().text(0.91234) == "0.9123"
     assert ERROR.text(-2.5) == "2.5000 km"
     assert ERROR.text(-12345.678) == "12,345.7 km"
+    assert ERROR.text(-0.00012345) == "0.000123 km"
+    assert [Metric().text(0.001), ERROR.text(0.0)] == ["0.0010", "0.0000 km"]
     assert [ERROR.range_text, Metric().range_text] == ["0 or more", "from 0 to 1"]
+
+
+def test_rows_have_the_values_beside_what_is_compared() -> None:
+    row = {
+        "study": "kilometres",
+        "mean_accuracy": -2.5,
+        "sd_accuracy": 0.5,
+        "lower_accuracy": -3.0,
+        "upper_accuracy": -2.0,
+        "target_accuracy": None,
+        "keeps_accuracy": True,
+        "accuracies": (-2.0, -3.0),
+    }
+    assert ERROR.with_values(row) == {
+        **row,
+        "mean_value": 2.5,
+        "lower_value": 2.0,
+        "upper_value": 3.0,
+        "target_value": None,
+        "values": [2.0, 3.0],
+    }
+    naming = {"metric": "MeanAbsoluteError", "metric_goal": "min", "metric_unit": "km"}
+    assert ERROR.naming == naming
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("accuracy", "an accuracy"),
+        ("loss", "a loss"),
+        ("AUC", "an AUC"),
+        ("MeanAbsoluteError", "a MeanAbsoluteError"),
+        ("mae", "a mae"),
+        ("R2Score", "an R2Score"),
+        ("F1Score", "an F1Score"),
+        ("perplexity", "a perplexity"),
+        ("IoU", "an IoU"),
+        ("UAR", "a UAR"),
+        ("MSE", "an MSE"),
+    ],
+)
+def test_a_metric_has_its_article(name: str, words: str) -> None:
+    assert Metric(name).with_article == words
+
+
+def test_titles_say_unit_and_direction() -> None:
+    assert ERROR.axis_title == "MeanAbsoluteError in km (less is better)"
+    assert [Metric().axis_title, ERROR.title] == ["accuracy", "MeanAbsoluteError in km"]
+    words = ["are at most 2 km worse", "lose at most 0.01"]
+    assert [ERROR.lose_at_most(2.0), Metric().lose_at_most(0.01)] == words
 
 
 @pytest.mark.parametrize(

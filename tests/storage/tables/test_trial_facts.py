@@ -8,13 +8,14 @@ from sqlalchemy import inspect, select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.columns import columns_of_table
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.store import uses
 from tests.storage.conftest import both_databases
-from tests.storage.filled import identity
+from tests.storage.filled import REGRET, identity
 
 
 def facts(database: Database) -> list[dict[str, Any]]:
@@ -28,7 +29,14 @@ def expected(trial: StoredTrial, software: dict[str, str] | None) -> dict[str, A
     censored = None
     if trial.state == "complete" and trial.target_accuracy is not None:
         censored = trial.time_to_accuracy_seconds is None
+    metric = REGRET if trial.workload == "disturbed" else Metric()
     row: dict[str, Any] = {
+        **metric.naming,
+        **{
+            f"{which}_value": None if accuracy is None else metric.value(accuracy)
+            for which in ("converged", "final", "target")
+            for accuracy in [getattr(trial, f"{which}_accuracy")]
+        },
         "time_to_accuracy_is_censored": censored,
         "software": software,
         "online": trial.conditions.online,
