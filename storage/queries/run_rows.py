@@ -55,6 +55,9 @@ class EvaluationFacts(RunKeys):
     training_loss: Annotated[
         float | None, "mean since the evaluation before; null where it was not a number"
     ]
+    further: Annotated[
+        dict[str, float] | None, "own values of further metrics by name, JSON; null for none"
+    ]
 
 
 class EventFacts(RunKeys):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from syncswitch.storage.records.guard import Band, GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -32,6 +33,10 @@ class TrialState(str, Enum):
     __str__ = str.__str__
 
 
+MOST_FURTHER = 50
+"""Of one evaluation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """One test of the model on the test set.
@@ -41,12 +46,20 @@ class Evaluation:
         elapsed_seconds: Training time at that moment.
         accuracy: Of the test; of another metric what is compared, see `Metric`.
         training_loss: Mean training loss since the evaluation before.
+        further: What else was measured, names and own values; nothing is decided by it.
     """
 
     worker_step: int
     elapsed_seconds: float
     accuracy: float
     training_loss: float
+    further: tuple[tuple[str, float], ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Evaluation:
+        """Of what `asdict` gave, perhaps by way of JSON."""
+        further = tuple((name, value) for name, value in values.get("further", ()))
+        return cls(**{**values, "further": further})
 
 
 @dataclass(frozen=True, slots=True)

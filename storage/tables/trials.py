@@ -247,7 +247,7 @@ class PhaseRow(Base):
 
 
 class EvaluationRow(Base):
-    """One test of a trial's model. `training_loss` is null where it was not a number."""
+    """One test of a trial's model. `training_loss` is null where it was no number."""
 
     __tablename__ = "syncswitch_evaluations"
     __table_args__ = (
@@ -263,6 +263,7 @@ class EvaluationRow(Base):
     elapsed_seconds: Mapped[float]
     accuracy: Mapped[float]
     training_loss: Mapped[float | None]
+    further: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class CheckpointRow(Base):

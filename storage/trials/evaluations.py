@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from itertools import groupby
@@ -17,13 +18,13 @@ from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
 _INSERT = (
     f"INSERT INTO {EvaluationRow.__tablename__}"
-    " (trial_id, worker_step, elapsed_seconds, accuracy, training_loss) "
+    " (trial_id, worker_step, elapsed_seconds, accuracy, training_loss, further) "
 )
-_ROW_BY_ROW = _INSERT + "VALUES (?, ?, ?, ?, ?)"
+_ROW_BY_ROW = _INSERT + "VALUES (?, ?, ?, ?, ?, ?)"
 # A server takes whole columns five times as fast as rows.
 _BY_COLUMNS = _INSERT + (
     "SELECT * FROM unnest(%s::integer[], %s::bigint[], %s::double precision[],"
-    " %s::double precision[], %s::double precision[])"
+    " %s::double precision[], %s::double precision[], %s::json[])"
 )
 
 _COLUMNS = columns_of(Evaluation, EvaluationRow)
@@ -39,6 +40,7 @@ def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evalu
             float(evaluation.accuracy),
             # SQLite has no NaN, and says so by storing null.
             None if math.isnan(evaluation.training_loss) else float(evaluation.training_loss),
+            json.dumps(dict(evaluation.further)) if evaluation.further else None,
         )
         for trial_id, evaluations in curves
         for evaluation in evaluations
@@ -123,7 +125,12 @@ def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy
 
 
 def _evaluation(
-    worker_step: int, elapsed_seconds: float, accuracy: float, training_loss: float | None
+    worker_step: int,
+    elapsed_seconds: float,
+    accuracy: float,
+    training_loss: float | None,
+    further: dict[str, float] | None,
 ) -> Evaluation:
     loss = math.nan if training_loss is None else training_loss
-    return Evaluation(worker_step, elapsed_seconds, accuracy, loss)
+    values = tuple((further or {}).items())
+    return Evaluation(worker_step, elapsed_seconds, accuracy, loss, values)

@@ -62,7 +62,9 @@ def assert_shown_as_it_is(url: str, name: str, metric: Metric, mean: str) -> Non
         done = CliRunner().invoke(main, command, env=environment)
         assert done.exit_code == 0, done.output
         assert metric.name in done.output
-        assert re.search(r"(?<![\w.])-\d", done.output) is None, done.output
+        # Of a loss nobody knows that it cannot be below 0, so a run may be expected there.
+        lines = [one for one in done.output.splitlines() if " ends between " not in one]
+        assert re.search(r"(?<![\w.])-\d", "\n".join(lines)) is None, done.output
         assert command == ["trials"] or mean.removesuffix(" km") in done.output
         if "show" not in command:
             rows = json.loads(
@@ -82,8 +84,6 @@ def test_a_sweep_has_threshold_and_target_in_the_unit_of_the_metric(tmp_path: Pa
     assert "MeanAbsoluteError has no usual --threshold" in invoke().stderr
     impossible = invoke("--threshold", "2", "--target-accuracy", "-1")
     assert "-1: give a value that MeanAbsoluteError can have, 0 or more" in impossible.stderr
-    other = invoke("--threshold", "2", "--variant", "metric=mse")
-    assert "compared by MeanAbsoluteError in km (less is better), 0 or more and" in other.stderr
     done = invoke("--threshold", "2", "--target-accuracy", "1.5")
     assert done.exit_code == 0, done.stderr
     *_, said = done.stdout.splitlines()

@@ -31,4 +31,5 @@ def no_accuracy(
         where = f", at step {reports.step:,} of {total_steps:,}"
     else:
         is_late = is_heard and (seconds > _SECONDS or lines >= _LINES)
-    return f"the command has said nothing of its accuracy so far{where}" if is_late else None
+    name = reports.metric.name
+    return f"the command has said nothing of its {name} so far{where}" if is_late else None

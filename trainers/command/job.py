@@ -13,6 +13,7 @@ from pathlib import Path
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command import (
     DEFAULT_FOLDER,
@@ -29,7 +30,42 @@ from syncswitch.trainers.command.template import (
 )
 
 _OUTPUT = "{output_dir}/"
-_LONGEST_NAME = 255  # the database's column
+_LONGEST_NAME = 255  # the database's columns
+_LONGEST_UNIT = 64
+_ACCURACY = Metric()
+_TAKEN = ("step", "seconds", "diverged")
+
+
+def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metric:
+    """What the runs of a command are compared by; accuracy where nobody says.
+
+    Raises:
+        UserError: It is not known whether more of it is better, or it is no metric.
+    """
+    name = ACCURACY_NAME if name is None else name
+    if name == ACCURACY_NAME and goal != "min":
+        if unit is None:
+            return _ACCURACY
+        raise UserError(
+            f"--metric-unit is {unit!r}, and an accuracy has none; say with --metric-name what else"
+            " the command measures"
+        )
+    if not name or len(name) > _LONGEST_NAME or name in _TAKEN:
+        raise UserError(
+            f"--metric-name is {name[:40]!r}: give the name that its values have where the command"
+            f" tells them, such as val_loss; {', '.join(_TAKEN)} say other things"
+        )
+    if goal is None:
+        raise UserError(
+            f"--metric-name is {name!r}: say with --metric-goal max that more of it is better, or"
+            " with --metric-goal min that less is"
+        )
+    if unit is not None and not 0 < len(unit) <= _LONGEST_UNIT:
+        raise UserError(
+            f"--metric-unit is {unit[:40]!r}: give one of 1 to {_LONGEST_UNIT} characters, such as"
+            " km, or leave it out"
+        )
+    return Metric(name, goal, unit, lowest=None, highest=None)
 
 
 @dataclass(frozen=True)
@@ -44,6 +80,7 @@ class CommandJob:
         protocols: What the command calls its two ways of training, before and after the switch.
         metric_file: Where it writes its results; with placeholders.
         metric_pattern: Regular expression to find them in its output with, instead of the file.
+        metric: What its runs are compared by; its name is the key of its values, too.
         timeout_seconds: A run that takes longer has failed; None for no limit.
         silence_seconds: Likewise one that neither prints nor reports for so long.
         grace_seconds: What is to be ended has so long to end itself.
@@ -57,6 +94,7 @@ class CommandJob:
     protocols: tuple[str, str] = ("first", "second")
     metric_file: str = DEFAULT_METRIC_FILE
     metric_pattern: str | None = None
+    metric: Metric = _ACCURACY
     timeout_seconds: float | None = None
     silence_seconds: float | None = DEFAULT_SILENCE_SECONDS
     grace_seconds: float = 10.0
@@ -88,7 +126,7 @@ class CommandJob:
                 raise UserError(f"{option} is {seconds:g}: give seconds above 0")
         self._check_program()
         if self.metric_pattern is not None:
-            compile_pattern(self.metric_pattern)
+            compile_pattern(self.metric_pattern, self.metric)
         check_text("--metric-file", self.metric_file)
         inside = self.metric_file.removeprefix(_OUTPUT)
         if inside == self.metric_file or not inside or ".." in Path(inside).parts:
@@ -126,11 +164,15 @@ class CommandJob:
             learning_rate=None,
             momentum=None,
             learning_rate_boundaries=None,
-            metric="accuracy",
+            metric=self.metric.name,
             evaluation_interval_worker_steps=None,
             workers=self.workers,
             first_protocol=self.protocols[0],
             second_protocol=self.protocols[1],
+            metric_goal=self.metric.goal,
+            metric_unit=self.metric.unit,
+            metric_lowest=self.metric.lowest,
+            metric_highest=self.metric.highest,
         )
 
     @property

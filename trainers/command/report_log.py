@@ -21,6 +21,7 @@ class ReportLog:
     Attributes:
         evaluations: So far.
         diverged: Whether the command said so, or its loss or accuracy is no number.
+        metric: Of the job.
         diverged_step: Of the report that said so; None where it named none.
         start_step: See below.
 
@@ -30,7 +31,7 @@ class ReportLog:
     """
 
     def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
-        self._spec = spec
+        self._spec, self.metric = spec, spec.identity.decided_by
         self.start_step = start_step
         self.evaluations: list[Evaluation] = []
         self.diverged = False
@@ -78,7 +79,8 @@ class ReportLog:
         if report.accuracy is None or self.diverged:
             return None
         loss = report.loss
-        evaluation = Evaluation(report.step, self._seconds[-1], report.accuracy, loss)
+        further = tuple(report.further.items())
+        evaluation = Evaluation(report.step, self._seconds[-1], report.accuracy, loss, further)
         self.evaluations.append(evaluation)
         return evaluation
 

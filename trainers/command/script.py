@@ -38,6 +38,7 @@ def report(
     *,
     seconds: float | None = None,
     loss: float | None = None,
+    **values: float,
 ) -> None:
     """Tells how the training does, after each test; step 0 begins its clock.
 
@@ -49,10 +50,12 @@ def report(
         accuracy: 0 to 1; a NaN ends the run as diverged.
         seconds: Training time so far; None to leave the clock to syncswitch.
         loss: Mean training loss since the last report.
+        **values: What else was measured, by name: the metric of `--metric-name`, and others beside
+            it.
     """
     if "SYNCSWITCH_OUTPUT_DIR" not in os.environ:
         return
-    told = {"step": step, "accuracy": accuracy, "seconds": seconds, "loss": loss}
+    told = {"step": step, "accuracy": accuracy, "seconds": seconds, "loss": loss, **values}
     line: dict[str, object] = {
         name: float(value) for name, value in told.items() if value is not None and name != "step"
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import signal
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from typing_extensions import override
@@ -28,6 +28,7 @@ from syncswitch.trainers.command.results import (
     parse_json,
     parse_pattern,
 )
+from syncswitch.trainers.command.run_folder import make_run_folder
 from syncswitch.trainers.command.template import environment_of, fill, run_values
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
@@ -126,12 +127,13 @@ class _CommandRun:
         self._values = run_values(spec, self.folder, origin.folder if origin else None)
         self._log = self.folder / "output.log"
         self._source = self._log
-        self._parse: ParseLine = parse_json
+        metric = spec.identity.decided_by
+        self._parse: ParseLine = partial(parse_json, metric=metric)
         if job.metric_pattern is None:
             self._source = Path(fill(job.metric_file, self._values))
             self._results = GrowingFile(self._source)
         else:
-            self._parse = parse_pattern(compile_pattern(job.metric_pattern))
+            self._parse = parse_pattern(compile_pattern(job.metric_pattern, metric), metric)
             self._results = GrowingFile(self._source, rb"[\r\n]")
         self._heard_bytes = 0
         self._reports = ReportLog(spec, switch_worker_step(origin.spec) if origin else 0)
@@ -234,8 +236,8 @@ class _CommandRun:
             raise self._failure(f"failed with exit status {status}{_signal_text(status)}")
         if not self._reports.evaluations:
             raise UserError(
-                f"the command ended well and said nothing of its accuracy: {self._wanted} in"
-                f" {self._source}; its output is in {self._log}"
+                f"the command ended well and said nothing of its {self._job.metric.name}:"
+                f" {self._wanted} in {self._source}; its output is in {self._log}"
             )
         self._reports.check_whole()
 
@@ -244,8 +246,9 @@ class _CommandRun:
         if self._job.metric_pattern is not None:
             return f"no line matches --metric-pattern {self._job.metric_pattern!r}"
         return (
-            'there is no line such as {"step": 100, "seconds": 12.5, "accuracy": 0.91} (name the'
-            " file with --metric-file, or read the output with --metric-pattern)"
+            'there is no line such as {"step": 100, "seconds": 12.5,'
+            f' "{self._job.metric.name}": 0.91}} (name the file with --metric-file, or read the'
+            " output with --metric-pattern)"
         )
 
     def _failure(self, what: str) -> RetryableError:
@@ -268,28 +271,3 @@ def _tail(log: Path) -> str:
         return f"it printed nothing ({log})"
     text = "".join(c if c.isprintable() else " " for c in " | ".join(lines))
     return f"it printed last: {text[-_LONGEST_TAIL:]} (all of it: {log})"
-
-
-def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
-    """Makes a new folder, also for another attempt at the same run.
-
-    Args:
-        parent: Of all runs of the job.
-        spec: The trial, after which the folder is named.
-    """
-    name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for attempt in itertools.count(1):
-            folder = parent / (name if attempt == 1 else f"{name}-attempt-{attempt}")
-            try:
-                folder.mkdir()
-            except FileExistsError:
-                continue
-            return folder
-    except OSError as error:
-        raise UserError(
-            f"the folder for runs {parent} cannot be used: {error.strerror or error}; name another"
-            " with --output-folder"
-        ) from error
-    raise AssertionError("there is always another name")

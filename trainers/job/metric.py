@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from syncswitch.storage.errors import WorkloadError
@@ -25,6 +26,7 @@ _RANGES: dict[str, _Range] = {
 }
 """Of Keras' metrics that are neither errors, from 0 on, nor shares, from 0 to 1."""
 
+_TAKEN = ("training_loss", "elapsed_seconds")
 _FALSE = ("FalseNegatives", "FalsePositives")
 _UNITS = {"MeanAbsolutePercentageError": "%"}
 
@@ -69,6 +71,28 @@ def _usual_range(workload: Workload, known: str, goal: str) -> _Range:
         return 0.0, 1.0
     # What somebody wrote may be below 0, Keras' errors are not.
     return (None, None) if workload.metric_goal else (0.0, None)
+
+
+def further_workloads(workload: Workload) -> dict[str, Workload]:
+    """The workload as if it were decided by each of its further metrics, by their names.
+
+    Raises:
+        WorkloadError: Two have one name, or one that is taken.
+    """
+    plain = replace(
+        workload, further_metrics=(), metric_goal=None, metric_unit=None, metric_range=None
+    )
+    found: dict[str, Workload] = {}
+    for wanted in workload.further_metrics:
+        one = replace(plain, metric=wanted)
+        name = wanted if isinstance(wanted, str) else build_metric(one).name
+        if name in found or name in _TAKEN:
+            raise WorkloadError(
+                f"workload {workload.name!r}: a further metric is called {name!r}, as something"
+                " else is; give it another name"
+            )
+        found[name] = one
+    return found
 
 
 def build_metric(workload: Workload) -> Any:

@@ -75,6 +75,8 @@ class Workload:
         loss_weights: Factors of the losses of several outputs, a dict or list as in `compile`.
         class_weight: Factors of the loss by class, as in Keras' `fit`; 1 for those left out.
         metric_output: Name of the output whose metric a run is judged by, where there are several.
+        further_metrics: What each test records beside `metric`, in the same words, with `accuracy`;
+            nothing is decided by it, and a job with others is the same job.
     """
 
     name: str
@@ -101,6 +103,7 @@ class Workload:
     loss_weights: Mapping[str, float] | Sequence[float] | float | None = None
     class_weight: Mapping[int, float] | None = None
     metric_output: str | None = None
+    further_metrics: tuple[str | Callable[[], Any], ...] = ()
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -165,6 +168,13 @@ class Workload:
             yield (
                 "metric_goal, metric_unit and metric_range are of a metric, and there is none; give"
                 " metric, too, such as 'mae'"
+            )
+        if isinstance(self.further_metrics, str) or not all(
+            isinstance(one, str) or callable(one) for one in self.further_metrics
+        ):
+            yield (
+                f"further_metrics is {self.further_metrics!r}; give a tuple of names of Keras"
+                " metrics, or functions that build them, such as ('loss', 'AUC')"
             )
         if limits is not None and not _is_range(limits):
             yield (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,9 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         guard: False to train on after the switch whatever happens: also where each of n processes
             has a callback, unless all see the same losses and validations, as one would go back
             alone. A callback that begins after its switch has nothing to go back to, and no guard.
-        monitor: What the logs of an epoch call the accuracy of the policy's search; without it only
-            the loss is looked at. It has to be measured on the data of the search.
+        monitor: What the logs of an epoch call the metric of the policy's search; without it there
+            only the loss is looked at. It has to be measured on the data of the search. None for
+            Keras' name of it, such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`.
         at_alarm: Called with the model before its state at the switch is put back, once; undoes
             what `at_switch` did.
 
@@ -109,7 +111,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         initial_worker_step: int = 0,
         stop_at_switch: bool = False,
         guard: bool = True,
-        monitor: str = "val_accuracy",
+        monitor: str | None = None,
         at_alarm: Callable[[Any], None] | None = None,
     ) -> None:
         super().__init__()
@@ -148,10 +150,11 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._scale = 1
         self.alarm: str | None = None
         band = policy.band or Band(policy.target_accuracy, policy.threshold)
-        self._guard = Guard(band, self.total_worker_steps) if guard else None
+        self._metric = policy.decided_by
+        self._guard = Guard(band, self.total_worker_steps, self._metric) if guard else None
         if initial_worker_step > self.switch_worker_step:
             self._guard = None
-        self._monitor, self._at_alarm = monitor, at_alarm
+        self._monitor, self._at_alarm = monitor or _logged(self._metric.name), at_alarm
         self._tests: list[Evaluation] = []
         self._kept: tuple[KeptState, int, int] | None = None
 
@@ -204,11 +207,12 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Looks at the validation, if there was one."""
-        accuracy = (logs or {}).get(self._monitor)
-        if self._guard is None or accuracy is None:
+        value = (logs or {}).get(self._monitor)
+        if self._guard is None or value is None:
             return
+        accuracy = self._metric.accuracy(float(value))
         loss = float(logs.get("loss", math.nan))
-        self._tests.append(Evaluation(self.worker_step, 0.0, float(accuracy), loss))
+        self._tests.append(Evaluation(self.worker_step, 0.0, accuracy, loss))
         if self._kept is not None:
             self._note_alarm(self._guard.alarm(self._tests, self._kept[1]))
 
@@ -275,6 +279,11 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 def policy_of(policy: TimingPolicy | str | Path) -> TimingPolicy:
     """The policy itself, read from its file where a path is given."""
     return policy if isinstance(policy, TimingPolicy) else read_policy_file(policy).policy
+
+
+def _logged(name: str) -> str:
+    """Keras' name of the validations of a metric."""
+    return f"val_{re.sub('(?<=[a-z0-9])(?=[A-Z])', '_', name).lower()}"
 
 
 def _check_whole(name: str, value: int, least: int) -> None:

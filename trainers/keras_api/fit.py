@@ -19,7 +19,7 @@ from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
-from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.job.workload import Goal, Workload
 from syncswitch.trainers.keras_api.compiled import (
     check_compiled,
     compiled_loss,
@@ -44,6 +44,8 @@ def fit(
     learning_rate_boundaries: tuple[tuple[int, float], ...] = (),
     metric: str | Callable[[], Any] | None = None,
     metric_output: str | None = None,
+    metric_goal: Goal | None = None,
+    further_metrics: tuple[str | Callable[[], Any], ...] = (),
     evaluation_interval_worker_steps: int | None = None,
     workers: int | None = None,
     seed: int = 0,
@@ -75,6 +77,8 @@ def fit(
         metric: Name of a Keras metric, or a function that builds one; None for accuracy as it
             fits the labels. What the model was compiled with need not be one of this kind.
         metric_output: Name of the output whose metric it is, where there are several.
+        metric_goal: `max` where more of it is better, or `min`; None for what Keras says of it.
+        further_metrics: What each test records beside it, in the same words.
         evaluation_interval_worker_steps: How often it is tested; None for once an epoch.
         workers: n; None for that of the policy.
         seed: Of the order of the data and of random layers.
@@ -116,6 +120,8 @@ def fit(
         loss_weights=compiled_loss_weights(model, "fit"),
         metric=metric,
         metric_output=metric_output,
+        metric_goal=metric_goal,
+        further_metrics=further_metrics,
         # The model is in memory anyway.
         least_table_values=None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers, has_accuracy
 from syncswitch.trainers.job.losses import loss_settings
-from syncswitch.trainers.job.metric import build_metric, decided_by
+from syncswitch.trainers.job.metric import build_metric, decided_by, further_workloads
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import parsed, transformed
@@ -39,6 +39,7 @@ class ModelTester:
 
     Attributes:
         ids: Rows that the test set needs, of each embedding table.
+        further: What else the last test measured, names and values.
     """
 
     def __init__(
@@ -53,7 +54,12 @@ class ModelTester:
             is_held = isinstance(data.test, ArraySource)
             self._held = list(in_order(data.test, _BATCH)) if is_held else None
             self.ids = self._wanted_rows()
-            self._metric = self._build_metric()
+            self._metric = self._build_metric(workload)
+            self._further = {
+                name: self._build_metric(measuring)
+                for name, measuring in further_workloads(workload).items()
+            }
+            self.further: tuple[tuple[str, float], ...] = ()
             self._decided_by = decided_by(workload)
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
         self.accuracy(*self._zeros())
@@ -72,9 +78,24 @@ class ModelTester:
                 return math.nan
             rows = list(map(TableRows, map(tf.constant, self.ids), values))
             self._metric.reset_state()
+            for metric in self._further.values():
+                metric.reset_state()
             for examples in self._batches():
                 self._update(parameters, statistics, rows, *examples)
+            self.further = tuple(self._further_values())
             return self._checked(np.asarray(self._metric.result()))
+
+    def _further_values(self) -> Iterator[tuple[str, float]]:
+        """Those that are finite; nothing is decided by them."""
+        for name, metric in self._further.items():
+            result = np.asarray(metric.result())
+            if result.size != 1:
+                raise WorkloadError(
+                    f"workload {self._workload.name!r}: the further metric {name!r} gives"
+                    f" {result.size} values; give one that is a single number"
+                )
+            if math.isfinite(float(result.item())):
+                yield name, float(result.item())
 
     def _checked(self, result: Any) -> float:
         """The metric's result as an accuracy; NaN where it is not finite, or out of its range."""
@@ -139,7 +160,8 @@ class ModelTester:
         inputs, labels = self._test_batch(examples)
         outputs = self._function.predict(parameters, statistics, inputs, rows)
         told = self._function.outputs.decisive(labels, outputs)
-        self._metric.update_state(told.labels, told.outputs, sample_weight=told.weights)
+        for metric in (self._metric, *self._further.values()):
+            metric.update_state(told.labels, told.outputs, sample_weight=told.weights)
 
     def _wanted_rows(self) -> list[Ids]:
         tables = self._function.tables
@@ -161,10 +183,10 @@ class ModelTester:
         except ValueError as error:
             raise WorkloadError(f"workload {self._workload.name!r}: {error}") from error
 
-    def _build_metric(self) -> Any:
+    def _build_metric(self, workload: Workload) -> Any:
         from keras import metrics
 
-        metric = build_metric(self._workload)
+        metric = build_metric(workload)
         if metric is not None:
             return metric
         inputs, labels = self._test_batch(next(iter(self._batches())))

@@ -108,7 +108,7 @@ class RunLog:
         known = json.loads(start.history)
         events = [RunEvent(**event) for event in known["events"]]
         self._events = events + self._events[len(events) :]
-        self._evaluations = [Evaluation(**evaluation) for evaluation in known["evaluations"]]
+        self._evaluations = [Evaluation.of(evaluation) for evaluation in known["evaluations"]]
         self._phases = tuple(PhaseRecord(**phase) for phase in known["phases"])
         self.guarding.remember(known.get("guard"))
         self.fork(start)

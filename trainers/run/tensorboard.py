@@ -129,6 +129,7 @@ class _RunLog:
         values = {
             f"{metric.name}/test": metric.value(evaluation.accuracy),
             "time/training_seconds": seconds,
+            **{f"{name}/test": value for name, value in evaluation.further},
         }
         if math.isfinite(evaluation.training_loss):
             values["loss/training"] = evaluation.training_loss

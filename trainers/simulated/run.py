@@ -92,4 +92,4 @@ class SimulatedRun:
         self._log.progress(done)
         accuracy = self._tester.accuracy(*self._learner.snapshot(self._tester.ids))
         loss = self._learner.loss.take()
-        self._log.add_evaluation(Evaluation(done, seconds, accuracy, loss))
+        self._log.add_evaluation(Evaluation(done, seconds, accuracy, loss, self._tester.further))

@@ -17,7 +17,7 @@ from syncswitch.searcher.cli.search.evaluate import check_chief
 from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
 from syncswitch.searcher.cli.search.mlflow import copied_by_first_job, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for_several
-from syncswitch.searcher.cli.search.targets import allowed_and_target, one_metric
+from syncswitch.searcher.cli.search.targets import allowed_and_target
 from syncswitch.searcher.cli.views.sweep import print_sweeps, rows_as_json
 from syncswitch.searcher.results.sweep import Sweep, with_reference
 from syncswitch.storage.errors import UserError
@@ -177,7 +177,7 @@ def sweep(
             job = trainer.job(request)
             called = job.reference or normal_reference(named(request))
             to_train.append((called, job, points, conditions))
-    metric = one_metric(job.identity.decided_by for _, job, _, _ in to_train)
+    metric = to_train[0][1].identity.decided_by  # no variant has another one
     allowed, target = allowed_and_target(metric, threshold, target_accuracy)
 
     def announce(job: JobToSweep) -> None:

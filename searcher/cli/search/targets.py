@@ -1,29 +1,10 @@
-"""`--threshold` and `--target-accuracy`, in the unit of the metric of all jobs; pure."""
+"""`--threshold` and `--target-accuracy`, in the unit of the metric; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 
 _USUAL_THRESHOLD = 0.01
-
-
-def one_metric(metrics: Iterable[Metric]) -> Metric:
-    """What all jobs are compared by; jobs by two metrics have no target in common.
-
-    Raises:
-        UserError: There are several.
-    """
-    different = list(dict.fromkeys(metrics))
-    if len(different) > 1:
-        names = " and ".join(f"{one.axis_title}, {one.range_text}" for one in different)
-        raise UserError(
-            f"these jobs are compared by {names}, so none can say what another is to reach; sweep"
-            " each on its own"
-        )
-    return different[0]
 
 
 def allowed_and_target(

@@ -60,6 +60,7 @@ def curve(evaluations: Iterable[Evaluation], metric: Metric) -> list[Point]:
             **with_own({"accuracy": one.accuracy}, metric),
             "training_loss": one.training_loss,
             "elapsed_seconds": one.elapsed_seconds,
+            **dict(one.further),
         }.items()
         if value is not None and math.isfinite(value)
     ]

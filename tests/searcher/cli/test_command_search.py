@@ -15,6 +15,7 @@ from tests.trainers.command.programs import TRAINS, command
 
 ONE_RUN = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--total-steps", "100")
 JOB = ("--total-steps", "100", "--protocols", "ddp,local-sgd")
+SH = ("--command", "sh", "--total-steps", "9")
 SEARCH = ("--settings", "2", "--criterion", "mean", *JOB)
 
 
@@ -56,6 +57,44 @@ def test_the_switch_of_a_command_is_found(invoke: Invoke, train: str, tmp_path: 
     assert all(row["fork_percent"] is None for row in rows)
 
 
+LOSES = """
+import json, math, sys
+folder, switch, seed = sys.argv[1:]
+for step in range(5, 101, 5):
+    loss = 0.2 + 2 * math.exp(-step / 10) + int(seed) % 7 / 10000 + 0.1 * (int(switch) < 20)
+    print(f"step {step}: val_loss {loss} after {step / 10} s, acc {1 - loss / 4}", flush=True)
+"""
+PRINTED = (
+    r"step (?P<step>\d+): val_loss (?P<val_loss>\S+) after (?P<seconds>\S+) s, acc (?P<acc>\S+)"
+)
+
+
+def test_the_switch_of_a_command_that_prints_a_loss_is_found(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = command(tmp_path, LOSES, "{output_dir}", "{switch_step}", "{seed}").words
+    metric = ("--metric-name", "val_loss", "--metric-goal", "min", "--metric-unit", "nats")
+    wanted = (*SEARCH, "--metric-pattern", PRINTED)
+    missing = run(invoke, shlex.join(words), *wanted, *metric)
+    assert "val_loss has no usual --threshold" in error_line(missing)
+    done = run(invoke, shlex.join(words), *wanted, *metric, "--threshold", "0.05")
+    assert done.exit_code == 0, done.stderr
+    assert "for the first 25 % of its 100 worker-steps" in done.stdout
+    assert "It reached a val_loss of 0.20" in done.stdout
+    assert "up to 0.05 nats more is accepted" in done.stdout
+    found = json.loads(invoke("policy", "lookup", "program", *JOB[2:], "--json").stdout)
+    assert (found["metric"], found["metric_goal"], found["metric_unit"]) == metric[1::2]
+    rows = json.loads(invoke("trials", "--json").stdout)
+    assert all(0.2 < row["converged_value"] < 0.4 for row in rows)
+    tests = json.loads(invoke("trials", "--evaluations", "--json").stdout)
+    assert all(one["further"] == {"acc": 1 - one["value"] / 4} for one in tests)
+    # Whether less is better is part of the job: what measures otherwise is another one.
+    again = run(invoke, shlex.join(words), *wanted, *metric, "--threshold", "0.05", "--json")
+    assert json.loads(again.stdout)["search"]["trials"] == len(rows)
+    assert json.loads(again.stdout)["policy"]["version"] == 1
+
+
 def test_a_policy_is_evaluated_on_another_command(invoke: Invoke, train: str) -> None:
     assert run(invoke, train, *ONE_RUN, "--protocols", "ddp,local-sgd").exit_code == 0
     arguments = ("--trainer", "command", "--command", train, "--total-steps", "200", "--runs", "1")
@@ -75,6 +114,9 @@ def test_a_policy_is_evaluated_on_another_command(invoke: Invoke, train: str) ->
         (["--command", "sh {x}", "--total-steps", "9"], "there is no placeholder {x}; known: "),
         (["--command", "sh '", "--total-steps", "9"], "cannot be split into words"),
         (["--command", " ", "--total-steps", "9"], "--command is empty; give your training"),
+        ([*SH, "--metric-name", "loss"], "--metric-name is 'loss': say with --metric-goal max"),
+        ([*SH, "--metric-name", "step", "--metric-goal", "min"], "step, seconds, diverged say"),
+        ([*SH, "--metric-unit", "km"], "--metric-unit is 'km', and an accuracy has none"),
         (["--command", "sh", "--total-steps", "1"], "--total-steps is 1: give the steps"),
         (["--command", "sh", "--total-steps", "9", "--protocols", "a"], "two different names"),
         (["--command", "sh", "--total-steps", "9", "--protocols", "a,A"], "two different names"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -99,7 +100,10 @@ def test_titles_say_unit_and_direction() -> None:
         (None, "accuracy"),
         ("loss", "loss"),
         ('{"class":"AUC","curve":"PR"}', "AUC"),
+        (json.dumps({"output": "kind", "metric": '{"class":"AUC"}'}), "AUC"),
+        (json.dumps({"output": "kind", "metric": "accuracy"}), "accuracy"),
         ("{", "accuracy"),
+        ("{}", "accuracy"),
     ],
 )
 def test_a_metric_is_called_by_its_class(description: str | None, name: str) -> None:

@@ -24,6 +24,7 @@ CURVE = [
     Evaluation(0, 0.0, 0.1, 2.3),
     Evaluation(2**40, 1e-300, 1.0, math.inf),
     Evaluation(2**40 + 1, 1e300, 0.1 + 0.2, math.nan),
+    Evaluation(2**40 + 2, 1e300, 0.5, 0.25, (("f1", 0.1 + 0.2), ('a "loss", ü', -1e300))),
 ]
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.command.results import (
     Report,
     compile_pattern,
@@ -97,6 +98,37 @@ def test_output_is_read_with_a_pattern() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             parse(line)
+
+
+LOSS = Metric("val_loss", "min", None, None, None)
+
+
+def test_of_a_loss_less_is_better() -> None:
+    line = (
+        '{"step": 100, "val_loss": 0.231, "loss": 0.25, "accuracy": 0.9, "note": "x", "on": true}'
+    )
+    assert parse_json(line, LOSS) == Report(100, None, -0.231, 0.25, further={"accuracy": 0.9})
+    diverged = parse_json('{"step": 100, "val_loss": NaN}', LOSS)
+    assert diverged is not None
+    assert diverged.diverged
+    own = Metric("loss", "min", None, None, None)
+    assert parse_json('{"step": 1, "loss": 0.5}', own) == Report(1, None, -0.5, 0.5)
+
+
+def test_a_loss_is_found_in_the_output() -> None:
+    for group in ("val_loss", "value"):
+        pattern = compile_pattern(rf"(?P<step>\d+): (?P<{group}>\S+) f1=(?P<f1>\S+)", LOSS)
+        parse = parse_pattern(pattern, LOSS)
+        assert parse("20: 1.25 f1=0.5") == Report(20, None, -1.25, further={"f1": 0.5})
+    with pytest.raises(UserError, match="has no group named val_loss; give one such as 'step"):
+        compile_pattern(r"(?P<step>\d+) (?P<accuracy>\S+)", LOSS)
+
+
+def test_of_many_further_values_the_first_fifty_are_kept() -> None:
+    line = json.dumps({"step": 1, "accuracy": 0.5, **{f"value {n}": n for n in range(60)}})
+    report = parse_json(line)
+    assert report is not None
+    assert list(report.further) == [f"value {n}" for n in range(50)]
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,31 @@ def test_validations_below_the_band_are_an_alarm(
     )
 
 
+LESS_IS_BETTER = {"metric_goal": "min", "metric_unit": None, "metric_highest": None}
+
+
+@pytest.mark.parametrize(
+    ("metric", "monitored"),
+    [("MeanAbsoluteError", "mean_absolute_error"), ("loss", "accuracy")],
+)
+def test_of_an_error_validations_above_the_band_are_an_alarm(
+    keras: Any, make: Callable[..., Any], metric: str, monitored: str
+) -> None:
+    """The callback knows what Keras calls it, and that less of it is better."""
+
+    def alarm_of(error: float) -> str | None:
+        curve = tuple(BandPoint(step, -error, 0.0) for step in range(1, 201))
+        band = Band(-error, 0.01, 3, curve)
+        job = replace(JOB, metric=metric, **LESS_IS_BETTER, band=band, target_accuracy=-error)
+        switch = make(replace(job, total_worker_steps=200, switch_percent=50.0))
+        digits_run(switch, monitored)
+        alarm: str | None = switch.alarm
+        return alarm
+
+    assert alarm_of(1000.0) is None
+    assert (alarm_of(0.0001) or "").startswith("3 tests in a row are above what the first")
+
+
 def test_an_end_below_the_target_is_one(keras: Any, make: Callable[..., Any]) -> None:
     switch = make(
         replace(JOB, total_worker_steps=40, target_accuracy=1.0, threshold=0.01, band=None)

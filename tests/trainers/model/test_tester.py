@@ -65,6 +65,44 @@ def one_hot(numbers: np.ndarray, classes: int = 3) -> np.ndarray:
     return np.eye(classes, dtype=np.float32)[numbers]
 
 
+def test_further_metrics_are_measured_beside_the_one_that_decides(keras: Any) -> None:
+    labels = one_hot(TRUTH)
+    fields = {"metric": "mse", "further_metrics": ("accuracy", "loss", "AUC", root)}
+    tester = make_tester(keras, one_hot(GUESS), labels, "mae", **fields)
+    for _ in range(2):
+        accuracy = tester.accuracy(*model_of(one_hot(GUESS)))
+        wrong = 2 / 3 * (1 - ACCURACY)
+        assert accuracy == pytest.approx(-wrong)
+        assert dict(tester.further) == {
+            "accuracy": pytest.approx(ACCURACY),
+            "loss": pytest.approx(wrong),
+            "AUC": pytest.approx(1 - 3 / 4 * (1 - ACCURACY), abs=0.02),
+            "root": pytest.approx(wrong**0.5),
+        }
+
+
+def root() -> Any:
+    from keras import metrics
+
+    return metrics.RootMeanSquaredError(name="root")
+
+
+@pytest.mark.parametrize(
+    ("further", "said"),
+    [
+        (("mae", "mae"), "a further metric is called 'mae', as something else is"),
+        (("training_loss",), "a further metric is called 'training_loss', as something else"),
+        (("nothing",), "Keras has no metric 'nothing'"),
+        ((lambda: __import__("keras").metrics.F1Score(),), "'f1_score' gives 3 values"),
+    ],
+)
+def test_a_further_metric_that_is_none_is_refused(
+    keras: Any, further: tuple[Any, ...], said: str
+) -> None:
+    with pytest.raises(WorkloadError, match=said):
+        make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric="mse", further_metrics=further)
+
+
 class TestDefaultMetric:
     def test_of_class_numbers(self, keras: Any) -> None:
         loss = "sparse_categorical_crossentropy"

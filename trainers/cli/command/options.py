@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.metric import GOALS
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -42,6 +43,19 @@ COMMAND_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
         "help": "Read the results from the command's output instead: a regular expression with"
         " the groups step and accuracy, perhaps seconds and loss (--command).",
     },
+    ("--metric-name",): {
+        "metavar": "NAME",
+        "help": "What the command calls what its runs are compared by, in its lines or as a group,"
+        " such as val_loss; needs --metric-goal (--command). Default: accuracy, from 0 to 1.",
+    },
+    ("--metric-goal",): {
+        "type": click.Choice(GOALS),
+        "help": "Whether more of it is better, or less (--command).",
+    },
+    ("--metric-unit",): {
+        "metavar": "UNIT",
+        "help": "Of its values, for people, such as km (--command).",
+    },
     ("--timeout", "timeout_seconds"): {
         "type": float,
         "metavar": "SECONDS",
@@ -72,6 +86,9 @@ class CommandChoice:
     total_steps: int | None
     metric_file: str
     metric_pattern: str | None
+    metric_name: str | None
+    metric_goal: str | None
+    metric_unit: str | None
     timeout_seconds: float | None
     silence_seconds: float
     output_folder: Path
@@ -90,7 +107,7 @@ class CommandChoice:
 
     def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:
         """The job; without a name it has that of its script. Raises UserError where it is none."""
-        from syncswitch.trainers.command.job import CommandJob
+        from syncswitch.trainers.command.job import CommandJob, command_metric
         from syncswitch.trainers.command.template import CommandTemplate
 
         assert self.command is not None
@@ -104,6 +121,7 @@ class CommandChoice:
             protocols=protocols,
             metric_file=self.metric_file,
             metric_pattern=self.metric_pattern,
+            metric=command_metric(self.metric_name, self.metric_goal, self.metric_unit),
             timeout_seconds=self.timeout_seconds,
             silence_seconds=self.silence_seconds,
             output_folder=self.output_folder,

@@ -105,6 +105,10 @@ class Evaluator:
         accuracy = self._tester.accuracy(request.parameters, request.statistics, *request.rows)
         self._on_evaluation(
             Evaluation(
-                request.worker_step, request.elapsed_seconds, accuracy, request.training_loss
+                request.worker_step,
+                request.elapsed_seconds,
+                accuracy,
+                request.training_loss,
+                self._tester.further,
             )
         )

@@ -62,6 +62,8 @@ workload = Workload(
     evaluation_interval_worker_steps={interval},
     loss={loss},
     # metric=... names or builds a Keras metric, such as "mae" or "loss"; without it, accuracy.
+    # metric_goal="min" says of one of your own that less is better, metric_unit="km" its unit;
+    # further_metrics=("loss",) is recorded beside it.
 )
 """
 
