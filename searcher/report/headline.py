@@ -89,7 +89,9 @@ def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
     if answer.kept_share is not None:
         usual = answer.baseline_kept_share
         own = "" if usual is None else f" ({100 * usual:.0f} with {first} alone)"
-        words = f"of 100 runs stay within {answer.threshold:g} of {first}'s mean accuracy{own}"
+        metric = answer.decided_by
+        within = metric.with_unit(f"{answer.threshold:g}")
+        words = f"of 100 runs stay within {within} of {first}'s mean {metric.name}{own}"
         figures.append((f"about {100 * answer.kept_share:.0f}", words))
     if answer.confidence is None or (answer.criterion == "kept" and answer.switch_percent >= 100):
         return figures

@@ -132,11 +132,17 @@ def sections_of(data: ReportData) -> list[Section]:
 
 
 def _section(kind: _Kind, data: ReportData) -> Section:
-    points = tuple(kind.list(data))
+    points, title = tuple(kind.list(data)), _title(kind.title, data)
     try:
         figure = kind.draw(data)
     except UserError as nothing:
         words = str(nothing)
-        return Section(kind.name, kind.title, f"{words[0].upper()}{words[1:]}.", None, (), points)
+        return Section(kind.name, title, f"{words[0].upper()}{words[1:]}.", None, (), points)
     tables = tuple(table for make in kind.tables if (table := make(data)).rows)
-    return Section(kind.name, kind.title, kind.say(data), figure, tables, points)
+    return Section(kind.name, title, kind.say(data), figure, tables, points)
+
+
+def _title(title: str, data: ReportData) -> str:
+    """With the job's metric."""
+    name = data.identity.decided_by.name
+    return title.replace("Accuracy", f"{name[:1].upper()}{name[1:]}")

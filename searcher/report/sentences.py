@@ -17,7 +17,9 @@ def accuracy_sentence(data: ReportData) -> str:
     """For accuracy against switch point."""
     diverged = sum(bool(run.trial.diverged) for run in data.compared)
     runs = counted(diverged, "diverged run")
-    lost = f" At the bottom: {runs}." if diverged else ""
+    metric = data.identity.decided_by
+    place, side = ("top", "below") if metric.is_less_better else ("bottom", "above")
+    lost = f" At the {place}: {runs}." if diverged else ""
     if data.unplaced_runs:
         lost += (
             f" Left out: {counted(data.unplaced_runs, 'complete run')}, imported without the switch"
@@ -26,18 +28,18 @@ def accuracy_sentence(data: ReportData) -> str:
     if data.acceptance is None:
         return f"Each point is a run; further left means an earlier switch.{lost} {_LEADS}"
     accepted = data.acceptance
-    good = "A switch point is good where the mean lies in the band or above it"
+    good = f"A switch point is good where the mean lies in the band or {side} it"
     if _criterion(data) == "kept":
         good = (
-            "A run keeps the accuracy where it lies in the band or above it, and a switch point is"
-            " good where enough runs do"
+            f"A run keeps the accuracy where it lies in the band or {side} it, and a switch point"
+            " is good where enough runs do"
         )
-    metric = data.identity.decided_by
     better, worse = ("less", "plus") if metric.is_less_better else ("more", "less")
     return (
         f"Further left is an earlier switch, so a shorter training. {good}: at"
         f" {metric.text(accepted.least_accuracy)} or {better}, which is the target"
-        f" {metric.text(accepted.target_accuracy)} {worse} {accepted.threshold:g}"
+        f" {metric.text(accepted.target_accuracy)} {worse}"
+        f" {metric.with_unit(f'{accepted.threshold:g}')}"
         f" ({accepted.origin}).{lost} {_LEADS}"
     )
 
@@ -83,7 +85,8 @@ def curves_sentence(data: ReportData) -> str:
     """For accuracy over time."""
     usual, policy = data.baseline_seconds, data.policy_seconds
     sentence = (
-        f"Test accuracy while a run trains; the mark on a curve is its switch to {data.second}."
+        f"Test {data.identity.decided_by.name} while a run trains; the mark on a curve is its"
+        f" switch to {data.second}."
     )
     if usual is None or policy is None or data.speed_up is None:
         return sentence

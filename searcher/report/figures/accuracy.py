@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
+from syncswitch.searcher.report.figures.own_values import as_own_values
 from syncswitch.searcher.report.figures.style import (
     BAND,
     FIRST,
@@ -19,8 +20,9 @@ from syncswitch.searcher.report.figures.style import (
     plain,
     switch_title,
 )
-from syncswitch.searcher.text.values import counted, percent_text
+from syncswitch.searcher.text.values import accuracy_text, counted, percent_text
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.metric import Metric
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -49,21 +51,20 @@ def accuracy_by_switch(data: ReportData) -> Figure:
     low, high = _range(accuracies, data)
     bottom = low + 0.06 * (high - low)  # diverged runs are drawn here, below everything
     traces = [
-        *_run_traces(runs, places, bottom),
+        *_run_traces(runs, places, bottom, data.identity.decided_by),
         *_mean_trace(data, axis),
         *_cut_trace(data, axis, low, high),
         *_answer_trace(data, axis, bottom),
     ]
-    return figure_of(
-        traces,
-        x=axis.axis(switch_title(data)),
-        y={
-            "title": f"converged {data.identity.decided_by.axis_title}",
-            "tickformat": ".4~f",
-            "range": [low, high],
-        },
-        shapes=_acceptance_shapes(data.acceptance),
-    )
+    metric = data.identity.decided_by
+    y = {
+        "title": f"converged {metric.axis_title}",
+        "tickformat": ".4~f",
+        "range": [low, high],
+    }
+    shapes = _acceptance_shapes(data.acceptance, metric)
+    traces, y, shapes = as_own_values(metric, traces, y, shapes)
+    return figure_of(traces, x=axis.axis(switch_title(data)), y=y, shapes=shapes)
 
 
 def _places(runs: Sequence[ReportRun], axis: SwitchAxis) -> dict[int, float]:
@@ -88,12 +89,12 @@ def _range(accuracies: Sequence[float], data: ReportData) -> tuple[float, float]
 
 
 def _run_traces(
-    runs: Sequence[ReportRun], places: dict[int, float], bottom: float
+    runs: Sequence[ReportRun], places: dict[int, float], bottom: float, metric: Metric
 ) -> list[dict[str, Any]]:
     kinds = (
         ("one run", "whole", "circle", INK),
         ("one run, stopped early", "stopped", "circle-open", INK),
-        ("diverged (no accuracy)", "diverged", "x", REJECTED),
+        (f"diverged (no {metric.name})", "diverged", "x", REJECTED),
     )
     return [
         {
@@ -102,7 +103,7 @@ def _run_traces(
             "name": name,
             "x": [places[run.trial.trial_id] for run in of_kind],
             "y": [_height(run, bottom) for run in of_kind],
-            "text": [_run_text(run) for run in of_kind],
+            "text": [_run_text(run, metric) for run in of_kind],
             "customdata": [run.trial.trial_id for run in of_kind],
             "hovertemplate": "%{text}<extra></extra>",
             "marker": {"symbol": symbol, "size": 8, "color": colour, "opacity": 0.75},
@@ -116,9 +117,9 @@ def _height(run: ReportRun, bottom: float) -> float:
     return bottom if run.trial.diverged else run.trial.converged_accuracy or 0.0
 
 
-def _run_text(run: ReportRun) -> str:
-    accuracy = run.trial.converged_accuracy
-    measured = "diverged" if run.trial.diverged else f"accuracy {accuracy or 0.0:.4f}"
+def _run_text(run: ReportRun, metric: Metric) -> str:
+    reached = f"{metric.name} {accuracy_text(run.trial.converged_accuracy, metric)}"
+    measured = "diverged" if run.trial.diverged else plain(reached)
     return f"{plain(run.name)}<br>{percent_text(run.trial.candidate_percent or 0.0)}: {measured}"
 
 
@@ -145,7 +146,8 @@ def _mean_trace(data: ReportData, axis: SwitchAxis) -> list[dict[str, Any]]:
                 "thickness": 1.5,
             },
             "text": [
-                f"{percent_text(one.candidate_percent)}: mean {one.mean_accuracy:.4f}"
+                f"{percent_text(one.candidate_percent)}: mean"
+                f" {accuracy_text(one.mean_accuracy, data.identity.decided_by)}"
                 f" of {counted(one.runs - one.diverged_runs, 'run')}"
                 for one in known
             ],
@@ -210,10 +212,11 @@ def _answer_trace(data: ReportData, axis: SwitchAxis, bottom: float) -> list[dic
     ]
 
 
-def _acceptance_shapes(acceptance: Acceptance | None) -> list[dict[str, Any]]:
+def _acceptance_shapes(acceptance: Acceptance | None, metric: Metric) -> list[dict[str, Any]]:
     if acceptance is None:
         return []
     least, target = acceptance.least_accuracy, acceptance.target_accuracy
+    worst = "most" if metric.is_less_better else "least"
     band = {
         "type": "rect",
         "xref": "paper",
@@ -227,6 +230,6 @@ def _acceptance_shapes(acceptance: Acceptance | None) -> list[dict[str, Any]]:
     }
     return [
         band,
-        level(target, f"target {target:.4f}", POLICY, "solid", above=True),
-        level(least, f"least accepted {least:.4f}", POLICY, "dash", above=False),
+        level(target, f"target {metric.text(target)}", POLICY, "solid", above=True),
+        level(least, f"{worst} accepted {metric.text(least)}", POLICY, "dash", above=False),
     ]

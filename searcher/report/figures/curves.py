@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.report.figures.own_values import as_own_values
 from syncswitch.searcher.report.figures.style import (
     FIRST,
     POLICY,
@@ -49,19 +50,14 @@ def accuracy_over_time(data: ReportData) -> Figure:
         for curve in curves
         for trace in _curve_traces(curve, data, is_named=curve is last[curve.role])
     ]
-    level_of = data.acceptance
-    return figure_of(
-        traces,
-        x={"title": "training time in seconds", "rangemode": "tozero"},
-        y={
-            "title": f"test {data.identity.decided_by.axis_title}",
-            "tickformat": ".4~f",
-            **_sound_range(curves),
-        },
-        shapes=[]
-        if level_of is None
-        else [level(level_of.target_accuracy, "target", QUIET, "dot", above=True)],
-    )
+    level_of, metric = data.acceptance, data.identity.decided_by
+    y = {"title": f"test {metric.axis_title}", "tickformat": ".4~f", **_sound_range(curves)}
+    shapes = []
+    if level_of is not None:
+        shapes = [level(level_of.target_accuracy, "target", QUIET, "dot", above=True)]
+    traces, y, shapes = as_own_values(metric, traces, y, shapes)
+    x = {"title": "training time in seconds", "rangemode": "tozero"}
+    return figure_of(traces, x=x, y=y, shapes=shapes)
 
 
 def _sound_range(curves: Sequence[DrawnCurve]) -> dict[str, Any]:
@@ -88,7 +84,7 @@ def _curve_traces(curve: DrawnCurve, data: ReportData, *, is_named: bool) -> lis
         "customdata": [curve.trial_id] * len(curve.seconds),
         "opacity": 1.0 if curve.is_typical else 0.3,
         "line": {"color": colour, "width": 2.5 if curve.is_typical else 1, "dash": dash},
-        "hovertemplate": f"{plain(curve.name)}: %{{y:.4f}} after %{{x:.1f}} s<extra></extra>",
+        "hovertemplate": f"{plain(curve.name)}: %{{y:.4~g}} after %{{x:.1f}} s<extra></extra>",
     }
     if curve.switch is None or not curve.is_typical:
         return [line]

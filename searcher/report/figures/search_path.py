@@ -21,6 +21,7 @@ from syncswitch.searcher.report.figures.style import (
 from syncswitch.searcher.report.history import PathStep, kind_of
 from syncswitch.searcher.text.values import percent_text
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.metric import Metric
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -62,7 +63,7 @@ def search_path(data: ReportData) -> Figure:
         answer = axis.at(data.answer.switch_percent)
         shapes = [level(answer, "the answer", POLICY, "dash", above=False, at="end")]
     return figure_of(
-        [*_bracket(steps, axis), *_marks(steps, axis, data.trial_ids)],
+        [*_bracket(steps, axis), *_marks(steps, axis, data.trial_ids, data.identity.decided_by)],
         x={
             "title": "run of the search",
             "dtick": max(1, len(steps) // 10),
@@ -98,7 +99,7 @@ def _bracket(steps: Sequence[PathStep], axis: SwitchAxis) -> list[dict[str, Any]
 
 
 def _marks(
-    steps: Sequence[PathStep], axis: SwitchAxis, trial_ids: Mapping[int, int]
+    steps: Sequence[PathStep], axis: SwitchAxis, trial_ids: Mapping[int, int], metric: Metric
 ) -> list[dict[str, Any]]:
     numbered = list(enumerate(steps, start=1))
     traces = []
@@ -112,11 +113,11 @@ def _marks(
                     "name": name,
                     "x": [number for number, _ in mine],
                     "y": [axis.at(step.switch_percent) for _, step in mine],
-                    "text": [_outcome(step) for _, step in mine],
+                    "text": [_outcome(step, metric) for _, step in mine],
                     "textposition": "top center",
                     "textfont": {"size": 11},
                     "cliponaxis": False,
-                    "hovertext": [_words(number, step) for number, step in mine],
+                    "hovertext": [_words(number, step, metric) for number, step in mine],
                     "customdata": [trial_ids.get(step.trial_number) for _, step in mine],
                     "hovertemplate": "%{hovertext}<extra></extra>",
                     "marker": {"symbol": symbol, "size": 11, "color": colour},
@@ -128,12 +129,15 @@ def _marks(
 _MOST_WORDS = 16
 
 
-def _outcome(step: PathStep) -> str:
-    return "diverged" if step.diverged else f"{step.accuracy:.3f}"
+def _outcome(step: PathStep, metric: Metric) -> str:
+    if step.diverged:
+        return "diverged"
+    value = metric.value(step.accuracy)
+    return f"{value:.3f}" if metric.has_usual_threshold else f"{value:.3g}"
 
 
-def _words(number: int, step: PathStep) -> str:
+def _words(number: int, step: PathStep, metric: Metric) -> str:
     return (
-        f"run {number} at {percent_text(step.switch_percent)}: {_outcome(step)}<br>after it the"
-        f" answer is above {step.lower_percent:.4g} and at most {step.upper_percent:.4g} %"
+        f"run {number} at {percent_text(step.switch_percent)}: {_outcome(step, metric)}<br>after it"
+        f" the answer is above {step.lower_percent:.4g} and at most {step.upper_percent:.4g} %"
     )

@@ -27,14 +27,14 @@ def policy_table(data: ReportData) -> Table:
     entry = data.policy
     if entry is None:
         return facts_table("Policy", [])
-    found = entry.policy
+    found, metric = entry.policy, entry.policy.decided_by
     return facts_table(
         "Policy",
         [
             ("version", f"{found.version} (aliases: {', '.join(entry.aliases) or NONE})"),
             ("switch at", percent_text(found.switch_percent)),
-            ("target accuracy", f"{found.target_accuracy:.4f}"),
-            ("threshold", f"{found.threshold:g}"),
+            (f"target {metric.name}", metric.text(found.target_accuracy)),
+            ("threshold", metric.with_unit(f"{found.threshold:g}")),
             ("found by", f"{found.strategy}, {counted(len(found.evidence), 'run')}"),
             ("search", found.study),
             ("criterion", found.criterion),
@@ -65,7 +65,8 @@ def identity_table(data: ReportData) -> Table:
             ("batch size of a worker", job.batch_size),
             ("learning rate of a worker", job.learning_rate),
             ("decays", _decays(job.learning_rate_boundaries)),
-            ("accuracy is", job.metric),
+            ("compared by", job.decided_by.axis_title),
+            ("that is", None if job.metric == job.decided_by.name else job.metric),
             ("evaluated every", _steps(job.evaluation_interval_worker_steps)),
             ("conditions", run_conditions_text(data.conditions) or NONE),
             ("software", ", ".join(f"{n} {v}" for n, v in sorted(data.software.items())) or None),
@@ -77,6 +78,7 @@ def identity_table(data: ReportData) -> Table:
 
 def version_table(data: ReportData) -> Table:
     """All versions of the policy, newest first."""
+    metric = data.identity.decided_by
     return table_of(
         "Versions of the policy",
         data.versions,
@@ -84,7 +86,7 @@ def version_table(data: ReportData) -> Table:
             "version": lambda entry: str(entry.policy.version),
             "aliases": lambda entry: ", ".join(entry.aliases) or NONE,
             "switch at": lambda entry: percent_text(entry.policy.switch_percent),
-            "accuracy": lambda entry: accuracy_text(entry.policy.mean_accuracy),
+            metric.name: lambda entry: accuracy_text(entry.policy.mean_accuracy, metric),
             "times as fast (90 %)": lambda entry: times_text(speed_up_of(entry.policy)),
             "used": lambda entry: uses_text(data.use_summaries[entry.policy.version]),
             "found by": lambda entry: (
@@ -97,6 +99,7 @@ def version_table(data: ReportData) -> Table:
 
 def evidence_table(data: ReportData) -> Table:
     """The runs that the policy rests on, with whether they are in this database."""
+    metric = data.identity.decided_by
     runs = data.answer.evidence if data.answer else ()
     return table_of(
         "Runs that the policy rests on",
@@ -105,8 +108,8 @@ def evidence_table(data: ReportData) -> Table:
             "trial": lambda row: str(row[0].trial_number),
             "switch at": lambda row: percent_text(row[0].switch_percent),
             "replicate": lambda row: str(row[0].replicate),
-            "accuracy": lambda row: (
-                "diverged" if row[0].diverged else f"{row[0].converged_accuracy:.4f}"
+            metric.name: lambda row: (
+                "diverged" if row[0].diverged else metric.text(row[0].converged_accuracy)
             ),
             "seconds": lambda row: seconds_text(row[0].training_seconds),
             "in this database": lambda row: (
@@ -119,6 +122,7 @@ def evidence_table(data: ReportData) -> Table:
 
 def use_table(data: ReportData) -> Table:
     """The later runs with the policy, of all its versions."""
+    metric = data.identity.decided_by
     return table_of(
         "Later runs with the policy",
         data.uses,
@@ -127,7 +131,7 @@ def use_table(data: ReportData) -> Table:
             "version": lambda use: str(use.policy_version),
             "switch at": lambda use: percent_text(use.switch_percent),
             "seed": lambda use: str(use.seed),
-            "accuracy": lambda use: "diverged" if use.diverged else accuracy_text(use.accuracy),
+            metric.name: lambda use: "diverged" if use.diverged else metric.text(use.accuracy),
             "kept": lambda use: "yes" if use.kept else "no",
             "seconds": lambda use: seconds_text(use.training_seconds),
             "times as fast": lambda use: value_text(use.speed_up, ".2f"),
@@ -165,6 +169,7 @@ def search_table(data: ReportData) -> Table:
 
 def run_table(data: ReportData) -> Table:
     """All runs of the job."""
+    metric = data.identity.decided_by
     found = table_of(
         "All runs of this job",
         data.runs,
@@ -174,8 +179,8 @@ def run_table(data: ReportData) -> Table:
             "replicate": lambda run: str(run.trial.replicate),
             "seed": lambda run: value_text(run.trial.seed, "d"),
             "end": lambda run: run.outcome + (" (speculative)" if run.trial.speculative else ""),
-            "accuracy": lambda run: accuracy_text(
-                run.trial.converged_accuracy if run.is_sound else None
+            metric.name: lambda run: accuracy_text(
+                run.trial.converged_accuracy if run.is_sound else None, metric
             ),
             "seconds": lambda run: seconds_text(run.trial.training_seconds),
             "paid s": lambda run: seconds_text(run.trial.paid_seconds),

@@ -26,6 +26,7 @@ from syncswitch.searcher.text.values import (
 )
 from syncswitch.searcher.text.why import belief_cells, belief_columns
 from syncswitch.storage.queries.summaries import SwitchPointStatistics
+from syncswitch.storage.records.metric import Metric
 
 _VERDICTS = {
     "target": "target",
@@ -38,21 +39,27 @@ _VERDICTS = {
 
 def accuracy_table(data: ReportData) -> Table:
     """Accuracy of each switch point."""
-    points = data.switch_points
+    points, metric = data.switch_points, data.identity.decided_by
     second = next((one.mean_accuracy for one in points if one.candidate_percent <= 0), None)
     columns: dict[str, Callable[[SwitchPointStatistics], str]] = {
         "switch at": lambda one: percent_text(one.candidate_percent),
         "runs": lambda one: str(one.runs),
         "diverged": lambda one: str(one.diverged_runs),
-        "accuracy": lambda one: accuracy_text(one.mean_accuracy),
-        "from (95 %)": lambda one: accuracy_text(one.lower_accuracy),
-        "to (95 %)": lambda one: accuracy_text(one.upper_accuracy),
+        metric.name: lambda one: accuracy_text(one.mean_accuracy, metric),
+        "from (95 %)": lambda one: _value_text(one.lower_value, metric),
+        "to (95 %)": lambda one: _value_text(one.upper_value, metric),
     }
     if second is not None:
         columns[f"better than {data.second}"] = lambda one: value_text(
-            None if one.mean_accuracy is None else one.mean_accuracy - second, "+.4f"
+            None if one.mean_accuracy is None else one.mean_accuracy - second,
+            "+.4f" if metric.has_usual_threshold else "+.3g",
         )
-    return table_of("Accuracy of the switch points", points, columns)
+    name = f"{metric.name[:1].upper()}{metric.name[1:]}"
+    return table_of(f"{name} of the switch points", points, columns)
+
+
+def _value_text(value: float | None, metric: Metric) -> str:
+    return NONE if value is None else metric.amount(value)
 
 
 def time_table(data: ReportData) -> Table:
@@ -85,6 +92,7 @@ def _ratio(seconds: MeanSeconds | None, unit: float | None) -> str:
 def path_table(data: ReportData) -> Table:
     """The runs of the search in its order."""
     trial_ids = data.trial_ids
+    metric = data.identity.decided_by
     return table_of(
         "Runs of the search, in its order",
         list(enumerate(data.path, start=1)),
@@ -92,7 +100,9 @@ def path_table(data: ReportData) -> Table:
             "run": lambda row: str(row[0]),
             "trial": lambda row: str(row[1].trial_number),
             "switch at": lambda row: percent_text(row[1].switch_percent),
-            "accuracy": lambda row: "diverged" if row[1].diverged else f"{row[1].accuracy:.4f}",
+            metric.name: lambda row: (
+                "diverged" if row[1].diverged else metric.text(row[1].accuracy)
+            ),
             "the switch point": lambda row: _VERDICTS[kind_of(row[1])],
             "bracket after it": lambda row: (
                 f"{row[1].lower_percent:g} to {row[1].upper_percent:g} %"
@@ -116,6 +126,7 @@ def belief_table(data: ReportData) -> Table:
 
 def curve_table(data: ReportData) -> Table:
     """The curves that are drawn: where they switch and end."""
+    metric = data.identity.decided_by
     return table_of(
         "Curves",
         drawn_curves(data),
@@ -125,8 +136,8 @@ def curve_table(data: ReportData) -> Table:
             "evaluations": lambda curve: str(len(curve.seconds)),
             "switch after": lambda curve: seconds_text(curve.switch and curve.switch[0]),
             "end after": lambda curve: seconds_text(curve.seconds[-1]),
-            "last accuracy": lambda curve: accuracy_text(curve.accuracies[-1]),
-            "best accuracy": lambda curve: accuracy_text(max(curve.accuracies)),
+            f"last {metric.name}": lambda curve: metric.text(curve.accuracies[-1]),
+            f"best {metric.name}": lambda curve: metric.text(max(curve.accuracies)),
         },
         lambda curve: curve.trial_id,
     )
