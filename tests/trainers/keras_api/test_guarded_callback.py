@@ -142,7 +142,10 @@ LESS_IS_BETTER = {"metric_goal": "min", "metric_unit": None, "metric_highest": N
 
 @pytest.mark.parametrize(
     ("metric", "monitored"),
-    [("MeanAbsoluteError", "mean_absolute_error"), ("loss", "accuracy")],
+    [
+        ("SparseCategoricalCrossentropy", "sparse_categorical_crossentropy"),
+        ("loss", "accuracy"),
+    ],
 )
 def test_of_an_error_validations_above_the_band_are_an_alarm(
     keras: Any, make: Callable[..., Any], metric: str, monitored: str
