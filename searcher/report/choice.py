@@ -49,12 +49,17 @@ def _named(jobs: Iterable[RegisteredWorkload]) -> str:
 
 
 def shown_policy(
-    versions: Iterable[PolicyEntry], searches: Mapping[str, SearchInfo], study: str | None
+    versions: Sequence[PolicyEntry],
+    searches: Mapping[str, SearchInfo],
+    study: str | None,
+    version: str | None = None,
 ) -> PolicyEntry | None:
-    """The current policy; where a search is named, the one that it found.
+    """The version or alias that is named, else what the named search found, else the current one.
 
-    Raises UserError where there is no such search.
+    Raises UserError where there is no such version or search.
     """
+    if version is not None:
+        return _version(versions, version)
     if study is None:
         return next((entry for entry in versions if CURRENT in entry.aliases), None)
     if study not in searches:
@@ -62,6 +67,16 @@ def shown_policy(
         raise UserError(f"no search {study!r} of this job; there is: {known}")
     found = (entry for entry in versions if entry.policy.study == study and not entry.imported_at)
     return next(found, None)
+
+
+def _version(versions: Sequence[PolicyEntry], version: str) -> PolicyEntry:
+    for entry in versions:
+        if version in (str(entry.policy.version), *entry.aliases):
+            return entry
+    numbers = [str(entry.policy.version) for entry in versions]
+    aliases = sorted({alias for entry in versions for alias in entry.aliases})
+    known = ", ".join([*numbers, *aliases]) or "none"
+    raise UserError(f"no version or alias {version!r} of this job; there is: {known}")
 
 
 def shown_search(

@@ -52,6 +52,7 @@ def load_report(
     workers: int | None = None,
     protocols: tuple[str, str] | None = None,
     study: str | None = None,
+    version: str | None = None,
 ) -> ReportData:
     """Reads everything that a report shows of one job; nothing is written.
 
@@ -63,9 +64,11 @@ def load_report(
         protocols: Only the job with these, before and after the switch.
         study: Name of the search to show; default: the one that found the current policy, else the
             newest.
+        version: Number or alias of the policy to show, with the search that found it; default: the
+            current one.
 
     Raises:
-        UserError: There is no such job or search, or there are several jobs.
+        UserError: There is no such job, search or version, or there are several jobs.
     """
     with opened(database) as read:
         registry, store, place = PolicyRegistry(read), TrialStore(read), shown(read.url)
@@ -74,7 +77,7 @@ def load_report(
         fingerprint = job.identity.fingerprint
         versions = tuple(registry.entries(workload=fingerprint))
         searches = {info.study: info for info in store.searches(workload=fingerprint)}
-        policy = shown_policy(versions, searches, study)
+        policy = shown_policy(versions, searches, study, version)
         search = shown_search(searches, policy, study)
         trials = store.trials(fingerprint=fingerprint)
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.headline import headline, key_figures
@@ -30,8 +32,45 @@ _OTHER_OPTIONS = "options of the trainer itself, such as --profile or --launcher
 _HIDDEN = "***"  # a password
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What is on top of a page: the policy, or how far its search is.
+
+    Attributes:
+        name: What tells it from the others of the page; None for the only one.
+        key_figures: Each a value, and what it is.
+        command: What to do with it, in words and as a command line.
+    """
+
+    name: str | None
+    headline: str
+    key_figures: list[tuple[str, str]]
+    command: tuple[str, str] | None
+
+
 def page_of(data: ReportData) -> str:
     """The page, which opens in any browser; text of users is shown, never interpreted.
+
+    Raises UserError where plotly or jinja2 is missing.
+    """
+    name = data.identity.name
+    return rendered(
+        title=f"{name}: when to switch",
+        heading=f"{name}, {data.identity.cluster}",
+        answers=[Answer(None, headline(data), key_figures(data), _use(data))],
+        sections=sections_of(data),
+        last_command=_search_again(data),
+        made_from=made_from(data),
+    )
+
+
+def made_from(data: ReportData) -> str:
+    """The end of a page."""
+    return f"{data.place} at {data.read_at.isoformat(timespec='seconds')}"
+
+
+def rendered(*, sections: Sequence[Section], **content: Any) -> str:
+    """A page with these sections; see `page.html.jinja` for the rest of what it shows.
 
     Raises UserError where plotly or jinja2 is missing.
     """
@@ -54,12 +93,8 @@ def page_of(data: ReportData) -> str:
     from markupsafe import Markup
 
     return environment.get_template("page.html.jinja").render(
-        data=data,
-        headline=headline(data),
-        key_figures=key_figures(data),
-        use=_use(data),
-        search_again=_search_again(data),
-        sections=sections_of(data),
+        **content,
+        sections=sections,
         figure_json=_figure_json,
         plotly=Markup(get_plotlyjs()),
         nonce=secrets.token_urlsafe(16),

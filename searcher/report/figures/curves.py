@@ -72,7 +72,7 @@ def _sound_range(curves: Sequence[DrawnCurve]) -> dict[str, Any]:
 
 def _curve_traces(curve: DrawnCurve, data: ReportData, *, is_named: bool) -> list[dict[str, Any]]:
     colour, dash = _ROLES[curve.role]
-    name = _curve_name(curve, data)
+    name = curve_name(curve, data)
     line = {
         "type": "scatter",
         "mode": "lines",
@@ -109,14 +109,16 @@ def _curve_traces(curve: DrawnCurve, data: ReportData, *, is_named: bool) -> lis
     return [line, mark]
 
 
-def _curve_name(curve: DrawnCurve, data: ReportData) -> str:
+def curve_name(curve: DrawnCurve, data: ReportData) -> str:
+    """What a kind of curve is called, for people."""
     if curve.candidate_percent >= 100:
         name = f"{data.first} alone"
     elif curve.candidate_percent <= 0:
         name = f"{data.second} alone"
     else:
         name = f"switch at {percent_text(curve.candidate_percent)}"
-    if curve.role == "policy" and data.answer is not None:
-        gain = data.measured_speed_up
-        name += " (the policy)" + (f", {speed_up_text(gain, 2)}" if gain else "")
-    return plain(name + (", diverged" if curve.diverged else ""))
+    name += ", diverged" if curve.diverged else ""
+    if curve.role != "policy" or data.answer is None:
+        return plain(name)
+    gain = data.measured_speed_up
+    return plain(f"{name} (the policy)") + (f",<br>{speed_up_text(gain, 2)}" if gain else "")

@@ -10,6 +10,7 @@ from generated_trainer import identity
 from stored import EVENTS, FINISHED, Made, add_search, publish
 
 from syncswitch.searcher.report import load_report, page_of
+from syncswitch.searcher.report.comparison.page import comparison_page_of
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions
 
@@ -41,9 +42,10 @@ def page(sqlite_url: str, our_tables: None, tmp_path: Path) -> Path:
     with open_database(sqlite_url, create=False) as database:
         publish(database, add_search(database, FINISHED, job=job, strategy="adaptive"))
         add_search(database, [disturbed] * 8, job=job, study="disturbed", strategy="comparison")
-        text = page_of(load_report(database, job.fingerprint))
+        reports = [load_report(database, job.fingerprint, study=one) for one in (None, "disturbed")]
     path = tmp_path / "report.html"
-    path.write_text(text)
+    path.write_text(page_of(reports[0]))
+    (tmp_path / "comparison.html").write_text(comparison_page_of(reports))
     return path
 
 
@@ -57,6 +59,8 @@ def test_the_page_is_drawn_without_error_request_or_sideways_scrolling(
         browser.get(page.as_uri())
         check(browser, width)
         check_links(browser)
+        browser.get((page.parent / "comparison.html").as_uri())
+        check_comparison(browser, width)
     assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
 
 
@@ -78,6 +82,18 @@ def check(browser: Any, width: int) -> None:
     assert asked("document.documentElement.scrollWidth") <= width
     if width > 1000:
         assert asked(CUT) == []
+
+
+def check_comparison(browser: Any, width: int) -> None:
+    """Both sides are in the same figures, and the page needs no more room."""
+    asked = browser.execute_script
+    traces = "document.querySelectorAll('[data-figure=curves] .scatterlayer .trace').length"
+    assert asked(f"return {traces}") >= 3
+    assert asked("return document.querySelectorAll('h2.side').length") == 2
+    assert asked("return document.querySelector('#differences table').offsetHeight > 0")
+    assert asked("return document.documentElement.scrollWidth") <= width
+    assert asked(f"return {CLIPPED.strip()}") == []
+    assert asked("return performance.getEntriesByType('resource').length") == 0
 
 
 def check_links(browser: Any) -> None:

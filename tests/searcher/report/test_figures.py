@@ -167,7 +167,7 @@ def test_curves_are_those_of_the_first_protocol_the_policy_and_the_earliest_swit
     shown = [trace for trace in figures.accuracy_over_time(finished).data if trace.showlegend]
     assert [trace.name for trace in shown] == [
         "BSP alone",
-        "switch at 50 % (the policy), about 1.43 times as fast",
+        "switch at 50 % (the policy),<br>about 1.43 times as fast",
         "switch at 25 %, diverged",
     ]
     assert shown[0].x[-1] == pytest.approx(100)

@@ -1,0 +1,1 @@
+"""Several searches, versions or jobs side by side on one page."""
