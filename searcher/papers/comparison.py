@@ -111,17 +111,17 @@ def _rows(kinds: Mapping[_Kind, list[FigureRun]], target: float | None) -> list[
                 runs=len(found),
                 diverged=len(found) - len(accuracies),
                 accuracy=accuracy,
-                accuracy_half_width=_half_width(accuracies),
+                accuracy_half_width=half_width(accuracies),
                 points=None if accuracy is None or usual is None else 100 * (accuracy - usual),
                 seconds=mean_of(seconds[kind]),
-                seconds_half_width=_half_width(seconds[kind]),
+                seconds_half_width=half_width(seconds[kind]),
                 times_as_fast=speed_up.value or None,
                 low=speed_up.low,
                 high=speed_up.high,
                 target=target,
                 reached=len(waits),
                 seconds_to_target=wait,
-                seconds_to_target_half_width=_half_width(waits),
+                seconds_to_target_half_width=half_width(waits),
                 sooner=usual_wait / wait if usual_wait and wait else None,
             )
         )
@@ -154,7 +154,8 @@ def _waits(runs: Sequence[FigureRun], target: float | None) -> list[float]:
     return [wait for wait in waits if wait is not None]
 
 
-def _half_width(values: Sequence[float]) -> float | None:
+def half_width(values: Sequence[float]) -> float | None:
+    """Of Student's 95 % interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     error = statistics.stdev(values) / len(values) ** 0.5

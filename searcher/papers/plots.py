@@ -74,6 +74,7 @@ def _switches(rows: Sequence[Row]) -> Figure:
             "name": row["switch"],
             "x": [f"{row['switch']}, {row['workers']} workers"],
             "y": [row["switch_seconds"]],
+            "error_y": _whiskers([row], "switch_seconds", QUIET),
             "marker": {"color": FIRST if row["switch"] == "hot" else SECOND},
         }
         for row in rows
@@ -133,7 +134,9 @@ def _panels(rows: Sequence[Row]) -> Figure:
         alike = [row for row in rows if series(row) == name]
         shared = {"x": [plain(place(row)) for row in alike], "offsetgroup": str(number)}
         shared |= {"name": plain(name), "legendgroup": str(number)}
-        traces += _of_series(shared, alike, _LOOKS[number % len(_LOOKS)], bottom)
+        words = "{diverged} of {runs} diverged" if len(names) == 1 else "{diverged}/{runs}"
+        texts = [words.format(**row) for row in alike]
+        traces += _of_series(shared, alike, _LOOKS[number % len(_LOOKS)], bottom, texts)
     shapes = []
     if not _differ(rows, "target") and rows[0]["target"] is not None:
         shapes = [level(rows[0]["target"], "target", QUIET, "dot", above=True, at="end")]
@@ -142,7 +145,7 @@ def _panels(rows: Sequence[Row]) -> Figure:
         traces,
         x={"type": "category", "categoryarray": list(dict.fromkeys(places)), "anchor": "y2"},
         y={
-            "title": "accuracy",
+            "title": "accuracy" + " (x diverged)" * any(row["diverged"] for row in rows),
             "domain": [0.53, 1],
             "tickformat": ".4~f",
             "range": [bottom - room, high + room],
@@ -186,7 +189,7 @@ def _share(row: Row) -> str:
 
 
 def _of_series(
-    shared: Trace, rows: Sequence[Row], look: tuple[str, str], bottom: float
+    shared: Trace, rows: Sequence[Row], look: tuple[str, str], bottom: float, lost_texts: list[str]
 ) -> list[Trace]:
     colour, symbol = look
     lost = [bool(row["diverged"]) for row in rows]
@@ -199,7 +202,7 @@ def _of_series(
             ),
             "mode": "markers+text",
             "y": [bottom if is_lost else None for is_lost in lost],
-            "text": [f"{row['diverged']} of {row['runs']} diverged" for row in rows],
+            "text": lost_texts,
             "textposition": "top center",
             "error_y": None,
             "showlegend": False,

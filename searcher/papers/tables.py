@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from syncswitch.searcher.papers.comparison import Compared, compare, paper_answer
+from syncswitch.searcher.papers.comparison import Compared, compare, half_width, paper_answer
 from syncswitch.searcher.papers.runs import FigureRun, bsp_percent
 from syncswitch.storage.metrics import mean_of
 
@@ -150,19 +150,20 @@ def curves(runs: Sequence[FigureRun]) -> list[Row]:
 
 def overhead(runs: Sequence[FigureRun]) -> list[Row]:
     """Table III: what switches take on real clusters, hot or by a restart of the cluster."""
-    kinds: dict[tuple[int, str], list[FigureRun]] = {}
+    kinds: dict[tuple[int, str], list[tuple[float, FigureRun]]] = {}
     for run in runs:
         if run.alone is None and run.switch_seconds is not None and not run.cluster:
             how = "restart" if "restart" in run.under else "hot"
-            kinds.setdefault((run.workers, how), []).append(run)
+            kinds.setdefault((run.workers, how), []).append((run.switch_seconds, run))
     return [
         {
             "workers": workers,
             "switch": how,
             "runs": len(alike),
-            "switch_seconds": mean_of([run.switch_seconds for run in alike]),
+            "switch_seconds": mean_of([seconds for seconds, _ in alike]),
+            "switch_seconds_half_width": half_width([seconds for seconds, _ in alike]),
             "switch_percent_of_training": mean_of(
-                [100 * (run.switch_seconds or 0.0) / run.seconds for run in alike if run.seconds]
+                [100 * seconds / run.seconds for seconds, run in alike if run.seconds]
             ),
         }
         for (workers, how), alike in sorted(kinds.items())

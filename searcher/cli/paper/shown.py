@@ -15,10 +15,23 @@ def print_figure(rows: list[Row]) -> None:
     if "worker_step" in rows[0]:
         _print_curves(rows)
     elif "accuracy" not in rows[0]:
-        titles = [name.replace("_", " ") for name in rows[0]]
-        print_table(titles, [[_cell(value) for value in row.values()] for row in rows])
+        _print_switches(rows)
     else:
         _print_rows(rows)
+
+
+def _print_switches(rows: list[Row]) -> None:
+    cells = [
+        [
+            str(row["workers"]),
+            row["switch"],
+            str(row["runs"]),
+            _interval(row["switch_seconds"], row["switch_seconds_half_width"], 4),
+            _number(row["switch_percent_of_training"], ".2g"),
+        ]
+        for row in rows
+    ]
+    print_table(["workers", "switch", "runs", "seconds of a switch", "% of training"], cells)
 
 
 def _print_rows(rows: list[Row]) -> None:

@@ -15,6 +15,7 @@ from syncswitch.searcher.papers.tables import (
     generality,
     momentum,
     order,
+    overhead,
     stragglers,
     timing,
 )
@@ -95,6 +96,14 @@ def test_diverged_runs_are_counted_at_the_bottom(others: list[FigureRun]) -> Non
     assert all(y is None for y in marks.y[:-1])
 
 
+def test_words_on_diverged_runs_have_room_beside_each_other() -> None:
+    lost = [replace(run(50, None, 3), workers=size) for size in (8, 16)]
+    drawn = plot(timing([*BSP, *LARGE[:2], *lost, lost[0]]))
+    marks = {trace.name: trace.text[-1] for trace in drawn.data if trace.text is not None}
+    assert marks == {"8 workers": "2/2", "16 workers": "1/1"}
+    assert drawn.layout.yaxis.title.text == "accuracy (x diverged)"
+
+
 def test_curves_have_a_line_each() -> None:
     drawn = plot(curves([*BSP, *SWITCHED, *ASP_FIRST]))
     assert [(trace.name, trace.line.dash) for trace in drawn.data] == [
@@ -105,10 +114,15 @@ def test_curves_have_a_line_each() -> None:
 
 
 def test_switches_are_bars() -> None:
-    rows = [
-        {"workers": 2, "switch": how, "runs": 1, "switch_seconds": seconds}
-        for how, seconds in (("hot", 0.001), ("restart", 2.0))
+    alike = [
+        replace(one, workers=2, under=how, switch_seconds=seconds)
+        for how, seconds in (("", 0.001), ("restart", 1.5), ("restart", 2.5))
+        for one in SWITCHED[:1]
     ]
+    rows = overhead([*alike, *SWITCHED])
+    assert [row["switch_percent_of_training"] for row in rows] == [0.1 / 60, 200 / 60]
     drawn = plot(rows)
+    # Two values that lie 1 apart: 12.706 standard errors of 0.5.
+    assert drawn.data[1].error_y.array == (pytest.approx(6.353, abs=1e-3),)
     assert [list(trace.x) for trace in drawn.data] == [["hot, 2 workers"], ["restart, 2 workers"]]
     assert [list(trace.y) for trace in drawn.data] == [[0.001], [2.0]]
