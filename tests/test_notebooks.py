@@ -15,6 +15,7 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
+from syncswitch.searcher.papers.figures import FIGURES
 from tests.program import PROGRAMS, code, environment
 from tests.warm_kernel import use_warm_kernels
 from tests.warm_shell import WarmShell
@@ -120,10 +121,10 @@ def assert_quiet(cells: Outputs) -> None:
     assert not re.search("Traceback|[Ww]arning|WARNING|[Ee]rror|^I0", "".join(errors)), errors
 
 
-def test_there_are_five_and_the_readme_has_a_line_on_each() -> None:
+def test_there_are_six_and_the_readme_has_a_line_on_each() -> None:
     page = (NOTEBOOKS / "README.md").read_text()
     assert [path.name for path in FILES] == re.findall(r"\(([0-9]_\w+\.ipynb)\)", page)
-    assert len(FILES) == 5
+    assert len(FILES) == 6
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -202,7 +203,7 @@ def test_the_published_logs_give_the_published_figures(
     cells = execute("3_paper_figures", is_warm=False, SYNCSWITCH_PAPER=str(published))
     assert_quiet(cells)
     assert "runs: 45 imported" in text_of(cells["import-runs"])
-    for name in ("accuracy-8", "accuracy-16", "time-figure", "curves-figure"):
+    for name in ("accuracy-8", "accuracy-16", "time-figure", "curves-figure", "order-figure"):
         (traces,) = figures_of(cells[name])
         assert traces
     (bsp,) = (
@@ -211,6 +212,9 @@ def test_the_published_logs_give_the_published_figures(
         if (row["workers"], row["candidate_percent"]) == ("8", "100.000")
     )
     assert (bsp["mean_accuracy"], bsp["mean_training_seconds"]) == ("0.9188", "10603.7400")
+    summary = table_of(cells["summary-table"])
+    assert [row["run"] for row in summary] == ["BSP", "BSP 6.25 %, ASP", "ASP"]
+    assert summary[1]["times_as_fast"] == "5.0879"
     assert len(table_of(cells["adaptive-table"])) == 4
     for name in ("beside-tables", "beside-16"):
         rows = table_of(cells[name])
@@ -270,3 +274,21 @@ def test_a_model_and_a_command_of_ones_own_are_searched(execute: Callable[..., O
     assert "Train full-or-eight with FULL for the first" in searched
     (traces,) = figures_of(cells["command-figure"])
     assert traces
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_figure_of_the_papers_is_drawn_of_ones_own_job(
+    execute: Callable[..., Outputs],
+) -> None:
+    cells = execute("6_figures_of_your_job")
+    assert_quiet(cells)
+    figures = text_of(cells["order-runs"])
+    summary = {(row["workers"], row["run"]): row for row in table_of(cells["summary-table"])}
+    asp, bsp = (float(summary["8", run]["accuracy"]) for run in ("ASP", "BSP"))
+    assert asp < bsp - 0.05
+    for name in FIGURES.keys() - {"summary"}:
+        assert f"{name} " in figures
+        (traces,) = figures_of(cells[f"{name}-figure"])
+        assert traces
+    assert "restart" in text_of(cells["other-runs"])

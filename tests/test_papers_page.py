@@ -39,10 +39,20 @@ def typed() -> Iterator[list[str]]:
                     yield command.words[1:]
 
 
-def smaller(words: list[str], job: str, checkout: Path) -> list[str]:
+def smaller(words: list[str], job: str, other: str, checkout: Path) -> list[str]:
     """The same on a tiny job with one run of each kind, and on a checkout that is there."""
     words = [word.replace("Sync-Switch", str(checkout)) for word in words]
-    if "run" in words or words[0] == "sweep":
+    if words[0] in ("run", "evaluate"):
+        names = ("tiny", "other") if words[0] == "evaluate" else (job, other)
+        jobs = {"breast-cancer": names[0], "hot-breast-cancer": names[1]}
+        words = [
+            jobs.get(word, word).replace("hot_breast_cancer.py:workload", other) for word in words
+        ]
+        words += ["--workers", "4", *(("--settings", "1") if words[0] == "run" else ())]
+        if words[0] == "evaluate":
+            words[2] = job
+            words += ["--runs", "1"]
+    elif words[:2] == ["paper", "run"] or words[0] == "sweep":
         words[3 if words[0] == "paper" else 1] = job
         words += ["--runs", "1", *_SMALLER.get(words[2], ("--workers", "4", "--at", "100,50"))]
     if words[0] == "cost":
@@ -58,10 +68,12 @@ def test_all_commands_work_at_a_small_size(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SYNCSWITCH_STORAGE", f"sqlite:///{tmp_path}/runs.db")
     job = write_tiny_job(tmp_path)
+    another = (tmp_path / "tiny.py").read_text().replace('name="tiny"', 'name="other"')
+    (tmp_path / "other.py").write_text(another.replace("learning_rate=0.05", "learning_rate=0.1"))
     kinds: set[str] = set()
     for words in typed():
         kinds.update(words)
-        smaller_words = smaller(words, job, published)
+        smaller_words = smaller(words, job, f"{tmp_path}/other.py:workload", published)
         done = CliRunner().invoke(main, smaller_words, prog_name="syncswitch-search")
         assert done.exit_code == 0, f"{smaller_words}: {done.stderr} {done.exception!r}"
         assert done.stdout.strip()
