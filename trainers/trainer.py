@@ -44,6 +44,29 @@ class SilentObserver:
         """Does nothing."""
 
 
+class Watching:
+    """Passes on what it observes; those who want to know of something override that.
+
+    Args:
+        observer: To whom.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def on_progress(self, worker_step: int) -> None:
+        """See `Observer`."""
+        self._observer.on_progress(worker_step)
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        """See `Observer`."""
+        return self._observer.on_evaluation(evaluation)
+
+    def on_event(self, event: RunEvent) -> None:
+        """See `Observer`."""
+        self._observer.on_event(event)
+
+
 class Trainer(ABC):
     """Trains trials of one workload, one after the other. A context manager."""
 

@@ -77,6 +77,10 @@ class Workload:
         metric_output: Name of the output whose metric a run is judged by, where there are several.
         further_metrics: What each test records beside `metric`, in the same words, with `accuracy`;
             nothing is decided by it, and a job with others is the same job.
+        callbacks: Builds the Keras callbacks of a run. They are told of its tests as of the epochs
+            of a `fit`: `on_train_begin`, `on_epoch_begin`, `on_test_begin`, `on_test_end`,
+            `on_epoch_end` and `on_train_end`, the last three with logs. They have no model, and
+            are no part of the fingerprint.
     """
 
     name: str
@@ -104,6 +108,7 @@ class Workload:
     class_weight: Mapping[int, float] | None = None
     metric_output: str | None = None
     further_metrics: tuple[str | Callable[[], Any], ...] = ()
+    callbacks: Callable[[], Sequence[Any]] | None = None
 
     def __post_init__(self) -> None:
         for problem in self._problems():

@@ -60,13 +60,13 @@ class CompiledMetric:
     """The metric that a run is judged by.
 
     Attributes:
-        build: Makes it; None for accuracy, and where there is none.
+        build: Makes it, or names Keras'; None for accuracy, and where there is none.
         output: Of several outputs, whose it is.
         is_weighted: Whether the weights of the tests count.
         is_accuracy: Whether it is accuracy as it fits the labels.
     """
 
-    build: Callable[[], Any] | None
+    build: Callable[[], Any] | str | None
     output: str | None
     is_weighted: bool
     is_accuracy: bool = False
@@ -84,7 +84,8 @@ def compiled_metric(model: Any, whose: str) -> CompiledMetric:
             is_weighted = kind == "weighted_metrics"
             if isinstance(first, str) and first.lower() in _ACCURACIES:
                 return CompiledMetric(None, output, is_weighted, is_accuracy=True)
-            return CompiledMetric(partial(_built_metric, first, whose), output, is_weighted)
+            build = first if isinstance(first, str) else partial(_built_metric, first, whose)
+            return CompiledMetric(build, output, is_weighted)
     return CompiledMetric(None, outputs[0] if len(outputs) > 1 else None, is_weighted=False)
 
 
@@ -109,8 +110,6 @@ def _first(metrics: Any, outputs: list[str]) -> tuple[str | None, Any]:
 def _built_metric(given: Any, whose: str) -> Any:
     """A metric like the one that was given to `compile`, which holds the values of another run."""
     try:
-        if isinstance(given, str):
-            given = keras.metrics.get(given)
         if isinstance(given, keras.metrics.Metric):
             return type(given).from_config(given.get_config())
     except (TypeError, ValueError) as error:

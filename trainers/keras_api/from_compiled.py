@@ -16,7 +16,6 @@ from syncswitch.trainers.job.keras_parts import (
     check_unscaled,
 )
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
-from syncswitch.trainers.keras_api.callbacks import check_callbacks
 from syncswitch.trainers.keras_api.compiled import (
     check_compiled,
     compiled_loss,
@@ -26,6 +25,7 @@ from syncswitch.trainers.keras_api.compiled import (
 )
 from syncswitch.trainers.keras_api.copying import built_anew, copies, ensure_built
 from syncswitch.trainers.keras_api.given import Given, given_arrays, given_data, given_pipeline
+from syncswitch.trainers.run.callbacks import usable_callbacks
 
 _WHOSE = "from_compiled"
 _TESTS = 40
@@ -79,8 +79,8 @@ def from_compiled(
         epochs: Length of the job.
         steps_per_epoch: Batches of an epoch, where a Dataset does not know; None to count.
         sample_weight: Weights of the training examples in the loss.
-        callbacks: Of `fit`. What a run does anyway, such as `TerminateOnNaN`, is let through; of
-            all others a line says what to do instead.
+        callbacks: Of `fit`, as the `callbacks` of `Workload` are told. What a run does anyway, such
+            as `TerminateOnNaN`, is left out; of what it cannot do a line says what to do instead.
         class_weight: Weight of the loss by class; 1 for those left out.
         name: What people call the job; None for the model's name.
         data_set: Name of the data; None for a digest of arrays, so that other data are another
@@ -107,7 +107,7 @@ def from_compiled(
     check_precision(model, _WHOSE)
     check_own_training(model, _WHOSE)
     check_unscaled(model.optimizer, _WHOSE)
-    check_callbacks(callbacks, _WHOSE)
+    callbacks = usable_callbacks(callbacks, _WHOSE)
     name, judged = name or model.name, compiled_metric(model, _WHOSE)
     given = _given(
         x,
@@ -153,6 +153,7 @@ def from_compiled(
             "class_weight": class_weight,
             "metric": metric,
             "metric_output": judged.output,
+            "callbacks": (lambda: callbacks) if callbacks else None,
             **fields,
         }
     )

@@ -15,7 +15,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, 
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.event_file import EventFile
 from syncswitch.trainers.run.event_text import event_line
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict, Watching
 
 _AWAY = frozenset({"lost", "removed"})
 _BACK = frozenset({"restored", "returned"})
@@ -87,23 +87,22 @@ class TensorBoardTrainer(Trainer):
         self._trainer.close()
 
 
-class _Watcher:
+class _Watcher(Watching):
     """Logs what it observes, and passes it on."""
 
     def __init__(self, log: _RunLog, observer: Observer) -> None:
+        super().__init__(observer)
         self._log = log
-        self._observer = observer
 
-    def on_progress(self, worker_step: int) -> None:
-        self._observer.on_progress(worker_step)
-
+    @override
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         self._log.on_evaluation(evaluation)
-        return self._observer.on_evaluation(evaluation)
+        return super().on_evaluation(evaluation)
 
+    @override
     def on_event(self, event: RunEvent) -> None:
         self._log.on_event(event)
-        self._observer.on_event(event)
+        super().on_event(event)
 
 
 class _RunLog:

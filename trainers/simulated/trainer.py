@@ -20,8 +20,9 @@ from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tables.local import LocalTables
 from syncswitch.trainers.model.tester import ModelTester
+from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.trainers.run.record import RunResult, trial_record
 from syncswitch.trainers.simulated.gradients import THREADS, GradientSource
 from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
 from syncswitch.trainers.simulated.profile import ClusterProfile
@@ -88,7 +89,17 @@ class SimulatedTrainer(Trainer):
         check_trial(spec, self._own_identity(spec))
         check_tables(spec, [table.layer for table in self._function.tables])
         started_at = datetime.now(timezone.utc)
-        log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
+        with told(self._workload, spec, observer or SilentObserver()) as watching:
+            result = self._result(spec, RunLog(spec, watching, self._tester.is_chance))
+        record = trial_record(spec, result, started_at)
+        self._tester.warn_if_hardly_above_chance(record)
+        return record
+
+    @override
+    def close(self) -> None:
+        self._source.close()
+
+    def _result(self, spec: TrialSpec, log: RunLog) -> RunResult:
         learner = TrainingLearner(
             self._source,
             self._update,
@@ -108,18 +119,11 @@ class SimulatedTrainer(Trainer):
             self._profile.switch_seconds,
         )
         try:
-            result = run.execute()
+            return run.execute()
         except SyncSwitchError:
             raise
         except Exception as error:
             raise FatalError(f"training failed with {one_line(error)}") from error
-        record = trial_record(spec, result, started_at)
-        self._tester.warn_if_hardly_above_chance(record)
-        return record
-
-    @override
-    def close(self) -> None:
-        self._source.close()
 
     def _own_identity(self, spec: TrialSpec) -> WorkloadIdentity:
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)

@@ -273,24 +273,22 @@ def test_the_name_of_text_is_the_same_in_every_process(keras: Any, from_compiled
     assert names[0] == names[1] != names[2]
 
 
-def test_callbacks_are_let_through_where_a_run_does_it_anyway(
-    keras: Any, from_compiled: From
-) -> None:
+def test_callbacks_are_those_that_a_run_has_to_tell(keras: Any, from_compiled: From) -> None:
     x, y = binary_data()
     of = keras.callbacks
 
-    def made(callback: Any) -> Workload:
-        return from_compiled(binary_model(keras), x, y, validation_split=0.5, callbacks=[callback])
+    def made(*callbacks: Any) -> Workload:
+        return from_compiled(
+            binary_model(keras), x, y, validation_split=0.5, callbacks=list(callbacks)
+        )
 
-    assert made(of.TerminateOnNaN()).name == "yes-or-no"
-    for callback, instead in (
-        (of.EarlyStopping(), "callback EarlyStopping cannot be used here; all runs of a search"),
-        (of.ModelCheckpoint("m.keras"), "give syncswitch-run --output or --checkpoint-every"),
-        (of.ReduceLROnPlateau(), "give learning_rate_boundaries"),
-        (of.LambdaCallback(), "watch runs with an observer"),
-    ):
-        with pytest.raises(WorkloadError, match=instead):
-            made(callback)
+    own = of.LambdaCallback(on_epoch_end=print)
+    told = made(of.TerminateOnNaN(), own).callbacks
+    assert told is not None
+    assert told() == [own]
+    assert made(of.TerminateOnNaN()).callbacks is None
+    with pytest.raises(WorkloadError, match=r"^from_compiled: callback EarlyStopping cannot be"):
+        made(of.EarlyStopping())
 
 
 @pytest.mark.parametrize(
@@ -320,9 +318,26 @@ def test_it_trains_on_a_cluster(keras: Any, from_compiled: From) -> None:
 
     x, y = binary_data(256)
     model = binary_model(keras, optimizer=keras.optimizers.SGD(0.2), metrics=["accuracy"])
-    made = from_compiled(model, x, y, validation_data=(x, y), epochs=10, class_weight={1: 2.0})
+    told: list[Any] = []
+    telling = keras.callbacks.LambdaCallback(on_epoch_end=lambda *given: told.append(given))
+    made = from_compiled(
+        model,
+        x,
+        y,
+        validation_data=(x, y),
+        epochs=10,
+        class_weight={1: 2.0},
+        callbacks=[telling],
+        evaluation_interval_worker_steps=20,
+    )
     spec = TrialSpec(workload_identity(made, 2, "bsp", "asp"), 50.0, 1)
     with ClusterTrainer(made, 2) as trainer:
         record = trainer.train(spec)
     assert record.worker_steps == 80
     assert record.final_accuracy > 0.85
+    expected = [
+        (number, {"loss": one.training_loss, "val_accuracy": one.accuracy})
+        for number, one in enumerate(record.evaluations)
+    ]
+    assert told == expected
+    assert len(told) == 4

@@ -33,6 +33,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
+from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
@@ -91,10 +92,11 @@ class ClusterTrainer(Trainer):
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, self._own_identity(*pair))
         check_tables(spec, [table.layer for table in self._program.function.tables])
-        log = RunLog(spec, observer or SilentObserver(), self._tester.is_chance)
         started_at = datetime.now(timezone.utc)
         try:
-            self._train(spec, log, lost)
+            with told(self._workload, spec, observer or SilentObserver()) as watching:
+                log = RunLog(spec, watching, self._tester.is_chance)
+                self._train(spec, log, lost)
         except SyncSwitchError:
             raise
         except ServerLostError as error:

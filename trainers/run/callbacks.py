@@ -1,0 +1,181 @@
+"""Keras' callbacks, told of the tests of a run as `fit` tells them of its epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from typing_extensions import override
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
+from syncswitch.trainers.job.keras_parts import built_part
+from syncswitch.trainers.job.metric import build_metric, decided_by
+from syncswitch.trainers.job.workload import Workload, users_code
+from syncswitch.trainers.trainer import Observer, Verdict, Watching
+
+_TOLD = (
+    "on_train_begin",
+    "on_epoch_begin",
+    "on_test_begin",
+    "on_test_end",
+    "on_epoch_end",
+    "on_train_end",
+)
+_DONE_ANYWAY = ("History", "ProgbarLogger", "TerminateOnNaN")
+_OTHERWISE = {
+    "BackupAndRestore": "runs are kept by --checkpoint-every, and go on with --resume",
+    "CSVLogger": "each test of a run is in the database; read it with syncswitch-search export",
+    "EarlyStopping": "all runs of a search are equally long, and the search ends those early that"
+    " are at rest; shorten epochs",
+    "LearningRateScheduler": "give the optimizer a schedule over steps"
+    " (keras.optimizers.schedules)",
+    "ModelCheckpoint": "give syncswitch-run --output or --checkpoint-every",
+    "ReduceLROnPlateau": "give learning_rate_boundaries, or the optimizer a schedule over steps",
+    "SwapEMAWeights": "a run is tested as it is trained; leave use_ema out",
+    "TensorBoard": "give the search, or syncswitch-run, --tensorboard",
+}
+
+
+def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
+    """Those that a run has to tell; without those whose work it does anyway.
+
+    Raises:
+        WorkloadError: One is no callback, or wants what no run tells; the line says what to do.
+    """
+    import keras
+
+    callbacks = list(callbacks)
+    for callback in callbacks:
+        name = type(callback).__name__
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise WorkloadError(f"{whose}: {name} is no callback; give keras.callbacks.Callback")
+        own = [one.__name__ for one in type(callback).__mro__ if one.__module__.startswith("keras")]
+        instead = next((_OTHERWISE[one] for one in own if one in _OTHERWISE), None)
+        if instead is not None:
+            raise WorkloadError(f"{whose}: callback {name} cannot be used here; {instead}")
+        hooks = [one for one in dir(keras.callbacks.Callback) if one.startswith("on_")]
+        wanted = [one for one in hooks if _has(callback, one) and one not in _TOLD]
+        if wanted and name not in _DONE_ANYWAY:
+            raise WorkloadError(
+                f"{whose}: callback {name} has {wanted[0]}, and a run has no such moment, as its"
+                f" workers train at the same time; it tells {', '.join(_TOLD)}"
+            )
+    return [one for one in callbacks if type(one).__name__ not in _DONE_ANYWAY]
+
+
+@contextmanager
+def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Observer]:
+    """Tells the workload's callbacks of a run: gives its trainer the observer to use instead.
+
+    An epoch is what lies between two tests.
+
+    Raises:
+        WorkloadError: A callback cannot be used, or fails.
+    """
+    if workload.callbacks is None:
+        yield observer
+        return
+    built = built_part(workload, "callbacks", (list, tuple), "return a list of Keras callbacks")
+    telling = _Telling(workload, spec, usable_callbacks(built, f"workload {workload.name!r}"))
+    telling.begin()
+    yield _Told(observer, telling)
+    telling.end()
+
+
+class _Told(Watching):
+    """Passes on what it observes, once callbacks know of it."""
+
+    def __init__(self, observer: Observer, telling: _Telling) -> None:
+        super().__init__(observer)
+        self._telling = telling
+
+    @override
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        self._telling.tested(evaluation)
+        return super().on_evaluation(evaluation)
+
+
+class _Telling:
+    """Calls the callbacks of one run."""
+
+    def __init__(self, workload: Workload, spec: TrialSpec, callbacks: Sequence[Any]) -> None:
+        self._workload = workload
+        self._callbacks = callbacks
+        self._metric = decided_by(workload)
+        self._name = _metric_name(workload)
+        self._interval = workload.evaluation_interval_worker_steps
+        self._total = spec.identity.total_worker_steps
+        self._logs: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """Before the first worker-step."""
+        epochs = -(-self._total // self._interval)
+        for one in self._callbacks:
+            one.set_params({"verbose": 0, "epochs": epochs, "steps": self._interval})
+            one.set_model(_NoModel(self._workload, type(one).__name__))
+        self._tell("on_train_begin", lambda: ({},))
+        self._tell("on_epoch_begin", lambda: (0, {}))
+
+    def tested(self, evaluation: Evaluation) -> None:
+        """After a test."""
+        tested = {self._name: self._metric.value(evaluation.accuracy), **dict(evaluation.further)}
+        validated = {f"val_{name}": value for name, value in tested.items()}
+        self._logs = {"loss": evaluation.training_loss, **validated}
+        is_last = evaluation.worker_step >= self._total
+        # A test comes with the first worker-step from a multiple of the interval on.
+        number = (evaluation.worker_step - 1) // self._interval
+        number = number if is_last else max(0, evaluation.worker_step // self._interval - 1)
+        self._tell("on_test_begin", lambda: ({},))
+        self._tell("on_test_end", lambda: (dict(tested),))
+        self._tell("on_epoch_end", lambda: (number, dict(self._logs)))
+        if not is_last:
+            self._tell("on_epoch_begin", lambda: (number + 1, {}))
+
+    def end(self) -> None:
+        """After the run."""
+        self._tell("on_train_end", lambda: (dict(self._logs),))
+
+    def _tell(self, hook: str, arguments: Callable[[], tuple[Any, ...]]) -> None:
+        for one in self._callbacks:
+            with users_code(self._workload, f"{type(one).__name__}.{hook}"):
+                getattr(one, hook)(*arguments())
+
+
+class _NoModel:
+    """Stands where `fit` puts its model; says so when a callback wants something of it."""
+
+    def __init__(self, workload: Workload, callback: str) -> None:
+        object.__setattr__(self, "_whose", f"workload {workload.name!r}: callback {callback}")
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._refusal(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise self._refusal(name)
+
+    def _refusal(self, name: str) -> WorkloadError:
+        whose = object.__getattribute__(self, "_whose")
+        return WorkloadError(
+            f"{whose} uses self.model.{name}, and a run has no model that it could look at or"
+            " change while workers train; use the logs that it is given"
+        )
+
+
+def _has(callback: Any, hook: str) -> bool:
+    """Whether it does something there."""
+    import keras
+
+    is_own = getattr(type(callback), hook) is not getattr(keras.callbacks.Callback, hook)
+    return is_own or hook in vars(callback)
+
+
+def _metric_name(workload: Workload) -> str:
+    """As `fit` calls it in its logs."""
+    if isinstance(workload.metric, str):
+        name = workload.metric
+    else:
+        built = build_metric(workload)
+        name = "accuracy" if built is None else str(built.name)
+    return name if workload.metric_output is None else f"{workload.metric_output}_{name}"
