@@ -262,4 +262,5 @@ def _info(
         trainer=plan.trainer,
         base_seed=plan.base_seed,
         options=strategy.options,
+        pairs=list(plan.pairs),
     )

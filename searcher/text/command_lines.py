@@ -58,11 +58,12 @@ def search_words(
     """
     if search.strategy not in STRATEGIES:
         return None
-    protocols = identity.pair
     # The kind may say more, for example `local/threads, 1 GPU`.
     trainer = search.trainer.partition(",")[0].partition("/")[0]
     words = ["syncswitch-search", "run", called, "--trainer", trainer]
-    words += ["--workers", str(identity.workers), "--protocols", protocols]
+    words += ["--workers", str(identity.workers)]
+    for pair in search.pairs or [identity.pair]:
+        words += ["--protocols", pair]
     words += ["--strategy", search.strategy, "--settings", str(search.settings)]
     words += ["--runs", str(search.runs), "--threshold", f"{search.threshold:g}"]
     if search.target_accuracy is not None:

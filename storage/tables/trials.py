@@ -91,6 +91,7 @@ class SearchRow(Base):
     base_seed: Mapped[int] = mapped_column(BigInteger)
     registered_at: Mapped[datetime]
     options: Mapped[dict[str, Any]] = mapped_column(JSON, server_default="{}")
+    pairs: Mapped[list[str]] = mapped_column(JSON, server_default="[]")
     dropped: Mapped[str | None] = mapped_column(Text)
 
     workload: Mapped[WorkloadRow] = relationship()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -56,6 +56,7 @@ class SearchInfo:
         base_seed: From which the seeds of the trials follow.
         options: What else determines the strategy, as JSON values by name; they stay those of the
             search's first registration.
+        pairs: The pairs of protocols that were searched together; empty for a search of its own.
         dropped: Why it has no policy, where a search over pairs of protocols preferred another one.
     """
 
@@ -69,6 +70,7 @@ class SearchInfo:
     trainer: str
     base_seed: int
     options: Mapping[str, bool | int | float | str | list[Any] | None] = field(default_factory=dict)
+    pairs: Sequence[str] = field(default_factory=list)
     dropped: str | None = None
 
 

@@ -153,6 +153,8 @@ def test_the_fastest_pair_that_keeps_the_accuracy_has_the_only_policy(url: str) 
     assert policy.baseline_seconds == pytest.approx(100)
     with open_database(url, create=False) as database:
         assert PolicyRegistry(database).policies() == [policy]
+        searches = TrialStore(database).searches()
+    assert [one.pairs for one in searches] == [[pair.name for pair in found.pairs]] * 4
     states = {status.second_protocol: status for status in StatusReader(url).read()}
     assert {name: status.state for name, status in states.items()} == {
         "asp": "dropped",

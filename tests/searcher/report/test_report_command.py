@@ -121,6 +121,16 @@ def test_the_search_is_made_again_with_what_it_was_made_with(filled_url: str) ->
     )
 
 
+def test_a_search_over_pairs_is_made_again_with_all_of_them() -> None:
+    from stored import search_info
+
+    words = search_words(
+        JOB, "it", search_info(JOB, pairs=["bsp,asp", "bsp,ssp:3"]), RunConditions()
+    )
+    together = "--workers 4 --protocols bsp,asp --protocols bsp,ssp:3 --strategy paper"
+    assert together in " ".join(words or ())
+
+
 def test_what_run_does_not_make_is_not_offered() -> None:
     from stored import search_info
 
