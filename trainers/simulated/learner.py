@@ -247,7 +247,7 @@ def _mean_of(parts: Sequence[Computed]) -> Computed:
     if len(parts) == 1:
         return parts[0]
     return Computed(
-        math.fsum(part.loss for part in parts) / len(parts),
+        sum(part.loss for part in parts) / len(parts),
         _mean([part.gradient for part in parts]),
         _mean([part.contribution for part in parts]),
         [mean_of_rows(rows) for rows in zip(*(part.rows for part in parts), strict=True)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
@@ -208,7 +207,7 @@ class Worker:
                 total += self._computed
             np.divide(total, np.float32(len(parts)), out=self._computed)
         self._row_gradients = [mean_of_rows(of_table) for of_table in zip(*gradients, strict=True)]
-        return math.fsum(losses) / len(losses), seconds
+        return sum(losses) / len(losses), seconds
 
     def _examples(self, task: Task) -> Sequence[Any]:
         try:
