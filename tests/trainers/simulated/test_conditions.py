@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.job.schedule import checkpoint_path
-from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.job.workload import Batch, Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
@@ -162,11 +163,21 @@ class TestDisturbed:
         parameters, _ = momentum_answer([0.03] * 66 + [0.03 * 2 / 3], 0.0)
         assert found.parameters == pytest.approx(parameters, rel=1e-4, abs=1e-5)
 
-    def test_a_detour_has_the_second_protocols_momentum(
-        self, make_trainer: MakeTrainer, tmp_path: Path
+    @pytest.mark.parametrize(("batch", "phases"), [("same", 4), ("global", 2)])
+    def test_a_detour_has_the_second_protocols_momentum_and_batch(
+        self, make_trainer: MakeTrainer, tmp_path: Path, batch: Batch, phases: int
     ) -> None:
-        """One of 8 workers is slow before the switch: BSP has its share in two parts."""
-        workload = replace(CONSTANT, total_worker_steps=800, momentum_after_switch="zero")
+        """One of 8 workers is slow before the switch: BSP has its share in two parts.
+
+        Of gradients that are as large as rounds there are too few to see before the end that it is
+        slow no more.
+        """
+        workload = replace(
+            CONSTANT,
+            total_worker_steps=800,
+            momentum_after_switch="zero",
+            batch_after_switch=batch,
+        )
         slow = "straggler:worker=5,at=10%,for=30%,slowdown=3,by=thread"
         spec = spec_of(
             workload,
@@ -176,9 +187,14 @@ class TestDisturbed:
             conditions=RunConditions("greedy", injections=(slow,)),
         )
         record, found = train_to_end(make_trainer(workload, 8, EVEN), spec, tmp_path)
-        assert [phase.protocol for phase in record.phases] == ["bsp", "asp", "bsp", "asp"]
+        assert [phase.protocol for phase in record.phases] == ["bsp", "asp"] * (phases // 2)
         expected = phases_answer(workload, record)
         assert found.parameters == pytest.approx(expected, rel=1e-4)
+        sizes = {"bsp": 8, "asp": 8 if batch == "global" else 1}
+        assert found.updates == sum(
+            math.ceil((one.end_worker_step - one.start_worker_step) / sizes[one.protocol])
+            for one in record.phases
+        )
 
     def test_a_straggler_is_as_stale_as_it_is_slow(self, make_trainer: MakeTrainer) -> None:
         """Nine more seconds between pull and push, in which the other one pushes as often."""
