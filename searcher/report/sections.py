@@ -10,6 +10,7 @@ from syncswitch.searcher.report import figures, sentences
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.tables import evidence as evidence_tables
 from syncswitch.searcher.report.tables import figures as figure_tables
+from syncswitch.searcher.report.tables.further import further_table
 from syncswitch.searcher.report.tables.table import Table
 from syncswitch.storage.errors import UserError
 
@@ -51,7 +52,7 @@ _FIGURES = (
         "Accuracy against switch point",
         figures.accuracy_by_switch,
         sentences.accuracy_sentence,
-        (figure_tables.accuracy_table,),
+        (figure_tables.accuracy_table, further_table),
     ),
     _Kind(
         "search",

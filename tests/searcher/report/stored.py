@@ -42,6 +42,7 @@ class Made:
     speculative: bool = False
     conditions: RunConditions = UNDISTURBED
     events: tuple[RunEvent, ...] = ()
+    further: tuple[tuple[str, float], ...] = ()
 
 
 FINISHED = (
@@ -124,7 +125,7 @@ def record_of(made: Made, spec: TrialSpec) -> TrialRecord:
         phases=phases if made.fork is None else phases[-1:],
         training_seconds=sum(phase.seconds for phase in phases),
         evaluations=tuple(
-            replace(one, accuracy=made.accuracy)
+            replace(one, accuracy=made.accuracy, further=made.further)
             for one in record.evaluations
             if one.worker_step <= steps
         ),
