@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,3 +41,52 @@ def job(metric: str, **fields: Any) -> Workload:
 
 mae = job("mae", metric_unit="km")
 loss = job("loss")
+
+
+def column() -> Data:
+    """The same with a column of labels, as R2 wants it."""
+    found = data()
+    return replace(
+        found, train_labels=found.train_labels[:, None], test_labels=found.test_labels[:, None]
+    )
+
+
+def above() -> Data:
+    """Whether the number is above its mean."""
+    found = data()
+    return replace(
+        found,
+        train_labels=(found.train_labels > 7).astype(np.int32),
+        test_labels=(found.test_labels > 7).astype(np.int32),
+    )
+
+
+def classifier() -> Any:
+    import keras
+
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
+
+
+def perplexity() -> Any:
+    """The exponential of the mean cross-entropy."""
+    import keras
+
+    class Perplexity(keras.metrics.BinaryCrossentropy):  # type: ignore[misc]
+        def result(self) -> Any:
+            return keras.ops.exp(super().result())
+
+    return Perplexity(name="perplexity")
+
+
+mse = job("mse", further_metrics=("mae", "RootMeanSquaredError"))
+r2 = replace(job("R2Score"), data=column, evaluation_interval_worker_steps=4)
+auc = replace(
+    job("AUC"),
+    model=classifier,
+    data=above,
+    loss="binary_crossentropy",
+    further_metrics=("loss", "accuracy", perplexity),
+)
+surprise = replace(
+    auc, metric=perplexity, metric_goal="min", metric_range=(1, None), further_metrics=("AUC",)
+)

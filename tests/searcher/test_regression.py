@@ -13,7 +13,7 @@ from syncswitch.searcher.api import search
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.text.sentences import policy_text
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.frames import trials
+from syncswitch.storage.frames import evaluations, trials
 from syncswitch.storage.records.metric import Metric
 from tests.searcher import regression_jobs
 
@@ -71,6 +71,50 @@ def assert_shown_as_it_is(url: str, name: str, metric: Metric, mean: str) -> Non
                 CliRunner().invoke(main, [*command, "--json"], env=environment).stdout
             )
             assert {(row["metric"], row["metric_goal"]) for row in rows} == {(metric.name, "min")}
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "further"),
+    [
+        (
+            "mse",
+            Metric("MeanSquaredError", "min", None, 0.0, None),
+            ["RootMeanSquaredError", "mae"],
+        ),
+        ("r2", Metric("R2Score", "max", None, None, 1.0), []),
+        ("auc", Metric("AUC", "max", None, 0.0, 1.0), ["accuracy", "loss", "perplexity"]),
+        ("surprise", Metric("Perplexity", "min", None, 1.0, None), ["AUC"]),
+    ],
+)
+def test_metrics_of_any_direction_and_range_decide(
+    tmp_path: Path, name: str, metric: Metric, further: list[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'search.db'}"
+    found = search(
+        getattr(regression_jobs, name),
+        trainer="simulated",
+        workers=2,
+        storage=url,
+        threshold=0.05,
+        strategy="paper",
+        settings=1,
+        runs=1,
+    )
+    assert found.decided_by == metric
+    assert found.switch_percent == 50.0
+    assert found.mean_accuracy is not None
+    said = f"It reached {metric.with_article} of {metric.text(found.mean_accuracy)} (1 run)"
+    assert said in policy_text(found)
+    tests = evaluations(url)
+    first, last = tests["value"].iloc[0], tests["value"].iloc[-1]
+    assert (last < first) == (metric.goal == "min")
+    if name == "r2":
+        assert first < 0  # worse than the mean of the labels
+    measured = [json.loads(one) for one in tests["further"].dropna()]
+    assert [sorted(one) for one in measured] == [further] * (len(tests) if further else 0)
+    if name == "mse":
+        roots = [one["RootMeanSquaredError"] for one in measured]
+        assert roots == pytest.approx(tests["value"] ** 0.5)
 
 
 def test_a_sweep_has_threshold_and_target_in_the_unit_of_the_metric(tmp_path: Path) -> None:
