@@ -11,6 +11,7 @@ import pty
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -60,7 +61,8 @@ def search(folder: Path) -> str:
     """Makes and draws a search; gives what `status` said of it after some runs."""
     with Program(SEARCH, folder) as running:
         told = [running.line() for _ in range(RUNS_BEFORE_STATUS)]
-        status = on_terminal(STATUS, folder)
+        with running.paused():
+            status = on_terminal(STATUS, folder)
         output = running.rest()
     draw(SEARCH, "".join(told) + output, "search.svg")
     return status
@@ -108,6 +110,15 @@ class Program:
         """The next line of its progress."""
         assert self._process.stderr is not None
         return self._process.stderr.readline()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It stands still meanwhile, so that a slow machine makes the same picture."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def rest(self) -> str:
         """All that it still writes.

@@ -133,7 +133,7 @@ def sections_of(data: ReportData) -> list[Section]:
 
 
 def _section(kind: _Kind, data: ReportData) -> Section:
-    points, title = tuple(kind.list(data)), _title(kind.title, data)
+    points, title = tuple(kind.list(data)), titled(kind.title, data)
     try:
         figure = kind.draw(data)
     except UserError as nothing:
@@ -143,7 +143,7 @@ def _section(kind: _Kind, data: ReportData) -> Section:
     return Section(kind.name, title, kind.say(data), figure, tables, points)
 
 
-def _title(title: str, data: ReportData) -> str:
-    """With the job's metric."""
+def titled(title: str, data: ReportData) -> str:
+    """A title with the job's metric for accuracy."""
     name = data.identity.decided_by.name
     return title.replace("Accuracy", f"{name[:1].upper()}{name[1:]}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.report.comparison.sides import Side
 from syncswitch.searcher.report.figures.curves import curve_name
+from syncswitch.searcher.report.figures.own_values import as_own_values
 from syncswitch.searcher.report.figures.style import SwitchAxis, figure_of, plain
 from syncswitch.searcher.report.series import drawn_curves
 from syncswitch.searcher.text.values import accuracy_interval, percent_text
@@ -36,21 +37,26 @@ def accuracies(sides: Sequence[Side]) -> Figure:
     traces = [trace for number, side in enumerate(sides) for trace in _means(side, axis, number)]
     first = {side.data.first for side in sides}
     unit = plain(*first) if len(first) == 1 else "the first protocol"
-    return figure_of(
-        traces,
-        x=axis.axis(f"switch point (% of the job in {unit})"),
-        y={"title": f"converged {_one_metric(sides)}", "tickformat": ".4~f"},
+    return _of_metric(
+        sides, "converged", traces, axis.axis(f"switch point (% of the job in {unit})")
     )
 
 
-def _one_metric(sides: Sequence[Side]) -> str:
-    titles = dict.fromkeys(side.data.identity.decided_by.axis_title for side in sides)
-    if len(titles) > 1:
-        raise UserError(f"they are decided by different metrics: {', '.join(titles)}")
-    return next(iter(titles))
+def _of_metric(
+    sides: Sequence[Side], what: str, traces: Sequence[dict[str, Any]], x: dict[str, Any]
+) -> Figure:
+    metrics = dict.fromkeys(side.data.identity.decided_by for side in sides)
+    if len({metric.axis_title for metric in metrics}) > 1:
+        names = ", ".join(metric.name for metric in metrics)
+        raise UserError(f"they are decided by different metrics: {names}")
+    metric = next(iter(metrics))
+    y = {"title": f"{what} {metric.axis_title}", "tickformat": ".4~f"}
+    traces, y, _ = as_own_values(metric, traces, y, [])
+    return figure_of(traces, x=x, y=y)
 
 
 def _means(side: Side, axis: SwitchAxis, number: int) -> list[dict[str, Any]]:
+    metric = side.data.identity.decided_by
     points = [one for one in side.data.switch_points if one.mean_accuracy is not None]
     means = [one.mean_accuracy or 0.0 for one in points]
     places = [axis.at(one.candidate_percent) + number * _ASIDE for one in points]
@@ -59,7 +65,7 @@ def _means(side: Side, axis: SwitchAxis, number: int) -> list[dict[str, Any]]:
     below = [0.0 if one.lower_accuracy is None else mean - one.lower_accuracy for one, mean in both]
     texts = [
         f"{percent_text(one.candidate_percent)}: "
-        + accuracy_interval(mean, one.lower_accuracy, one.upper_accuracy)
+        + accuracy_interval(mean, one.lower_accuracy, one.upper_accuracy, metric)
         for one, mean in both
     ]
     line: dict[str, Any] = {
@@ -108,11 +114,8 @@ def curves(sides: Sequence[Side]) -> Figure:
     traces = [trace for side in sides for trace in _curves(side)]
     if not traces:
         raise UserError("no run of any of them has a recorded curve of accuracy")
-    return figure_of(
-        traces,
-        x={"title": "training time in seconds", "rangemode": "tozero"},
-        y={"title": f"test {_one_metric(sides)}", "tickformat": ".4~f"},
-    )
+    x = {"title": "training time in seconds", "rangemode": "tozero"}
+    return _of_metric(sides, "test", traces, x)
 
 
 def _curves(side: Side) -> list[dict[str, Any]]:
@@ -131,7 +134,7 @@ def _curves(side: Side) -> list[dict[str, Any]]:
                 "width": 1.2 if role == "first" else 3,
                 "dash": side.dash,
             },
-            "hovertemplate": f"{side.letter}, {plain(curve.name)}: %{{y:.4f}} after %{{x:.1f}} s"
+            "hovertemplate": f"{side.letter}, {plain(curve.name)}: %{{y:.4~g}} after %{{x:.1f}} s"
             "<extra></extra>",
         }
         for role, curve in kinds.items()

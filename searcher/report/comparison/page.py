@@ -12,7 +12,7 @@ from syncswitch.searcher.report.comparison.tables import difference_table, equal
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.headline import headline, key_figures
 from syncswitch.searcher.report.page import Answer, made_from, rendered
-from syncswitch.searcher.report.sections import Section
+from syncswitch.searcher.report.sections import Section, titled
 from syncswitch.searcher.report.tables.figures import accuracy_table, curve_table, time_table
 from syncswitch.searcher.report.tables.table import Table
 from syncswitch.storage.errors import UserError
@@ -71,6 +71,7 @@ def _section(
     sides: Sequence[Side],
     tables: Sequence[Callable[[ReportData], Table]],
 ) -> Section:
+    title = titled(title, sides[0].data)
     try:
         figure = draw(sides)
     except UserError as nothing:

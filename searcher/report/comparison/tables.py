@@ -10,7 +10,7 @@ from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.tables.evidence import identity_table, policy_table
 from syncswitch.searcher.report.tables.table import Table
 from syncswitch.searcher.text.sentences import times_text
-from syncswitch.searcher.text.values import NONE, seconds_text
+from syncswitch.searcher.text.values import NONE, accuracy_text, seconds_text
 
 _LEFT_OUT = {"created", "imported", "database", "read at"}
 _DIGEST_LETTERS = 64
@@ -47,9 +47,9 @@ def _short(value: str) -> str:
 def _found(data: ReportData) -> dict[str, str]:
     """What came out."""
     answer, cost, paid_back = data.answer, data.cost, data.recurrences_to_pay_back
-    mean = None if answer is None else answer.mean_accuracy
+    mean, metric = None if answer is None else answer.mean_accuracy, data.identity.decided_by
     return {
-        "accuracy with the policy": NONE if mean is None else data.identity.decided_by.text(mean),
+        f"{metric.name} with the policy": accuracy_text(mean, metric),
         "times as fast as without (90 %)": times_text(data.measured_speed_up),
         "a training with the policy, s": seconds_text(data.policy_seconds),
         "a training without, s": seconds_text(data.baseline_seconds),

@@ -118,6 +118,24 @@ def test_different_metrics_are_not_drawn_in_the_same_axes(versions: list[ReportD
             draw(sides_of([versions[0], other]))
 
 
+def test_a_metric_of_which_less_is_better_is_drawn_as_its_own_values(
+    versions: list[ReportData],
+) -> None:
+    one = versions[0]
+    points = tuple(
+        replace(point, mean_accuracy=-2.0, lower_accuracy=-2.5, upper_accuracy=-1.8)
+        for point in one.switch_points
+    )
+    job = replace(one.identity, metric="loss", metric_goal="min", metric_highest=None)
+    loss = replace(one, identity=job, switch_points=points, policy=None)
+    figure = figures.accuracies(sides_of([loss, loss]))
+    line = figure.data[0]
+    assert set(line.y) == {2.0}
+    assert line.error_y.array[0] == pytest.approx(0.5)
+    assert line.text[0] == "100 %: 2.0000 (1.8 to 2.5)"
+    assert set(figures.curves(sides_of([loss, loss])).data[0].y) == {-0.96}
+
+
 def test_no_more_are_shown_than_can_be_told_apart(versions: list[ReportData]) -> None:
     with pytest.raises(UserError, match="7 reports side by side cannot be told apart; at most 6"):
         comparison_page_of([versions[0]] * 7)
