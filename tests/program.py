@@ -22,17 +22,17 @@ def model():
         [Input((8, 8, 1)), layers.Flatten(), layers.Dense(10, activation="softmax")]
     )
 
-# 0.3 s of training; so short that nothing is lost by ASP within the thresholds of the tests.
+# 0.2 s of training; so short that nothing is lost by ASP within the thresholds of the tests.
 tiny = replace(
     digits.workload,
     name="tiny",
     model=model,
-    total_worker_steps=320,
-    batch_size=8,
-    learning_rate_boundaries=((200, 0.1),),
-    evaluation_interval_worker_steps=20,
+    total_worker_steps=160,
+    batch_size=16,
+    learning_rate_boundaries=((100, 0.1),),
+    evaluation_interval_worker_steps=10,
 )
-other = replace(tiny, name="other", total_worker_steps=400)
+other = replace(tiny, name="other", total_worker_steps=200)
 explosive = replace(tiny, name="explosive", model=digits.workload.model, learning_rate=50.0)
 not_a_workload = 3
 """

@@ -53,10 +53,10 @@ CLICKS = Workload(
     model=clicks_model,
     data=clicks_data,
     data_set="generated",
-    total_worker_steps=240,
+    total_worker_steps=96,
     batch_size=BATCH_SIZE,
     learning_rate=0.05,
-    evaluation_interval_worker_steps=40,
+    evaluation_interval_worker_steps=32,
     least_table_values=ITEMS * WIDTH,
 )
 """Both tables are trained by their rows."""

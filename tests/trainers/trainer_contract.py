@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import pytest
 
@@ -22,6 +22,9 @@ from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer, Verdict
 from tests.trainers.jobs import BRIEF, DENSE, RecordingObserver, idle_model, spec_of
+
+REPLICATE = 3
+"""Of the watched runs."""
 
 MakeTrainer = Callable[[Workload, int], Trainer]
 
@@ -35,17 +38,25 @@ HOPELESS = replace(
     name="hopeless",
     model=idle_model,
     learning_rate=1e-30,
-    learning_rate_boundaries=((200, 0.1),),
+    learning_rate_boundaries=((80, 0.1),),
 )
 NOT_YET_HOPELESS = replace(
     HOPELESS,
     name="not yet hopeless",
-    total_worker_steps=403,
-    learning_rate_boundaries=((403, 0.1),),
+    total_worker_steps=163,
+    learning_rate_boundaries=((163, 0.1),),
 )
 
 
-_whole_runs: dict[tuple[type, float], TrialRecord] = {}
+class Watched(NamedTuple):
+    """A run at which several tests look, what its observer was told, and how long it took."""
+
+    record: TrialRecord
+    observer: RecordingObserver
+    wall_seconds: float
+
+
+_watched: dict[tuple[type, float], Watched] = {}
 _prefixes: dict[type, TrialRecord] = {}
 
 
@@ -74,12 +85,20 @@ class TrainerContract:
         spec = self.spec(switch_percent, **fields)
         return make_trainer(self.workload, self.workers).train(spec, observer)
 
-    def whole_run(self, make_trainer: MakeTrainer, switch_percent: float) -> TrialRecord:
-        """A run at whose record several tests look; the first one makes it."""
+    def watched(self, make_trainer: MakeTrainer, switch_percent: float) -> Watched:
+        """The first who asks makes it."""
         key = (type(self), switch_percent)
-        if key not in _whole_runs:
-            _whole_runs[key] = self.train(make_trainer, switch_percent)
-        return _whole_runs[key]
+        if key not in _watched:
+            trainer, observer = make_trainer(self.workload, self.workers), RecordingObserver()
+            spec = self.spec(switch_percent, replicate=REPLICATE)
+            before = time.perf_counter()
+            record = trainer.train(spec, observer)
+            _watched[key] = Watched(record, observer, time.perf_counter() - before)
+        return _watched[key]
+
+    def whole_run(self, make_trainer: MakeTrainer, switch_percent: float) -> TrialRecord:
+        """See `watched`."""
+        return self.watched(make_trainer, switch_percent).record
 
     def spec(self, switch_percent: float, **fields: object) -> TrialSpec:
         return self.spec_of(self.workload, self.workers, switch_percent, **fields)
@@ -154,19 +173,16 @@ class TrainerContract:
     def test_the_seconds_of_the_phases_are_those_of_the_training(
         self, make_trainer: MakeTrainer
     ) -> None:
-        before = time.perf_counter()
-        record = self.train(make_trainer, 50.0)
-        wall = time.perf_counter() - before
+        record, _, wall_seconds = self.watched(make_trainer, 50.0)
         assert record.training_seconds > 0
-        assert self.virtual_time or record.training_seconds <= wall
+        assert self.virtual_time or record.training_seconds <= wall_seconds
         assert record.training_seconds == pytest.approx(sum(p.seconds for p in record.phases))
         assert record.inherited_seconds == 0.0
         assert 0 < record.switch_overhead_seconds < record.training_seconds
 
     def test_the_record_says_what_when_and_with_what(self, make_trainer: MakeTrainer) -> None:
-        spec = self.spec(50.0, replicate=3)
-        record = make_trainer(self.workload, self.workers).train(spec)
-        assert record.spec == spec
+        record = self.whole_run(make_trainer, 50.0)
+        assert record.spec == self.spec(50.0, replicate=REPLICATE)
         assert record.started_at.tzinfo is not None
         assert record.started_at <= record.ended_at
         assert record.host
@@ -187,16 +203,16 @@ class TrainerContract:
         assert (phase.mean_staleness, phase.max_staleness) == (0.0, 0)
 
     def test_a_seed_fixes_bsp_and_another_changes_it(self, make_trainer: MakeTrainer) -> None:
-        def measured(seed: int) -> list[tuple[int, float]]:
-            record = self.train(make_trainer, 100.0, seed=seed)
+        def measured(record: TrialRecord) -> list[tuple[int, float]]:
             return [(e.worker_step, e.accuracy) for e in record.evaluations]
 
-        assert measured(1) == measured(1)
-        assert measured(1) != measured(2)
+        first = measured(self.whole_run(make_trainer, 100.0))
+        same = {"replicate": REPLICATE}
+        assert measured(self.train(make_trainer, 100.0, **same)) == first
+        assert measured(self.train(make_trainer, 100.0, seed=2, **same)) != first
 
     def test_the_observer_is_told_what_the_record_says(self, make_trainer: MakeTrainer) -> None:
-        observer = RecordingObserver()
-        record = self.train(make_trainer, 50.0, observer)
+        record, observer, _ = self.watched(make_trainer, 50.0)
         assert tuple(observer.evaluations) == record.evaluations
         assert observer.progress == sorted(observer.progress)
         assert observer.progress[-1] == self.workload.total_worker_steps
@@ -266,14 +282,14 @@ class TrainerContract:
             self.spec_of(HOPELESS, self.workers, 0.0)
         )
         assert record.diverged
-        assert 200 < record.worker_steps < HOPELESS.total_worker_steps
+        assert 80 < record.worker_steps < HOPELESS.total_worker_steps
         assert record.converged_accuracy < 0.2
 
     def test_before_the_first_decay_a_run_may_be_at_chance(self, make_trainer: MakeTrainer) -> None:
         spec = self.spec_of(NOT_YET_HOPELESS, self.workers, 50.0)
         record = make_trainer(NOT_YET_HOPELESS, self.workers).train(spec)
         assert not record.diverged
-        assert record.worker_steps == 403
+        assert record.worker_steps == 163
 
     def test_an_interrupt_stops_the_run_and_goes_up(self, make_trainer: MakeTrainer) -> None:
         class Interrupting(RecordingObserver):

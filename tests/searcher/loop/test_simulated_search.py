@@ -76,7 +76,7 @@ def test_what_is_said_at_the_end_tries_the_policy_on_the_real_job(
         (("--profile", "negative.json"), "negative.json: compute_seconds is -1: "),
         (("--profile", "late.json"), "late.json: straggler.worker is 9, and the 8 workers"),
         (("--profile", "huge.json"), "huge.json: compute_seconds is 1e+308: "),
-        (("--workers", "200"), "320 worker-steps, fewer than two rounds of 200 workers"),
+        (("--workers", "200"), "160 worker-steps, fewer than two rounds of 200 workers"),
         (
             ("--launcher", "processes"),
             "--launcher needs --trainer local, and this is --trainer simulated",

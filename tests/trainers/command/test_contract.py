@@ -75,7 +75,7 @@ class TestCommandTrainer(TrainerContract):
         self, make_trainer: MakeTrainer
     ) -> None:
         """What the switch itself costs, a command does not say."""
-        record = self.train(make_trainer, 50.0)
+        record = self.whole_run(make_trainer, 50.0)
         assert record.training_seconds == record.evaluations[-1].elapsed_seconds
         assert record.training_seconds == pytest.approx(sum(p.seconds for p in record.phases))
         assert (record.inherited_seconds, record.switch_overhead_seconds) == (0.0, 0.0)

@@ -83,7 +83,7 @@ def test_a_run_that_fails_goes_back_to_the_rows_at_its_switch(
 ) -> None:
     """As if it had never switched: what the second protocol did to rows and slots is gone."""
     job = replace(CLICKS, evaluation_interval_worker_steps=10)
-    band = Band(2.0, 0.01, 3, (BandPoint(1, 2.0, 0.0), BandPoint(240, 2.0, 0.0)))
+    band = Band(2.0, 0.01, 3, (BandPoint(1, 2.0, 0.0), BandPoint(96, 2.0, 0.0)))
     observer = RecordingObserver()
     spec = spec_of(job, WORKERS, 50.0, band=band)
     guarded = final_arrays(make_trainer(job, WORKERS), spec, tmp_path / "guarded", observer)
