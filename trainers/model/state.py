@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
@@ -42,22 +39,11 @@ from syncswitch.trainers.model.tables.file import TableForm
 from syncswitch.trainers.model.tables.initial import InitialTables
 from syncswitch.trainers.model.tables.shard import NO_TABLES, ShardPlan
 from syncswitch.trainers.model.tables.sharding import rows_on
+from syncswitch.trainers.model.tensorflow_api import seeded
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import SilentObserver
 
 _LOG = logging.getLogger(__name__)
-
-# Of models up to this size, so many initial states are kept: see `StateForm.initial`.
-_SMALL = 1 << 18
-_MOST_KEPT = 8
-
-
-class _Built(NamedTuple):
-    """An initial state, and the generators of Python and NumPy as its making has left them."""
-
-    state: ModelState
-    python: Any
-    numpy: Any
 
 
 class StateForm:
@@ -76,32 +62,11 @@ class StateForm:
             for one in self.tables
             if self.rule is not None
         )
-        self._built: dict[int, _Built] = {}
 
     def initial(self, seed: int) -> ModelState:
-        """Fresh values, as the workload's model function makes them under `seed`.
-
-        To seed TensorFlow makes it forget its kernels, and to make them anew takes longer than to
-        train a small model for a hundred worker-steps.
-        """
-        if seed not in self._built:
-            state = self._build(seed)
-            if self.tables or self.parameters.size + self.slots.size > _SMALL:
-                return state
-            if len(self._built) == _MOST_KEPT:
-                del self._built[next(iter(self._built))]
-            self._built[seed] = _Built(state, random.getstate(), np.random.get_state())
-        built = self._built[seed]
-        random.setstate(built.python)
-        np.random.set_state(built.numpy)
-        kept = built.state
-        return ModelState(kept.parameters.copy(), kept.slots.copy(), kept.statistics.copy())
-
-    def _build(self, seed: int) -> ModelState:
-        import keras
-
-        keras.utils.set_random_seed(seed)
-        model = build_model(self._workload)
+        """Fresh values, as the workload's model function makes them under `seed`."""
+        with seeded(seed):
+            model = build_model(self._workload)
         apart = {table.position for table in self.tables}
         return ModelState(
             self.parameters.pack(

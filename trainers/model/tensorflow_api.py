@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -39,7 +40,7 @@ if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
 _QUIET_LEVEL = "3"
 
 with _quiet():
-    import keras  # noqa: F401  (imports more of TensorFlow, and so more notes)
+    import keras  # (imports more of TensorFlow, and so more notes)
     import tensorflow
 
     # The look for GPUs has notes of its own.
@@ -80,6 +81,39 @@ def add_functions(library: Any) -> None:
 
     for function in library.function:
         context.context().add_function_def(function)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seeds Python, NumPy, Keras and TensorFlow, for whoever builds a model within.
+
+    TensorFlow forgets all its kernels then, as some may be in the middle of their random numbers;
+    to make those of a traced step anew takes longer than a hundred steps of a small model. Here it
+    does so only once somebody draws such numbers, as no initializer of Keras does.
+    """
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import random_seed
+
+    eager, get_seed = context.context(), random_seed.get_seed
+
+    def set_alone(seed: int) -> None:
+        eager._seed, eager._rng = seed, random.Random(seed)
+
+    def forget_first(*arguments: Any) -> Any:
+        random_seed.get_seed = get_seed
+        tf.random.set_seed(seed)
+        return get_seed(*arguments)
+
+    eager._set_global_seed = set_alone
+    try:
+        keras.utils.set_random_seed(seed)
+    finally:
+        del eager._set_global_seed
+    random_seed.get_seed = forget_first
+    try:
+        yield
+    finally:
+        random_seed.get_seed = get_seed
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model import state as model_state
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.optimizer import make_optimizer
@@ -56,42 +54,6 @@ class TestStateForm:
         np.testing.assert_array_equal(one.slots, 0)
         # Means of 0, variances of 1.
         np.testing.assert_array_equal(one.statistics, [0.0] * 16 + [1.0] * 16)
-
-    def test_those_of_a_small_model_are_made_once_for_each_of_the_last_seeds(self) -> None:
-        """Whoever trains on with them, and draws from the generators, finds them as they were."""
-        built = []
-
-        def model() -> Any:
-            built.append(len(built))
-            return normalized_model()
-
-        form = form_of(replace(NORMALIZED, model=model))
-        del built[:]
-        first, drawn = form.initial(1), (random.random(), np.random.random())
-        expected = first.parameters.copy()
-        for vector in (first.parameters, first.slots, first.statistics):
-            vector += 1
-        again = form.initial(1)
-        np.testing.assert_array_equal(again.parameters, expected)
-        np.testing.assert_array_equal(again.slots, 0)
-        np.testing.assert_array_equal(again.statistics, first.statistics - 1)
-        assert (random.random(), np.random.random()) == drawn
-        assert built == [0]
-        for seed in range(2, 10):
-            form.initial(seed)
-        form.initial(9)
-        assert len(built) == 9
-        form.initial(1)
-        assert len(built) == 10
-
-    def test_those_of_a_large_model_are_not_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        form = form_of(NORMALIZED)
-        size = form.parameters.size + form.slots.size
-        for most, is_kept in ((size, True), (size - 1, False)):
-            monkeypatch.setattr(model_state, "_SMALL", most)
-            form = form_of(NORMALIZED)
-            form.initial(1)
-            assert bool(form._built) == is_kept
 
     def test_a_trial_begins_with_them(self) -> None:
         form = form_of(NORMALIZED)

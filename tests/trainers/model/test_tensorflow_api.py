@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, tf
+from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, seeded, tf
 
 THREADS = 2
 # Of calls that share kernels, about one in a thousand comes out wrong, or crashes.
@@ -69,3 +70,44 @@ def test_so_many_threads_at_once_and_no_more() -> None:
         found = [float(one) for one in threads.map(called, map(tf.constant, map(float, range(6))))]
     assert found == [0, 1, 2, 3, 4, 5]
     assert most == THREADS
+
+
+def drawn_of_keras(keras: Any) -> list[Any]:
+    """By everybody who draws while a model is built."""
+    kernel = keras.layers.Dense(3)
+    kernel.build((None, 2))
+    from_generator = keras.random.normal((2,))
+    return [kernel.kernel.numpy(), from_generator.numpy(), np.random.random(), random.random()]
+
+
+def drawn_of_tensorflow(keras: Any) -> list[Any]:
+    return [tf.random.normal([2]).numpy(), tf.random.uniform([2], seed=5).numpy()]
+
+
+@pytest.mark.parametrize("draw", [drawn_of_keras, drawn_of_tensorflow])
+def test_a_seed_fixes_all_that_is_drawn(keras: Any, draw: Any) -> None:
+    def drawn(seed: int) -> list[Any]:
+        with seeded(seed):
+            return draw(keras)
+
+    keras.utils.set_random_seed(3)
+    expected = draw(keras)
+    for _ in range(2):
+        for one, other in zip(drawn(3), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    for one, other in zip(drawn(4), expected, strict=True):
+        assert not np.array_equal(one, other)
+
+
+def test_kernels_stay_unless_somebody_draws_of_tensorflow(keras: Any) -> None:
+    """A kernel that has been made anew begins its random numbers anew."""
+    draw = concrete(lambda: tf.random.uniform([]))
+    tf.random.set_seed(1)
+    first, second = float(draw()), float(draw())
+    with seeded(1):
+        drawn_of_keras(keras)
+    third = float(draw())
+    assert third not in (first, second)
+    with seeded(1):
+        drawn_of_tensorflow(keras)
+    assert [float(draw()), float(draw()), float(draw())] == [first, second, third]
