@@ -111,7 +111,7 @@ def _decision(strategy: Strategy, observations: tuple[Observation, ...]) -> Deci
 class StartedRun:
     """A run of a replayed search: what it will measure, and the seconds that this takes.
 
-    Its trial number is that of its end; what it inherits takes no time.
+    Its trial number counts the runs that have ended; what it inherits takes no time.
     """
 
     observation: Observation
@@ -167,6 +167,7 @@ class Ledger:
         plateau = run.plateau_accuracy if is_stopped else None
         observation = Observation(
             switch_percent=percent,
+            trial_number=len(self._observations),
             accuracy=run.accuracy if plateau is None else plateau,
             diverged=run.diverged,
             replicate=replicate,
@@ -178,7 +179,9 @@ class Ledger:
 
     def finish(self, started: StartedRun) -> None:
         """Writes down a run that came to its end."""
-        run = replace(started.observation, trial_number=len(self._observations))
+        run, number = started.observation, len(self._observations)
+        if run.trial_number != number:  # others ended meanwhile
+            run = replace(run, trial_number=number)
         self._made[run.switch_percent] += 1
         if self._strategy.share_prefix and run.cost is not None:
             reached = min(run.switch_percent, run.cost.reached_percent)

@@ -6,7 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import UserError
@@ -110,23 +110,28 @@ class Recording:
 
         The replicates of a switch point draw without replacement, and anew once all runs are drawn.
         A replicate draws the same seed at every switch point that has it, as the runs of a search
-        do, which share their start. A draw depends on nothing but the arguments, so whoever asks
-        again gets the same run.
+        do, which share their start. A draw depends on nothing but the arguments.
         """
         runs = self.at(candidate_percent)
         if not runs:
             return None
         deal, position = divmod(replicate, len(runs))
+        seeds = tuple(run.seed for run in runs)
+        return runs[_shuffled(candidate_percent, seeds, deal, deck_seed)[position]]
 
-        def place(index: int) -> bytes:
-            seed = runs[index].seed
-            card = (
-                f"{candidate_percent!r} {deal} {index}" if seed is None else f"seed {deal} {seed}"
-            )
-            # Unlike a library's shuffling, the same in all its versions to come.
-            return hashlib.sha256(f"syncswitch deck {deck_seed} {card}".encode()).digest()
 
-        return runs[sorted(range(len(runs)), key=place)[position]]
+# Replicates draw from one deck, one after the other; 25 and 25.0 are written differently.
+@lru_cache(maxsize=1024, typed=True)
+def _shuffled(percent: float, seeds: tuple[int | None, ...], deal: int, deck: int) -> list[int]:
+    """Indices of the runs of a switch point, whose seeds these are, in the order of a deal."""
+
+    def place(index: int) -> bytes:
+        seed = seeds[index]
+        card = f"{percent!r} {deal} {index}" if seed is None else f"seed {deal} {seed}"
+        # Unlike a library's shuffling, the same in all its versions to come.
+        return hashlib.sha256(f"syncswitch deck {deck} {card}".encode()).digest()
+
+    return sorted(range(len(seeds)), key=place)
 
 
 def read_recording(
