@@ -77,7 +77,7 @@ def test_a_figures_runs_are_made_once_and_shown(tmp_path: Path) -> None:
     shown = invoke("paper", "show", "order", job, *storage, "--json")
     assert json.loads(shown.stdout) == rows
 
-    under = invoke("paper", "run", "stragglers", job, "--runs", 1, "--workers", 4, *storage)
+    under = invoke("paper", "run", "stragglers", job, "--runs", 1, "--workers", 3, *storage)
     assert under.exit_code == 0, under.stderr
     assert "sweep 4 of 4: --at 50 --inject moderate --online elastic" in under.stderr
     assert "elastic, stragglers" in " ".join(under.stdout.split())
