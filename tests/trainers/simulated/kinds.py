@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from syncswitch.trainers.job.workload import Workload
+
 COUNT = 64
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(COUNT, 6)).astype("float32")
@@ -17,6 +19,8 @@ PICTURES = (KIND[:, None, None, None] + 0.3 * RANDOM.normal(size=(COUNT, 8, 8, 1
 TOKENS = RANDOM.integers(1, 9, (COUNT, 5)) * (1 + 8 * KIND[:, None])
 LENGTHS = RANDOM.integers(1, 6, COUNT)
 SERIES = np.cumsum(X, axis=1)[:, :, None]
+TOWNS = np.array(["Bern", "Rom"], object)[KIND][:, None]
+TEXTS = np.array(["a good film", "a bad film"], object)[KIND]
 CLASSES = "sparse_categorical_crossentropy"
 
 
@@ -88,6 +92,33 @@ def _attention(keras: Any) -> Any:
     hidden = keras.layers.MultiHeadAttention(2, 2)(hidden, hidden)
     pooled = keras.layers.GlobalAveragePooling1D()(hidden)
     return keras.Model(inputs, keras.layers.Dense(2, activation="softmax")(pooled))
+
+
+def _preprocessed(keras: Any) -> Any:
+    """Learns what numbers and categories there are before it is trained."""
+    scaled, known = keras.layers.Normalization(), keras.layers.StringLookup(output_mode="one_hot")
+    scaled.adapt(X)
+    known.adapt(TOWNS)
+    number, town = keras.Input((6,), name="number"), keras.Input((1,), dtype="string", name="town")
+    both = keras.layers.concatenate([scaled(number), known(town)])
+    return keras.Model(
+        {"number": number, "town": town}, keras.layers.Dense(2, activation="softmax")(both)
+    )
+
+
+def _raw_text(keras: Any) -> Any:
+    of = keras.layers
+    vectors = of.TextVectorization(output_sequence_length=4)
+    vectors.adapt(TEXTS)
+    pooled = [of.Embedding(9, 3), of.GlobalAveragePooling1D(), of.Dense(1, activation="sigmoid")]
+    return keras.Sequential([keras.Input((), dtype="string"), vectors, *pooled])
+
+
+def within_one(labels: Any, outputs: Any) -> Any:
+    """A metric as people write one: the share of values that are hardly missed."""
+    import keras
+
+    return keras.ops.cast(keras.ops.abs(labels - outputs) < 1, "float32")
 
 
 def _ragged() -> Any:
@@ -178,5 +209,31 @@ def kinds() -> dict[str, Kind]:
             "mae",
             ["mae"],
         ),
+        "preprocessed": Kind(_preprocessed, {"number": X, "town": TOWNS}, KIND),
+        "raw text": Kind(_raw_text, TEXTS, KIND, "binary_crossentropy"),
+        "own metric": Kind(linear, X, VALUE.astype("float64"), "mse", [within_one]),
         "recurrent": Kind(series(lambda of: [of.SimpleRNN(3), _softmax(of)]), SERIES, KIND),
     }
+
+
+def workload(name: str) -> Workload:
+    """What `compile` and `fit` of one of them would train: 16 worker-steps."""
+    import keras
+
+    from syncswitch.trainers.keras_api.from_compiled import from_compiled
+
+    kind = kinds()[name]
+    model = kind.model(keras)
+    metrics = kind.metrics if isinstance(kind.metrics, dict) else list(kind.metrics)
+    model.compile(keras.optimizers.SGD(0.05), kind.loss, metrics=metrics, **kind.compiled)
+    return from_compiled(
+        model,
+        kind.x,
+        kind.y,
+        validation_data=(kind.x, kind.y),
+        batch_size=16,
+        epochs=4,
+        name=name.replace(" ", "-"),
+        evaluation_interval_worker_steps=4,
+        **kind.fitted,
+    )

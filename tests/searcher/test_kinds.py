@@ -1,0 +1,134 @@
+"""Jobs of many kinds, as `compile` and `fit` would get them: search, run with the policy, page."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from syncswitch.searcher.cli.main import main as search_program
+from syncswitch.trainers.cli.runner import main as run_program
+from syncswitch.trainers.simulated import trainer
+from tests.trainers.simulated.kinds import Kind, kinds
+
+# How the metric is called, and how much of it may be lost so that the switch is at half of the job.
+_SHARE, _VALUE = 0.9, 100.0
+_METRICS = {
+    "tabular": ("accuracy", _SHARE),
+    "imbalanced": ("AUC", _SHARE),
+    "weighted": ("accuracy", _SHARE),
+    "one-hot": ("accuracy", _SHARE),
+    "regression": ("MeanAbsoluteError", _VALUE),
+    "structured": ("accuracy", _SHARE),
+    "wide and deep": ("accuracy", _SHARE),
+    "siamese": ("accuracy", _SHARE),
+    "two tasks": ("accuracy", _SHARE),
+    "autoencoder": ("MeanSquaredError", _VALUE),
+    "pictures": ("accuracy", _SHARE),
+    "residual": ("accuracy", _SHARE),
+    "segmentation": ("accuracy", _SHARE),
+    "text": ("accuracy", _SHARE),
+    "attention": ("accuracy", _SHARE),
+    "tagging": ("accuracy", _SHARE),
+    "ragged text": ("accuracy", _SHARE),
+    "bag of words": ("accuracy", _SHARE),
+    "series": ("MeanAbsoluteError", _VALUE),
+    "preprocessed": ("accuracy", _SHARE),
+    "raw text": ("accuracy", _SHARE),
+    "own metric": ("within_one", _SHARE),
+    "recurrent": ("accuracy", _SHARE),
+}
+
+# One of each mechanism; the others differ in their layers alone, and have a target of their own.
+_USUAL = (
+    "imbalanced",
+    "weighted",
+    "regression",
+    "two tasks",
+    "residual",
+    "tagging",
+    "ragged text",
+    "bag of words",
+    "preprocessed",
+    "raw text",
+    "own metric",
+)
+_TRIED = tuple(_METRICS) if os.environ.get("KINDS") == "all" else _USUAL
+
+
+@pytest.fixture
+def one_trainer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Search and run have the same one, as to trace a model takes most of the time."""
+    made: list[Any] = []
+    build = trainer.SimulatedTrainer
+
+    def shared(*arguments: Any) -> Any:
+        if not made:
+            made.append(build(*arguments))
+            monkeypatch.setattr(made[0], "close", lambda: None)
+        return made[0]
+
+    monkeypatch.setattr(trainer, "SimulatedTrainer", shared)
+    yield
+    build.close(*made)
+
+
+def call(program: Any, *arguments: object) -> Result:
+    result = CliRunner().invoke(program, list(map(str, arguments)))
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def measured(kind: Kind, path: Path) -> float:
+    """What plain Keras says of the file of a model, by the metric that it is compiled with."""
+    from syncswitch.trainers.model.tensorflow_api import keras, tf
+
+    model = keras.saving.load_model(path)
+    metrics = kind.metrics if isinstance(kind.metrics, dict) else list(kind.metrics)
+    model.compile(loss=kind.loss, metrics=metrics, run_eagerly=True)
+    x = tf.nest.map_structure(_text_as_tensor, kind.x)
+    found = model.evaluate(x, kind.y, len(kind.y), return_dict=True, verbose=0)
+    names = [name for name in found if not name.endswith("loss")]
+    return float(found[min(names)])  # of two tasks the first one's
+
+
+def _text_as_tensor(one: Any) -> Any:
+    from syncswitch.trainers.model.tensorflow_api import tf
+
+    return tf.constant(one.tolist()) if str(getattr(one, "dtype", "")) == "object" else one
+
+
+def test_these_are_all() -> None:
+    assert list(_METRICS) == list(kinds())
+
+
+@pytest.mark.usefixtures("one_trainer")
+@pytest.mark.parametrize("name", _TRIED)
+def test_it_is_searched_trained_and_reported(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    metric, threshold = _METRICS[name]
+    file = tmp_path / "job.py"
+    file.write_text(
+        f"from tests.trainers.simulated.kinds import workload as of\nworkload = of({name!r})\n"
+    )
+    job, stored = f"{file}:workload", ("--storage", url)
+    monkeypatch.setenv("SYNCSWITCH_CHECKPOINTS", str(tmp_path / "checkpoints"))
+    cluster = ("--trainer", "simulated", "--workers", 2)
+    plan = ("--strategy", "paper", "--settings", 1, "--runs", 1, "--threshold", threshold)
+    call(search_program, "run", job, *cluster, *plan, *stored)
+    model, page = tmp_path / "model.keras", tmp_path / "report.html"
+    found = json.loads(call(run_program, job, *cluster, "-o", model, "--json", *stored).stdout)
+    policy = found["policy"]
+    assert (policy["version"], policy["switch_percent"], policy["metric"]) == (1, 50.0, metric)
+    assert [(one["protocol"], one["end_worker_step"]) for one in found["phases"]] == [
+        ("bsp", 8),
+        ("asp", 16),
+    ]
+    assert found["final_value"] == pytest.approx(measured(kinds()[name], model), abs=1e-5)
+    call(search_program, "report", job, "-o", page, *stored)
+    assert f'"text":"converged {metric}' in page.read_text()
