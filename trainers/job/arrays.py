@@ -9,10 +9,11 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
+from syncswitch.trainers.job.sources.nested import apart, taken
 
 _FORMS = (
-    "give a Data, (inputs, labels), ((inputs, labels), (test inputs, test labels)), or arrays named"
-    " x_train, y_train, x_test and y_test, or x and y"
+    "give a Data (of tf.data pipelines: Data.from_datasets), (inputs, labels), ((inputs, labels),"
+    " (test inputs, test labels)), or arrays named x_train, y_train, x_test and y_test, or x and y"
 )
 
 
@@ -37,12 +38,12 @@ def as_data(given: Any, test_share: float = 0.2) -> AnyData:
     one, other = given
     if isinstance(one, tuple | list) and len(one) == len(other) == 2:
         return Data(*one, *other)
-    inputs, labels = np.asarray(one), np.asarray(other)
-    if len(inputs) != len(labels):
-        raise WorkloadError(f"data: {len(inputs)} inputs and {len(labels)} labels; {_FORMS}")
-    order = np.random.default_rng(0).permutation(len(inputs))
-    test, train = np.split(order, [round(len(order) * test_share)])
-    return Data(inputs[train], labels[train], inputs[test], labels[test])
+    counts = [len(apart(name, part)[0][0]) for name, part in (("inputs", one), ("labels", other))]
+    if counts[0] != counts[1]:
+        raise WorkloadError(f"data: {counts[0]} inputs and {counts[1]} labels; {_FORMS}")
+    order = np.random.default_rng(0).permutation(counts[0])
+    test, train = np.split(order, [round(counts[0] * test_share)])
+    return Data(*(taken(part, numbers) for numbers in (train, test) for part in (one, other)))
 
 
 def _named(arrays: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -170,9 +170,9 @@ def class_numbers(labels: Array) -> Array | None:
     """The class of each example; None where labels are neither class numbers nor one-hot."""
     if labels.ndim == 2 and labels.shape[1] > 1 and (labels.sum(axis=1) == 1).all():
         labels = labels.argmax(axis=1)
-    if labels.size != len(labels) or not np.issubdtype(labels.dtype, np.integer):
+    if labels.size != len(labels) or labels.dtype.kind not in "iub":
         return None
-    return labels.reshape(-1)
+    return labels.reshape(-1).astype(int) if labels.dtype == bool else labels.reshape(-1)
 
 
 def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:

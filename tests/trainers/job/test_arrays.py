@@ -39,6 +39,13 @@ def test_without_them_a_fifth_is_kept_always_the_same(given: Any) -> None:
     assert (made.test_inputs[:, 0] == 2 * made.test_labels).all()
 
 
+def test_inputs_may_be_nested() -> None:
+    made = as_data(({"a": X, "b": X + 1}, Y))
+    assert isinstance(made, Data)
+    assert made.train_inputs["a"].shape == (8, *X.shape[1:])
+    assert (made.test_inputs["b"] == made.test_inputs["a"] + 1).all()
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.data import AnyData, Data, class_numbers
@@ -66,7 +68,8 @@ def draft(
             " give it to Workload(data=...)"
         )
     classes = _classes(examples)
-    building = model_body(model, folder, examples.train_inputs.shape[1:], classes)
+    shape = getattr(examples.train_inputs, "shape", (0,))[1:]
+    building = model_body(model, folder, shape, classes)
     built = _called(path, functions_text(building, "    return None"), "model")
     facts = _facts(built, examples, classes)
     return workload_text(path.name, name, building, loading, facts, epochs, batch_size)
@@ -117,6 +120,13 @@ def _called(path: Path, text: str, function: str) -> Any:
 def _classes(data: AnyData) -> int | None:
     """How many classes the labels have; None where they are none."""
     assert isinstance(data, Data)
+    if not isinstance(data.train_labels, np.ndarray):
+        return None
+    if data.train_labels.dtype.kind in "OSU":
+        raise WorkloadError(
+            f"the labels of --data are text such as {data.train_labels.flat[0]!r}; give numbers of"
+            " classes: np.unique(labels, return_inverse=True)[1]"
+        )
     numbers = class_numbers(data.train_labels)
     if numbers is None:
         return None
@@ -129,14 +139,18 @@ def _facts(model: Any, data: Data, classes: int | None) -> Facts:
 
     if not isinstance(model, keras.Model):
         raise WorkloadError(f"--model makes a {type(model).__name__}; return a keras.Model")
-    examples = len(data.train_inputs)
+    examples = data.train.examples
     if model.compiled:
         return Facts(examples, is_compiled=True)
-    outputs = int(model.output_shape[-1])
-    if classes is None:
+    shape = getattr(model, "output_shape", None)
+    is_single = isinstance(shape, tuple) and isinstance(shape[-1], int)
+    outputs = int(shape[-1]) if shape and is_single else 0
+    if classes is None and outputs == 1 and isinstance(data.train_labels, np.ndarray):
+        return Facts(examples, loss="MeanSquaredError", metric="mae")
+    if classes is None or not outputs:
         raise WorkloadError(
-            "the labels of --data are no classes, and the model is not compiled: have --model"
-            " return one that is compiled with a loss and a metric"
+            "the labels of --data are no classes of a single output, and the model is not compiled:"
+            " have --model return one that is compiled with a loss and a metric"
         )
     if outputs == 1 and classes <= 2:
         loss = "BinaryCrossentropy"

@@ -64,14 +64,14 @@ workload = Workload(
     # metric=... names or builds a Keras metric, such as "mae" or "loss"; without it, accuracy.
     # metric_goal="min" says of one of your own that less is better, metric_unit="km" its unit;
     # further_metrics=("loss",) is recorded beside it.
-)
+{metric})
 """
 
 _COMPILED = """
 _data = data()
 # Optimizer, learning rate, loss and metric are those that the model is compiled with.
 workload = from_compiled(
-    model(),
+    {built},
     _data.train_inputs,
     _data.train_labels,
     validation_data=(_data.test_inputs, _data.test_labels),
@@ -95,12 +95,14 @@ class Facts:
         is_compiled: Whether the model says the rest itself.
         loss: Keras' class of the loss that fits outputs and labels; None where it is compiled.
         is_logits: Whether the outputs are no probabilities.
+        metric: Of values; None where accuracy fits.
     """
 
     examples: int
     is_compiled: bool = False
     loss: str | None = None
     is_logits: bool = False
+    metric: str | None = None
 
 
 def data_body(source: str, label: str | None, folder: Path) -> str:
@@ -204,6 +206,9 @@ def workload_text(
         late=max(2, 3 * steps // 4),
         interval=max(1, steps // _TESTS),
         loss=loss,
+        metric=f'    metric="{facts.metric}",\n' if facts.metric else "",
+        # A file holds one model, of which runs take copies; a function builds one for each.
+        built="model()" if "load_model(" in model else "model",
     )
     head = _HEAD.format(file=file, imports=_imports(model, data, is_compiled=facts.is_compiled))
     return f"{head}{functions_text(model, data)}{function}{workload}"

@@ -27,6 +27,32 @@ def compiled():
     model.compile(keras.optimizers.Adam(0.02), "binary_crossentropy", metrics=["accuracy"])
     return model
 
+def subclassed():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.layer = keras.layers.Dense(1)
+
+        def call(self, inputs):
+            return self.layer(inputs)
+
+    model = Own()
+    model.compile("sgd", "mse")
+    return model
+
+def single():
+    return build(1)
+
+def nested():
+    inputs = {name: keras.Input((2,), name=name) for name in ("a", "b")}
+    row = keras.layers.concatenate(list(inputs.values()))
+    return keras.Model(inputs, keras.layers.Dense(2, activation="softmax")(row))
+
+def columns():
+    import numpy as np
+    x = np.load(__file__.replace(__file__.rpartition("/")[2], "data.npz"))["x"]
+    return {"a": x[:, :2], "b": x[:, 2:]}, x[:, 0] > 0
+
 def nothing():
     return None
 """
@@ -38,11 +64,12 @@ def write(keras: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     # Modules of a name are imported once.
     stem = f"models_of_{request.node.originalname}"
 
-    def call(function: str, labels: Any) -> str:
+    def call(function: str, labels: Any, loading: str | None = None) -> str:
         (tmp_path / f"{stem}.py").write_text(MODELS)
         np.savez(tmp_path / "data.npz", x=X, y=labels)
         path = tmp_path / "job.py"
         source, data = f"{tmp_path}/{stem}.py:{function}", str(tmp_path / "data.npz")
+        data = f"{tmp_path}/{stem}.py:{loading}" if loading else data
         path.write_text(draft(path, "job", source, data, None, 4, 8))
         return f"{path}:workload"
 
@@ -64,11 +91,33 @@ def test_a_compiled_model_keeps_what_it_says(write: Any) -> None:
     assert workload.total_worker_steps == 20
 
 
+def test_values_have_an_error_and_its_metric(write: Any) -> None:
+    workload = load_workload(write("single", X[:, 0]))
+    assert (workload.loss, workload.metric) == ("mean_squared_error", "mae")
+
+
+def test_a_class_of_ones_own_is_built_for_each_run(write: Any) -> None:
+    workload = load_workload(write("subclassed", X[:, 0]))
+    assert workload.metric == "loss"
+    one, other = workload.model(), workload.model()
+    assert (np.asarray(one.weights[0]) != np.asarray(other.weights[0])).any()
+
+
+def test_inputs_by_name_and_labels_of_true_and_false(write: Any) -> None:
+    tried = try_workload(write("nested", X[:, 0], "columns"))
+    assert (tried.parameters, tried.examples, tried.test_examples) == (10, 40, 10)
+
+
 @pytest.mark.parametrize(
     ("function", "labels", "expected"),
     [
+        ("single", np.array(["no", "yes"] * 25), "--data are text such as .*; give numbers of"),
         ("two", X[:, :3].argmax(axis=1), "classes up to 2, and the model has 2 outputs; give it 3"),
-        ("build", X[:, 0], "labels of --data are no classes, and the model is not compiled"),
+        (
+            "build",
+            X[:, 0],
+            "labels of --data are no classes of a single output, and the model is not compiled",
+        ),
         ("nothing", X[:, :3].argmax(axis=1), "--model makes a NoneType"),
         ("absent", X[:, :3].argmax(axis=1), "--model failed with ImportError"),
     ],
