@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -42,7 +43,8 @@ _WEB_FONTS = re.compile(r"\s*@font-face \{.*?\n\s*\}", re.DOTALL)
 _WAIT_FOR_FIGURES_SECONDS = 60
 _TALLEST_PIXELS = 1_640
 COLUMNS = 100
-RUNS_BEFORE_STATUS = 3
+RUNS_BEFORE_STATUS = 2
+SECONDS_BEFORE_STATUS = 2  # into the next run
 
 
 def main() -> None:
@@ -61,6 +63,7 @@ def search(folder: Path) -> str:
     """Makes and draws a search; gives what `status` said of it after some runs."""
     with Program(SEARCH, folder) as running:
         told = [running.line() for _ in range(RUNS_BEFORE_STATUS)]
+        time.sleep(SECONDS_BEFORE_STATUS)
         with running.paused():
             status = on_terminal(STATUS, folder)
         output = running.rest()
