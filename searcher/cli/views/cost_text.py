@@ -63,12 +63,13 @@ def print_summaries(
     )
     echo()
     summary = summaries[0]
+    threshold = recording.identity.decided_by.with_unit(f"{strategies[0].threshold:g}")
     print_text(
         f"Means of {summary.simulations:,} searches with M = {strategies[0].settings}, replayed on"
         f" {len(recording.runs)} recorded runs. Pays back: the number of trainings after which the"
         f" search has paid off. Success: the answer is {summary.reference_percent:g} % (in brackets"
         " the 95 % interval). Kept: how many of 100 later runs with the answer lose at most"
-        f" {strategies[0].threshold:g}{_usual(summary, first_protocol)}."
+        f" {threshold}{_usual(summary, first_protocol)}."
     )
     for note in _notes(strategies, summary.reference_percent, recording):
         print_text(note)

@@ -76,6 +76,18 @@ def test_only_what_differs_is_named(
     assert {one.field: (one.before, one.after) for one in found} == expected
 
 
+def test_where_less_is_better_the_metrics_own_values_are_compared(
+    policy: TimingPolicy, identity: WorkloadIdentity
+) -> None:
+    less = {"metric": "loss", "metric_goal": "min", "metric_highest": None}
+    first = replace(policy, **less, target_accuracy=-0.231, mean_accuracy=-0.25)
+    second = replace(first, target_accuracy=-0.25, mean_accuracy=None)
+    assert policy_differences(first, second, identity, identity) == [
+        FieldDifference("target_value", 0.231, 0.25),
+        FieldDifference("mean_value", 0.25, None),
+    ]
+
+
 def test_the_jobs_are_compared_too(
     policy: TimingPolicy, identity: WorkloadIdentity, other_identity: WorkloadIdentity
 ) -> None:

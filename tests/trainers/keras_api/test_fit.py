@@ -14,6 +14,7 @@ from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.trainer import SilentObserver, Verdict
 from tests.storage.conftest import POLICY
 from tests.trainers.jobs import (
@@ -94,6 +95,32 @@ def test_data_in_files_train_as_those_in_memory(
         fit(model, given["x"], data.train_labels, policy=policy)
     with pytest.raises(UserError, match="give y and validation_data"):
         fit(model, data.train_inputs, data.train_labels, policy=policy)
+
+
+def test_a_metric_that_keras_does_not_know_has_a_goal_and_others_beside_it(
+    keras: Any, fit: Callable[..., Any]
+) -> None:
+    class Wrong(keras.metrics.SparseCategoricalAccuracy):  # type: ignore[misc]
+        def result(self) -> Any:
+            return 1 - super().result()
+
+    model = dense_model()
+    model.compile(keras.optimizers.SGD(0.02), "sparse_categorical_crossentropy")
+    record = fit(
+        model,
+        **digits(),
+        policy=JOB,
+        batch_size=16,
+        epochs=2,
+        workers=2,
+        metric=Wrong,
+        metric_goal="min",
+        further_metrics=("accuracy",),
+    )
+    assert record.spec.identity.decided_by == Metric("Wrong", "min", None, None, None)
+    assert len(record.evaluations) == 2
+    for one in record.evaluations:
+        assert dict(one.further) == {"accuracy": pytest.approx(1 + one.accuracy)}
 
 
 def test_present_values_optimizer_and_epochs_are_those_given(
