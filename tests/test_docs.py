@@ -24,7 +24,7 @@ from tests.program import PROGRAMS
 
 DOCS = ROOT / "docs"
 START = DOCS / "start.md"
-OTHERS = ("README.md", "examples/ddp_post_local_sgd/README.md", "notebooks/README.md")
+OTHERS = ("README.md", "examples/pytorch/README.md", "notebooks/README.md")
 PAGES = [Page(path) for path in (*(ROOT / name for name in OTHERS), *sorted(DOCS.rglob("*.md")))]
 RUNNABLE = {"console", "python", "sql"}
 LANGUAGES = {*RUNNABLE, "json", "mermaid", "text"}
@@ -38,7 +38,7 @@ NOT_RUN = {
     "docs/howto/platforms.md": 3,
     "docs/howto/stragglers.md": 1,
     "docs/papers.md": 8,
-    "examples/ddp_post_local_sgd/README.md": 1,
+    "examples/pytorch/README.md": 1,
 }
 """Blocks that say themselves why they cannot run here."""
 

@@ -12,31 +12,42 @@ from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.template import CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
 
 
 @pytest.mark.slow
-def test_pytorch_goes_from_ddp_to_local_sgd(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "second", "package"),
+    [
+        ("post_local_sgd", "local-sgd", "torch"),
+        ("powersgd", "powersgd", "torch"),
+        ("accelerate_local_sgd", "local-sgd", "accelerate"),
+    ],
+)
+def test_pytorch_switches_at_the_step_that_it_is_told(
+    name: str, second: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("torch", reason="the example needs PyTorch: syncswitch[ddp-example]")
+    pytest.importorskip(package, reason="the examples need the extra pytorch-examples")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    script = EXAMPLES / "ddp_post_local_sgd" / "train.py"
     text = (
         f"'{sys.executable}' -m torch.distributed.run --standalone --local-addr 127.0.0.1"
-        f" --nproc-per-node {{workers}} '{script}' --start-local-sgd {{switch_step}}"
-        " --total-steps {total_steps} --seed {seed} --results {output_dir}/metrics.jsonl"
+        f" --nproc-per-node {{workers}} '{EXAMPLES / name}.py' --total-steps {{total_steps}}"
+        " --first-decay 100 --link-mbit 0"
     )
     job = CommandJob(
         CommandTemplate.parse(text),
-        name="ddp",
+        name=name,
         total_steps=40,
         workers=2,
-        protocols=("ddp", "local-sgd"),
+        protocols=("ddp", second),
         output_folder=tmp_path / "runs",
     )
-    record = CommandTrainer(job).train(TrialSpec(job.identity, 50.0, seed=1))
-    assert [e.worker_step for e in record.evaluations] == [10, 20, 30, 40]
-    phases = [(phase.protocol, phase.end_worker_step) for phase in record.phases]
-    assert phases == [("ddp", 20), ("local-sgd", 40)]
-    assert record.final_accuracy > 0.3
+    records = [
+        CommandTrainer(job).train(TrialSpec(job.identity, percent, seed=1))
+        for percent in (100.0, 50.0)
+    ]
+    whole, switched = ([one.accuracy for one in record.evaluations] for record in records)
+    assert [one.worker_step for one in records[1].evaluations] == [10, 20, 30, 40]
+    assert switched[:2] == whole[:2]
+    assert switched[2:] != whole[2:]
+    assert min(whole[-1], switched[-1]) > 0.3

@@ -16,7 +16,7 @@ __all__ = ["INCLUDED", "setup"]
 INCLUDED = {
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changelog",
-    "examples/ddp_post_local_sgd/README.md": "ddp_example",
+    "examples/pytorch/README.md": "pytorch_examples",
 }
 """Page by file."""
 
