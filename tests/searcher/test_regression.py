@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from syncswitch.searcher.api import search
 from syncswitch.searcher.cli.main import main
+from syncswitch.searcher.report import load_report
 from syncswitch.searcher.text.sentences import policy_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.frames import evaluations, trials
@@ -105,7 +106,8 @@ def test_metrics_of_any_direction_and_range_decide(
     assert found.mean_accuracy is not None
     said = f"It reached {metric.with_article} of {metric.text(found.mean_accuracy)} (1 run)"
     assert said in policy_text(found)
-    tests = evaluations(url)
+    tests = evaluations(url, fingerprint=found.fingerprint)
+    assert load_report(url, found.fingerprint).answer == found
     first, last = tests["value"].iloc[0], tests["value"].iloc[-1]
     assert (last < first) == (metric.goal == "min")
     if name == "r2":

@@ -44,7 +44,9 @@ def decided_by(workload: Workload) -> Metric:
     kind = next((one for one in type(built).__mro__ if one.__module__.startswith("keras.")), None)
     known = name if kind is None else kind.__name__
     goal = workload.metric_goal or _goal(built, name, known)
-    lowest, highest = workload.metric_range or _usual_range(workload, known, goal)
+    limits = workload.metric_range or _usual_range(workload, known, goal)
+    # As a database gives them back: the fingerprint knows 1 from 1.0.
+    lowest, highest = (None if one is None else float(one) for one in limits)
     return Metric(name, goal, workload.metric_unit or _UNITS.get(known), lowest, highest)
 
 

@@ -64,6 +64,8 @@ def test_a_direction_is_a_part_of_the_fingerprint(keras: Any) -> None:
         for one in (own, replace(own, metric_unit="km"), replace(own, metric_range=(0, 9)))
     ]
     assert len({one.fingerprint for one in identities}) == 3
+    same = replace(own, metric_range=(0.0, 9.0))
+    assert workload_identity(same, 2, "bsp", "asp").fingerprint == identities[2].fingerprint
     assert identities[1].decided_by == Metric("MeanAbsoluteError", "min", "km", 0.0, None)
 
 
