@@ -110,11 +110,15 @@ class ModelTester:
         if is_too_low and self._workload.metric_range is not None:
             return math.nan
         if is_too_low or is_too_high or result.size != 1:
-            given = f"{value:.4g}" if result.size == 1 else f"{result.size} values"
+            given, instead = f"{result.size} values", "give one that is a single number"
+            if result.size == 1:
+                given = f"{value:.4g}"
+                instead = (
+                    "give as metric_range what it can be, and metric_goal='min' if less is better"
+                )
             raise WorkloadError(
                 f"workload {self._workload.name!r}: the metric {self._metric.name!r} gives {given},"
-                f" and what it can be is {self._decided_by.range_text}; give one that is a single"
-                " number, and as metric_range what it can be"
+                f" and what it can be is {self._decided_by.range_text}; {instead}"
             )
         accuracy = accuracy if least is None else max(least, accuracy)
         return accuracy if largest is None else min(largest, accuracy)

@@ -162,7 +162,9 @@ class TestModelTester:
         self, keras: Any, value: float, given: str
     ) -> None:
         metric = lambda: keras.metrics.MeanMetricWrapper(lambda labels, _: value + 0 * labels)  # noqa: E731
-        with pytest.raises(WorkloadError, match=f"gives {given}, and .* is from 0 to 1"):
+        with pytest.raises(
+            WorkloadError, match=f"gives {given}, and .* from 0 to 1; give as metric_r"
+        ):
             make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
 
     def test_a_value_for_each_class_is_refused(self, keras: Any) -> None:
@@ -276,5 +278,12 @@ class TestModelTester:
         assert accuracy == 1.0
 
     def test_one_output_that_is_no_class_needs_a_metric(self, keras: Any) -> None:
-        with pytest.raises(WorkloadError, match="give a metric"):
+        with pytest.raises(WorkloadError, match=r"one output and labels other .* give a metric"):
             make_tester(keras, np.array([[0.2], [7.5]]), np.array([[0.3], [7.0]]))
+
+    @pytest.mark.parametrize("label", [[1, 1, 0], [0.5, 0.1, 7], [2, -1, 0]])
+    def test_several_values_have_none(self, keras: Any, label: list[float]) -> None:
+        """Those of an autoencoder, say: where the largest is says nothing of the others."""
+        words = "labels that are neither classes nor one-hot have no accuracy; give a metric"
+        with pytest.raises(WorkloadError, match=words):
+            make_tester(keras, one_hot(GUESS[:2]), np.array([label, label], np.float32))
