@@ -54,13 +54,20 @@ def test_a_search_is_the_same_bit_by_bit_wherever_it_is_made(
 
 
 @pytest.mark.slow
-def test_what_is_said_at_the_end_tries_the_policy_on_the_real_job(
-    searched: tuple[Path, str],
-) -> None:
+def test_what_is_said_at_the_end_trains_with_the_policy(searched: tuple[Path, str]) -> None:
     folder, said = searched
     program, *arguments = shlex.split(said.splitlines()[-1])
-    assert (program, arguments[0], arguments[2]) == ("syncswitch-search", "evaluate", "job.py:tiny")
-    tried = run(program, *arguments, "--runs", "1", "--json", folder=folder)
+    assert (program, arguments[0]) == ("syncswitch-run", "job.py:tiny")
+    trained = run(program, *arguments, "--json", folder=folder)
+    assert trained.returncode == 0, trained.stderr
+    report = json.loads(trained.stdout)
+    assert (report["policy"]["workload"], report["workers"]) == ("tiny", 8)
+
+
+@pytest.mark.slow
+def test_its_policy_can_be_tried_on_the_real_job(searched: tuple[Path, str]) -> None:
+    evaluation = ("evaluate", "tiny", "job.py:tiny", "--runs", "1", "--json")
+    tried = run("syncswitch-search", *evaluation, folder=searched[0])
     assert tried.returncode == 0, tried.stderr
     assert json.loads(tried.stdout)["workers"] == 8
 
