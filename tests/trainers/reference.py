@@ -11,6 +11,7 @@ from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
+from syncswitch.trainers.model.tensorflow_api import seeded
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,13 @@ def relative_error(one: np.ndarray, other: np.ndarray) -> float:
 
 class _Loop:
     def __init__(self, workload: Workload, seed: int) -> None:
-        import keras
         import tensorflow as tf
 
         self._workload = workload
         data = workload.data()
         function = ModelFunction(workload, data)
-        keras.utils.set_random_seed(seed)
-        model = build_model(workload)
+        with seeded(seed):
+            model = build_model(workload)
         self.start = (
             function.parameters.pack(model.trainable_variables),
             np.zeros(function.parameters.size, np.float32),

@@ -99,6 +99,15 @@ def test_a_seed_fixes_all_that_is_drawn(keras: Any, draw: Any) -> None:
         assert not np.array_equal(one, other)
 
 
+def test_it_lasts(keras: Any) -> None:
+    with seeded(6):
+        pass
+    found = drawn_of_tensorflow(keras)
+    tf.random.set_seed(6)
+    for one, other in zip(found, drawn_of_tensorflow(keras), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_kernels_stay_unless_somebody_draws_of_tensorflow(keras: Any) -> None:
     """A kernel that has been made anew begins its random numbers anew."""
     draw = concrete(lambda: tf.random.uniform([]))
