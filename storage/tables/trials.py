@@ -267,18 +267,6 @@ class EvaluationRow(Base):
     further: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
 
 
-class CheckpointRow(Base):
-    """A checkpoint that a complete trial left on the disk of a host."""
-
-    __tablename__ = "syncswitch_checkpoints"
-    __table_args__ = (CheckConstraint("percent BETWEEN 0 AND 100", name="percent"),)
-
-    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
-    percent: Mapped[float] = mapped_column(primary_key=True)
-    path: Mapped[str] = mapped_column(Text)
-    host: Mapped[str] = mapped_column(String(255))
-
-
 class EventRow(Base):
     """Something that happened to a complete trial; see `RunEvent`."""
 

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec, TrialState
-from syncswitch.storage.tables.trials import CheckpointRow, TrialRow
+from syncswitch.storage.tables.checkpoints import CheckpointRow
+from syncswitch.storage.tables.trials import TrialRow
 from syncswitch.storage.trials.values import StoredCheckpoint
 
 _TRIALS, _CHECKPOINTS = TrialRow.__table__.c, CheckpointRow.__table__.c

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import context
 
 from syncswitch.storage.database.inspection import VERSION_TABLE
-from syncswitch.storage.tables import policies, trials  # noqa: F401 (the metadata is of both)
+from syncswitch.storage.tables import checkpoints, policies  # noqa: F401 (with all other tables)
 from syncswitch.storage.tables.base import TABLE_PREFIX, Base
 
 
