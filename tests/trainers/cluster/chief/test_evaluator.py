@@ -12,6 +12,8 @@ from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evalu
 class FakeTester:
     """Says the first parameter is the accuracy."""
 
+    further = ()
+
     def __init__(self) -> None:
         self.first = threading.Event()
 
