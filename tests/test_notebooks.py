@@ -229,7 +229,7 @@ def test_the_published_logs_give_the_published_figures(
 def test_without_the_published_logs_their_notebook_says_so_and_ends(
     execute: Callable[..., Outputs], tmp_path: Path
 ) -> None:
-    cells = execute("3_paper_figures", is_warm=False, SYNCSWITCH_PAPER=str(tmp_path))
+    cells = execute("3_paper_figures", SYNCSWITCH_PAPER=str(tmp_path))
     assert f"there are no logs in {tmp_path}" in text_of(cells.pop("folder"))
     assert set(map(text_of, cells.values())) == {""}
 

@@ -29,6 +29,8 @@ _SMALLER = {
     "generality": _SIZES,
     "overhead": ("--launcher", "in-process"),
 }
+# On the profile of the others, whose runs count for these as well.
+_ON_ANY_PROFILE = {"summary", "timing", "curves", "order", "size", "batch"}
 
 
 def typed() -> Iterator[list[str]]:
@@ -56,6 +58,8 @@ def smaller(words: list[str], job: str, other: str, checkout: Path) -> list[str]
     elif words[:2] == ["paper", "run"] or words[0] == "sweep":
         words[3 if words[0] == "paper" else 1] = job
         words += ["--runs", "1", *_SMALLER.get(words[2], (*_ALONE, "--at", "100,50"))]
+        if "--profile" not in words and words[2] in _ON_ANY_PROFILE:
+            words += ["--profile", "sync-switch-resnet32"]
     if words[0] == "cost":
         words += ["--simulations", "10"]
     return words
