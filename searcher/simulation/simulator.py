@@ -111,7 +111,7 @@ def _decision(strategy: Strategy, observations: tuple[Observation, ...]) -> Deci
 class StartedRun:
     """A run of a replayed search: what it will measure, and the seconds that this takes.
 
-    Its trial number counts the runs that have ended; what it inherits takes no time.
+    Its trial number counts those before it; what it inherits takes no time.
     """
 
     observation: Observation
@@ -179,9 +179,7 @@ class Ledger:
 
     def finish(self, started: StartedRun) -> None:
         """Writes down a run that came to its end."""
-        run, number = started.observation, len(self._observations)
-        if run.trial_number != number:  # others ended meanwhile
-            run = replace(run, trial_number=number)
+        run = started.observation
         self._made[run.switch_percent] += 1
         if self._strategy.share_prefix and run.cost is not None:
             reached = min(run.switch_percent, run.cost.reached_percent)
