@@ -26,7 +26,8 @@ _TOLD = (
 _DONE_ANYWAY = ("History", "ProgbarLogger", "TerminateOnNaN")
 _OTHERWISE = {
     "BackupAndRestore": "runs are kept by --checkpoint-every, and go on with --resume",
-    "CSVLogger": "each test of a run is in the database; read it with syncswitch-search export",
+    "CSVLogger": "each test of a run is in the database; write them with syncswitch-search trials"
+    " --evaluations",
     "EarlyStopping": "all runs of a search are equally long, and the search ends those early that"
     " are at rest; shorten epochs",
     "LearningRateScheduler": "give the optimizer a schedule over steps"
