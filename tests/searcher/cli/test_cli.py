@@ -114,7 +114,7 @@ def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.Monk
         (["--threshold", "1"], "--threshold is 1.0"),
         (["--threshold", "nan"], "--threshold is nan"),
         (["--target-accuracy", "0"], "--target-accuracy is 0.0"),
-        (["--target-accuracy", "92"], "--target-accuracy is 92.0"),
+        (["--target-accuracy", "92"], "--target-accuracy is 92:"),
         (["--protocols", "bsp,xyz"], "no protocol 'xyz'"),
         (["--protocols", "bsp"], "--protocols is 'bsp'"),
         (["--seed", "-1"], "--seed is -1"),
