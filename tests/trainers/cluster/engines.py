@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,9 +42,20 @@ def processes_of(engine: LocalEngine) -> dict[Part, psutil.Process]:
 
 
 def all_gone(processes: list[psutil.Process]) -> bool:
-    """Whether these processes end within a while."""
-    _, alive = psutil.wait_procs(processes, timeout=30)
-    return not alive
+    """Whether these processes end within a while, also where nobody asks how."""
+    deadline = time.monotonic() + 30
+    while not all(map(_has_ended, processes)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def family(trainer: ProcessTrainer) -> dict[str, psutil.Process]:

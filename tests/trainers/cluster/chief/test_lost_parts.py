@@ -141,7 +141,8 @@ class TestWorkers:
         injections = ("kill:worker=1,at=15%", "hang:worker=0,at=30%", "kill:worker=1,at=65%")
         record = trained.train(tmp_path, *injections, pair=pair)
         lost = [event for event in record.events if event.kind == "lost"]
-        assert [event.worker for event in lost] == [1, 0, 1], lost
+        # The one that hangs is found after a second, in which the other may train on to its end.
+        assert Counter(event.worker for event in lost) == {1: 2, 0: 1}, lost
         # Nobody waits for them: on a busy machine a later one may be there first.
         returned = Counter(event.worker for event in record.events if event.kind == "returned")
         assert returned == {1: 2, 0: 1}
