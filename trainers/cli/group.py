@@ -67,15 +67,17 @@ class SubcommandGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Name and short help of each."""
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, self.commands[name].get_short_help_str(_LONGEST_SENTENCE))
-                    for name in self.list_commands(ctx)
-                ]
-            )
+            formatter.write_dl(self.short_helps())
+
+    def short_helps(self) -> list[tuple[str, str]]:
+        """Of each command."""
+        return [
+            (name, command.get_short_help_str(_LONGEST_SENTENCE))
+            for name, command in sorted(self.commands.items())
+        ]
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SubcommandGroup):
     """Imports a command when it is called; `--help` and completion make do with what is said here.
 
     Args:
@@ -103,17 +105,16 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(found, attribute)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The short helps; nothing is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
+    def short_helps(self) -> list[tuple[str, str]]:
+        """Nothing is imported."""
+        return [(name, text) for name, (_, text) in self._lazy.items()]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Likewise."""
         return [
             *(
                 CompletionItem(name, help=text)
-                for name, (_, text) in self._lazy.items()
+                for name, text in self.short_helps()
                 if name.startswith(incomplete)
             ),
             *click.Command.shell_complete(self, ctx, incomplete),

@@ -229,13 +229,27 @@ def policies_of_cluster(
     return here
 
 
-def usual_cluster(
+def size_and_pair(
+    cluster: AnyCluster,
+    reference: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
+) -> tuple[int, tuple[str, str]]:
+    """Workers and protocols of a run that follows no policy.
+
+    What the user did not give is that of the workload's current policy, so that runs can be
+    compared. Where there is none for such a cluster, or no database that can be read, it is usual.
+    """
+    if workers is not None and pair is not None:
+        return workers, pair
+    usual_workers, usual_pair = _usual_cluster(cluster, reference, storage_url)
+    return workers or usual_workers, pair or usual_pair
+
+
+def _usual_cluster(
     cluster: AnyCluster, reference: str, storage_url: str
 ) -> tuple[int, tuple[str, str]]:
-    """Workers and protocols of the workload's current policy, so that runs can be compared.
-
-    Where there is none for such a cluster, or no database that can be read, those of anybody.
-    """
     from syncswitch.trainers.job.loading import normal_reference
 
     with suppress(SyncSwitchError):

@@ -198,8 +198,8 @@ def main(
         chosen_by_learning,
         chosen_by_policy,
         chosen_by_user,
+        size_and_pair,
         users_plan,
-        usual_cluster,
     )
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
@@ -226,8 +226,7 @@ def main(
             cluster, reference, choice, workers, pair, storage_url, is_guarded=is_guarded
         )
     else:
-        size, usual_pair = usual_cluster(cluster, reference, storage_url)
-        size, usual_pair = workers or size, pair or usual_pair
+        size, usual_pair = size_and_pair(cluster, reference, workers, pair, storage_url)
         plan = users_plan(switch_percent, protocol, phases, usual_pair)
         if plan is not None:
             run = chosen_by_user(cluster, reference, plan, size)

@@ -16,7 +16,7 @@ from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.cli.local import LocalCluster
-from syncswitch.trainers.cli.policy import policies_of_cluster, usual_cluster
+from syncswitch.trainers.cli.policy import policies_of_cluster, size_and_pair
 from tests.storage.conftest import IDENTITY, POLICY, SEARCH
 
 SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
@@ -84,13 +84,13 @@ def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER)
-    assert usual_cluster(LocalCluster(), "digits", sqlite_url) == (8, ("bsp", "ssp:3"))
-    assert usual_cluster(LocalCluster(), "other", sqlite_url) == (4, ("bsp", "asp"))
+    assert size_and_pair(LocalCluster(), "digits", None, None, sqlite_url) == (8, ("bsp", "ssp:3"))
+    assert size_and_pair(LocalCluster(), "other", None, None, sqlite_url) == (4, ("bsp", "asp"))
 
 
 def test_without_a_database_it_is_on_the_usual_one(tmp_path: Path) -> None:
     missing = f"sqlite:///{tmp_path}/none.db"
-    assert usual_cluster(LocalCluster(), "digits", missing) == (4, ("bsp", "asp"))
+    assert size_and_pair(LocalCluster(), "digits", None, None, missing) == (4, ("bsp", "asp"))
     assert not list(tmp_path.iterdir())
 
 
