@@ -236,27 +236,20 @@ def size_and_pair(
     pair: tuple[str, str] | None,
     storage_url: str,
 ) -> tuple[int, tuple[str, str]]:
-    """Workers and protocols of a run that follows no policy.
+    """Workers and protocols of a run that follows no policy: given, or the current policy's.
 
-    What the user did not give is that of the workload's current policy, so that runs can be
-    compared. Where there is none for such a cluster, or no database that can be read, it is usual.
+    So runs can be compared. Without one that can be read for such a cluster they are the usual.
     """
-    if workers is not None and pair is not None:
-        return workers, pair
-    usual_workers, usual_pair = _usual_cluster(cluster, reference, storage_url)
-    return workers or usual_workers, pair or usual_pair
-
-
-def _usual_cluster(
-    cluster: AnyCluster, reference: str, storage_url: str
-) -> tuple[int, tuple[str, str]]:
     from syncswitch.trainers.job.loading import normal_reference
 
     with suppress(SyncSwitchError):
-        for found in _stored(normal_reference(reference), "current", storage_url):
-            if found.job.simulated_cluster == cluster.simulated_cluster:
-                return found.job.workers, (found.job.first_protocol, found.job.second_protocol)
-    return USUAL_WORKERS, parse_pair(USUAL_PROTOCOLS)
+        is_open = workers is None or pair is None
+        for found in (
+            _stored(normal_reference(reference), "current", storage_url) if is_open else ()
+        ):
+            if (job := found.job).simulated_cluster == cluster.simulated_cluster:
+                return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
+    return workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)
 
 
 def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:

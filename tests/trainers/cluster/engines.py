@@ -15,6 +15,7 @@ from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.cluster.processes.placement import place_on_cpus
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
+from tests.processes import has_ended
 
 
 class EngineOnLoopback(LocalEngine):
@@ -44,18 +45,11 @@ def processes_of(engine: LocalEngine) -> dict[Part, psutil.Process]:
 def all_gone(processes: list[psutil.Process]) -> bool:
     """Whether these processes end within a while, also where nobody asks how."""
     deadline = time.monotonic() + 30
-    while not all(map(_has_ended, processes)):
+    while not all(has_ended(one.pid) for one in processes):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
-
-
-def _has_ended(process: psutil.Process) -> bool:
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def family(trainer: ProcessTrainer) -> dict[str, psutil.Process]:

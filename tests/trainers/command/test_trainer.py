@@ -19,6 +19,7 @@ from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.template import CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.trainer import Observer, Verdict
+from tests.processes import has_ended
 from tests.trainers.command.programs import FAMILY, command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
 
@@ -69,13 +70,6 @@ def failure(
     message = str(error.value)
     assert "\n" not in message
     return message
-
-
-def is_gone(process_id: int) -> bool:
-    try:
-        return psutil.Process(process_id).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def eventually(condition: Any, seconds: float = 20.0) -> bool:
@@ -294,7 +288,7 @@ class TestProcesses:
     def assert_all_are_gone(self, job: CommandJob) -> None:
         (folder,) = job.runs_folder.iterdir()
         for name in ("child", "grandchild"):
-            assert is_gone(int((folder / name).read_text()))
+            assert has_ended(int((folder / name).read_text()))
 
     def test_a_command_is_ended_with_all_that_it_started(self, tmp_path: Path) -> None:
         """Also what has a session of its own, lost its parent, and does not care for SIGTERM."""
@@ -345,7 +339,7 @@ class TestProcesses:
         finally:
             searcher.kill()
             searcher.wait()
-        assert eventually(lambda: is_gone(guard.pid))
+        assert eventually(lambda: has_ended(guard.pid))
         self.assert_all_are_gone(job)
 
     def test_what_cannot_be_started_says_why(self, tmp_path: Path) -> None:
