@@ -56,9 +56,14 @@ class SearchState:
         return len(self.trials) == number and not self.is_choosing_before(number)
 
     def is_choosing_before(self, number: int) -> bool:
-        """Whether a trial with a lower number has no switch point and replicate yet."""
+        """Whether a trial with a lower number has no switch point or no replicate yet.
+
+        Optuna reads one after the other, so that of what was written meanwhile it may have seen
+        the replicate, which comes last, and not the switch point.
+        """
         return any(
-            trial.state == OptunaState.RUNNING and REPLICATE not in trial.user_attrs
+            trial.state == OptunaState.RUNNING
+            and (PARAMETER not in trial.params or REPLICATE not in trial.user_attrs)
             for trial in self.trials
             if trial.number < number
         )
