@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import cached_property
 
 import psutil
 from typing_extensions import override
@@ -16,6 +17,7 @@ from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.kept import Computation, computation, leave, take
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tables.local import LocalTables
@@ -46,6 +48,27 @@ def simulated_identity(
     return replace(identity, simulated_cluster=profile.digest)
 
 
+class _Compiled:
+    """Computes gradients and tests, of one run at a time; compiled when they are first wanted."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+        self.data = computation.workload.load_data()
+        self.function = ModelFunction(computation.workload, self.data)
+
+    @cached_property
+    def source(self) -> GradientSource:
+        workload, at_once = self.computation
+        return GradientSource(workload, self.data, self.function, at_once)
+
+    @cached_property
+    def tester(self) -> ModelTester:
+        return ModelTester(self.function, self.computation.workload, self.data, _DEVICE)
+
+    def close(self) -> None:
+        self.source.close()
+
+
 class SimulatedTrainer(Trainer):
     """Trains with real gradients that are as stale as the cluster of a profile would make them.
 
@@ -68,9 +91,14 @@ class SimulatedTrainer(Trainer):
         self._profile = profile
         self._identities: dict[tuple[str, str], WorkloadIdentity] = {}
         self._rate_at = rate_function(workload)
-        data = workload.load_data()
-        self._examples = data.train.examples
-        self._function = function = ModelFunction(workload, data)
+        # As many calls as threads can be under way while every worker waits for its gradient.
+        at_once = max(1, min(_MOST_AT_ONCE, workers // THREADS))
+        wanted = computation(workload, at_once)
+        self._compiled: _Compiled | None
+        self._compiled = compiled = take(wanted) or _Compiled(wanted)
+        self._is_idle = True
+        self._examples = compiled.data.train.examples
+        self._function = function = compiled.function
         # What a pull and a push carry.
         self._values = function.parameters.size + function.statistics.size
         # Of each table at most a row for each example, as most are looked up once.
@@ -79,25 +107,28 @@ class SimulatedTrainer(Trainer):
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
         self._update = make_update(optimizer)
-        # As many calls as threads can be under way while every worker waits for its gradient.
-        at_once = max(1, min(_MOST_AT_ONCE, workers // THREADS))
-        self._source = GradientSource(workload, data, function, at_once)
-        self._tester = ModelTester(function, workload, data, _DEVICE)
+        self._source, self._tester = compiled.source, compiled.tester
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         check_trial(spec, self._own_identity(spec))
         check_tables(spec, [table.layer for table in self._function.tables])
         started_at = datetime.now(timezone.utc)
+        self._is_idle = False
         with told(self._workload, spec, observer or SilentObserver()) as watching:
             result = self._result(spec, RunLog(spec, watching, self._tester.is_chance))
+        self._is_idle = True
         record = trial_record(spec, result, started_at)
         self._tester.warn_if_hardly_above_chance(record)
         return record
 
     @override
     def close(self) -> None:
-        self._source.close()
+        compiled, self._compiled = self._compiled, None
+        if compiled is not None and self._is_idle:
+            leave(compiled)
+        elif compiled is not None:
+            compiled.close()  # in the middle of a run, which failed
 
     def _result(self, spec: TrialSpec, log: RunLog) -> RunResult:
         learner = TrainingLearner(

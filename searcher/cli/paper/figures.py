@@ -16,6 +16,7 @@ from syncswitch.storage.files import whole_file
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.console import echo, print_json, print_note, print_table
 from syncswitch.trainers.cli.options import FiniteRange, common_options, debug_option
+from syncswitch.trainers.model.kept import kept_for_the_next
 
 # As one plotly and another begins its pages.
 _BEGINNINGS = (b"<html>", b"<!doctype html>")
@@ -110,6 +111,18 @@ def run(
     the paper's size. Of several figures each keeps what it is about, such as its profile. What is
     recorded counts, and the same command goes on after an interruption.
     """
+    with kept_for_the_next():
+        status = _swept(names, workload, options, storage_url)
+    if status:
+        return status
+    _tell(names, rows_by_figure(storage_url, names, workload, time_to), output, as_json)
+    return None
+
+
+def _swept(
+    names: tuple[str, ...], workload: str, options: tuple[str, ...], storage_url: str
+) -> int:
+    """Makes the runs; gives the exit status of the first sweep that does not end with 0."""
     from syncswitch.searcher.cli.search.sweep import sweep
 
     for name in names:
@@ -123,8 +136,7 @@ def run(
                 status = sweep.main(arguments, "syncswitch-search sweep", standalone_mode=False)
             if status:
                 return int(status)
-    _tell(names, rows_by_figure(storage_url, names, workload, time_to), output, as_json)
-    return None
+    return 0
 
 
 def _announce(name: str, number: int, figure: PaperFigure) -> None:

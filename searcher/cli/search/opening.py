@@ -13,6 +13,7 @@ from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.trainer import Trainer
 
 
@@ -39,6 +40,7 @@ def opened_for_several(
     or its search of that name.
     """
     with contextlib.ExitStack() as stack:
+        stack.enter_context(kept_for_the_next())
         trainers = [
             stack.enter_context(contextlib.closing(_Trainers(job.open_trainer))) for job in to_train
         ]
