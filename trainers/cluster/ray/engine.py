@@ -72,15 +72,13 @@ class RayEngine(Engine):
         if part in self._keepers and (report := self.condition(part).report):
             _LOG.warning("%s %d of the Ray cluster: %s", *part, report)
         self._end(part)
-        role, number = part
-        options, is_worker = self._options, role == WORKER
+        options, is_worker = self._options, part[0] == WORKER
         gpus = options.gpus_per_worker if is_worker else 0.0
         cpus = options.cpus_per_worker if is_worker else options.cpus_per_ps
         environment = {"TF_NUM_INTRAOP_THREADS": str(max(1, int(cpus)))}
         environment |= gpu_worker_environment(gpus) if gpus else NO_GPU
         place = PlacementGroupSchedulingStrategy(
-            self._group,
-            placement_group_bundle_index=number + is_worker * options.parameter_servers,
+            self._group, placement_group_bundle_index=bundle_number(options, part)
         )
         actor_class = ray.remote(PartActor).options(
             num_cpus=cpus, num_gpus=gpus, scheduling_strategy=place
@@ -159,6 +157,12 @@ class RayTrainer(ProcessTrainer):
             f"{__name__}:new_engine",
             options.parameter_servers,
         )
+
+
+def bundle_number(options: RayOptions, part: Part) -> int:
+    """Which of the placement group's bundles is for a part."""
+    role, number = part
+    return number + options.parameter_servers * (role == WORKER)
 
 
 def cause_of_death(text: str) -> str:

@@ -106,8 +106,9 @@ def main() -> None:
 
     cluster = Cluster()
     for number, cpus in enumerate(sys.argv[1:]):
-        of_head = {} if number else {"include_dashboard": False}
-        cluster.add_node(num_cpus=int(cpus), num_gpus=_GPUS, **of_head)
+        # Nobody asks for what these would tell; each is a Python program.
+        without = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+        cluster.add_node(num_cpus=int(cpus), num_gpus=_GPUS, **({} if number else without))
     answer(cluster.address)
     for line in sys.stdin:
         answer(kill(cluster, int(line)))

@@ -40,13 +40,13 @@ COUNTING = replace(
     learning_rate=1e-3,
     evaluation_interval_worker_steps=50,
 )
-PARTS = {"ps 0", "ps 1", "worker 0", "worker 1"}
+PARTS = {"ps 0", "worker 0", "worker 1"}
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    # The parameter servers have room on the head alone, which cannot be lost.
-    cluster = LocalCluster(5, 1)
+    # The parameter server has room on the head alone, which cannot be lost.
+    cluster = LocalCluster(4, 1)
     yield cluster
     cluster.close()
 
@@ -67,7 +67,7 @@ class InsideTrainer(RayTrainer):
 
 @pytest.fixture(scope="module")
 def trainer(cluster: LocalCluster) -> Iterator[RayTrainer]:
-    trainer = InsideTrainer(cluster, cpus_per_ps=1.5, gpus_per_worker=0.5, parameter_servers=2)
+    trainer = InsideTrainer(cluster, cpus_per_ps=1.5, gpus_per_worker=0.5)
     yield trainer
     trainer.close()
 
@@ -96,12 +96,12 @@ class TestRayTrainer(TrainerContract, only=KEPT):
 def test_a_part_that_hangs_is_replaced_and_each_gradient_applied_once(
     trainer: RayTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conditions = RunConditions(injections=("hang:ps=1,at=45%",))
+    conditions = RunConditions(injections=("hang:ps=0,at=45%",))
     record = trained(trainer, tmp_path, conditions=conditions)
     kinds = [event.kind for event in record.events]
     assert [kinds.count(kind) for kind in ("injected", "rebuilt", "resumed")] == [1, 1, 0]
     assert caplog.messages[-1] == (
-        "ps 1 of the Ray cluster: on 127.0.0.1 died of SIGKILL; its last words: nothing"
+        "ps 0 of the Ray cluster: on 127.0.0.1 died of SIGKILL; its last words: nothing"
     )
 
 
@@ -128,7 +128,7 @@ def test_workers_see_the_gpus_that_ray_gives_them(
         part: tuple(process.environ().get(name) for name in names)
         for part, process in cluster.parts().items()
     }
-    assert found["ps 0"] == found["ps 1"] == ("-1", None, "1")
+    assert found["ps 0"] == ("-1", None, "1")
     assert found["worker 0"] in {("0", "true", "1"), ("1", "true", "1")}
     assert found["worker 1"] in {("0", "true", "1"), ("1", "true", "1")}
 
@@ -156,7 +156,7 @@ def test_parts_listen_at_the_address_of_their_node_alone(
 
 
 def test_a_cluster_that_is_too_small_is_refused(cluster: LocalCluster) -> None:
-    words = "2 workers with 3 CPUs each: it has .*1 node with 5 CPUs and 2 GPUs"
+    words = "2 workers with 3 CPUs each: it has .*1 node with 4 CPUs and 2 GPUs"
     with pytest.raises(UserError, match=words):
         InsideTrainer(cluster, cpus_per_worker=3)
 
