@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from queue import SimpleQueue
 from typing import Any
 
@@ -32,6 +36,27 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
+class _WrappersWhenUsed(MetaPathFinder):
+    """Keras's wrappers for scikit-learn are loaded when somebody uses them.
+
+    They import all of it and SciPy's statistics: a quarter of the seconds that all takes.
+    """
+
+    def __enter__(self) -> None:
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.meta_path.remove(self)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if not fullname.endswith("keras.wrappers"):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
 if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
     raise UserError(
         f"KERAS_BACKEND is {os.environ['KERAS_BACKEND']!r}: syncswitch trains with tensorflow; "
@@ -39,7 +64,7 @@ if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
     )
 _QUIET_LEVEL = "3"
 
-with _quiet():
+with _quiet(), _WrappersWhenUsed():
     import keras  # (imports more of TensorFlow, and so more notes)
     import tensorflow
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import ClassifierMixin
 
 from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, seeded, tf
 
@@ -32,6 +33,11 @@ def gradient(keras: Any) -> Any:
         return [loss, *tape.gradient(loss, model.trainable_variables)]
 
     return concrete(loss_and_gradients, tf.TensorSpec((5, 8, 8, 1)))
+
+
+def test_keras_wrappers_for_scikit_learn_are_there_for_who_uses_them(keras: Any) -> None:
+    assert issubclass(keras.wrappers.SKLearnClassifier, ClassifierMixin)
+    assert tf.keras.wrappers.SKLearnClassifier is keras.wrappers.SKLearnClassifier
 
 
 def test_calls_do_not_mix_their_numbers_up(gradient: Any) -> None:
