@@ -29,9 +29,6 @@ class WarmKernel(WarmProcess):
     def terminate(self) -> None:
         self.kill()
 
-    def wait(self) -> int | None:  # the provisioner has polled until it ended
-        return self.poll()
-
 
 class WarmProvisioner(LocalProvisioner):  # type: ignore[misc]
     """Starts a kernel so."""

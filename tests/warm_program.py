@@ -11,38 +11,53 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 
 from tests import program, warm_server
 
 
-class WarmProcess:
-    """A Python program in a fork of the server; used like `subprocess.Popen`."""
+class Fork:
+    """A Python program in a fork of the server.
 
-    def __init__(self, code: str, *arguments: str, folder: Path, **variables: str) -> None:
-        out, child_out = os.pipe()
-        err, child_err = os.pipe()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        standard = (nothing, child_out, child_err)
-        words = ["-c", *arguments]
-        self.pid, self._status = start_fork(
-            code, words, folder, {**program.environment(), **variables}, descriptors=standard
+    Args:
+        code: What it does.
+        words: Its `sys.argv`.
+        folder: It works in.
+        environment: All of it.
+        descriptors: Its standard input, output and error, which end here.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        words: list[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        descriptors: tuple[int, int, int],
+    ) -> None:
+        server = warm_server.shared()
+        self.pid, self._status = server.start(
+            _become, code, words, folder, environment, descriptors=descriptors
         )
-        for end in standard:
-            os.close(end)
-        self.stdout, self.stderr = os.fdopen(out), os.fdopen(err)
+        for descriptor in set(descriptors):
+            os.close(descriptor)
         self._returncode: int | None = None
 
     @property
     def returncode(self) -> int | None:
         return self.poll()
 
-    def poll(self, timeout: float = 0) -> int | None:
+    def poll(self, timeout: float | None = 0) -> int | None:
         if self._returncode is None and self._status.poll(timeout):
             self._returncode = self._status.recv()
         return self._returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, once it has ended."""
+        if (code := self.poll(timeout)) is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+        return code
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
@@ -50,6 +65,19 @@ class WarmProcess:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class WarmProcess(Fork):
+    """One whose output is read here; used like `subprocess.Popen`."""
+
+    def __init__(self, code: str, *arguments: str, folder: Path, **variables: str) -> None:
+        out, child_out = os.pipe()
+        err, child_err = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        environment = {**program.environment(), **variables}
+        standard = (nothing, child_out, child_err)
+        super().__init__(code, ["-c", *arguments], folder, environment, standard)
+        self.stdout, self.stderr = os.fdopen(out), os.fdopen(err)
 
     def communicate(self, timeout: float = 240) -> tuple[str, str]:
         """All that it still writes, once it has ended; kills it if that takes too long."""
@@ -59,26 +87,6 @@ class WarmProcess:
                 self.kill()
                 raise subprocess.TimeoutExpired(str(self.pid), timeout)
             return texts[0].result(), texts[1].result()
-
-
-def start_fork(
-    code: str,
-    words: list[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    descriptors: tuple[int, int, int],
-) -> tuple[int, Connection]:
-    """Starts `python WORDS` in a folder; gives its process ID, and where its exit code comes.
-
-    Args:
-        code: What it does.
-        words: Its `sys.argv`.
-        folder: It works in.
-        environment: All of it.
-        descriptors: Its standard input, output and error.
-    """
-    server = warm_server.shared()
-    return server.start(_become, code, words, folder, environment, descriptors=descriptors)
 
 
 def start(name: str, *arguments: object, folder: Path) -> WarmProcess:

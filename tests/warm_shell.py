@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.warm_program import start_fork
+from tests.warm_program import Fork
 
 _SCRIPT = """#!{python} -IS
 import json, os, socket, sys
@@ -65,9 +65,5 @@ class WarmShell:
         _, standard, _, _ = socket.recv_fds(script, 1, 3)
         with script, script.makefile("rw") as lines:
             words, folder, environment = json.loads(lines.readline())
-            _, status = start_fork(
-                self._programs[words[0]], words, Path(folder), environment, tuple(standard)
-            )
-            for descriptor in standard:
-                socket.close(descriptor)
-            print(status.recv() & 0xFF, file=lines, flush=True)
+            fork = Fork(self._programs[words[0]], words, Path(folder), environment, tuple(standard))
+            print(fork.wait() & 0xFF, file=lines, flush=True)

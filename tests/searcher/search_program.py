@@ -62,12 +62,14 @@ def generated_job(choice: TrainerChoice, request: JobRequest) -> Job:
     return Job(job, lambda: trainer)
 
 
+CODE = "import search_program; search_program.run()"
+
+
 def start(*arguments: str, **environment: str) -> WarmProcess:
     """The program as a fork, which need not import anything."""
     from tests.warm_program import WarmProcess
 
-    code = "import search_program; search_program.run()"
-    return WarmProcess(code, *arguments, folder=Path.cwd(), **environment)
+    return WarmProcess(CODE, *arguments, folder=Path.cwd(), **environment)
 
 
 def run() -> None:

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
-import subprocess
+import struct
+import termios
 import time
-from collections.abc import Sequence
+from pathlib import Path
+
+from tests.warm_program import Fork
 
 PATIENCE_SECONDS = 120
 
 
 class Terminal:
-    """A program on a terminal of 80 columns and 24 lines, and all that it wrote there.
+    """A program on a terminal of 24 lines, and all that it wrote there.
 
     Args:
-        command: The program and its arguments.
-        environment: What it has besides the usual.
+        code: What it does, in Python.
+        words: Its arguments.
+        columns: Of the terminal.
+        variables: Of its environment, besides the usual.
     """
 
-    def __init__(self, command: Sequence[str], **environment: str) -> None:
+    def __init__(self, code: str, *words: str, columns: int = 80, **variables: str) -> None:
         self._fd, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            command,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24", **environment},
-        )
-        os.close(theirs)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        usual = {key: os.environ[key] for key in os.environ.keys() - {"COLUMNS", "LINES"}}
+        environment = {**usual, "TERM": "xterm", **variables}
+        self.process = Fork(code, ["-c", *words], Path.cwd(), environment, (theirs,) * 3)
         self.text = ""
 
     def type(self, text: str) -> None:

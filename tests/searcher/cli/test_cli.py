@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,9 +19,9 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.cli.search.run import run
 from syncswitch.searcher.strategies.registry import STRATEGIES
-from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers.trainer import Trainer
+from tests.warm_program import run as run_program
 
 
 def test_run_prints_the_table_and_the_policy_in_words(invoke: Invoke) -> None:
@@ -293,13 +290,7 @@ def idle() -> Trainer:
 
 def test_an_unknown_workload_is_one_line(url: str) -> None:
     """The real composition, in a process of its own."""
-    code = "from syncswitch.searcher.cli.main import main; main(prog_name='syncswitch-search')"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "run", "nothing", "--storage", url],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_program("syncswitch-search", "run", "nothing", "--storage", url, folder=Path.cwd())
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("error: no workload 'nothing'")
     assert not database_file(url).exists()
@@ -339,35 +330,6 @@ def test_database_upgrade(invoke: Invoke) -> None:
     assert invoke("db", "upgrade").exit_code == 2
     invoke("run", "generated", *QUICK)
     assert json.loads(invoke("db", "upgrade", "--json").stdout)["is_current"] is True
-
-
-LIGHT = """
-import json, sys
-from syncswitch.searcher.cli.main import main
-for command, heavy in json.loads(sys.argv[1]):
-    try:
-        main(command, prog_name="syncswitch-search")
-    except SystemExit as exit:
-        found = [name for name in heavy.split() if name in sys.modules]
-        assert (exit.code, found) == (0, []), (command, exit.code, found)
-"""
-
-
-@pytest.mark.usefixtures("one_version")
-def test_light_commands_import_nothing_heavy(url: str) -> None:
-    commands = [
-        (["--help"], "tensorflow keras optuna sqlalchemy numpy rich"),
-        (["run", "--help"], "tensorflow keras optuna alembic pandas rich"),
-        (["policy", "lookup", "--help"], "tensorflow keras optuna alembic pandas rich"),
-        (["policy", "lookup", "generated"], "tensorflow keras optuna alembic sklearn"),
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", LIGHT, json.dumps(commands)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, ENVIRONMENT_VARIABLE: url},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_help_of_every_command(invoke: Invoke) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from terminal import Terminal
 from syncswitch.searcher.cli.main import main
 from syncswitch.trainers.cli.runner import main as run_main
 from syncswitch.trainers.job.loading import BUILT_IN
+from tests.program import PROGRAMS, code
+from tests.warm_shell import WarmShell
 
 pytestmark = pytest.mark.usefixtures("one_version")
 
@@ -93,29 +95,6 @@ def test_pressing_tab_makes_no_folder(invoke: Invoke, tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
-HEAVY = """
-import sys
-from syncswitch.searcher.cli.main import main
-try:
-    main(prog_name="syncswitch-search")
-except SystemExit:
-    print("HEAVY", {"tensorflow", "keras", "optuna", "alembic", "sklearn"} & set(sys.modules))
-"""
-
-
-def test_it_imports_nothing_heavy(invoke: Invoke) -> None:
-    environment = {
-        **os.environ,
-        "_SYNCSWITCH_SEARCH_COMPLETE": "bash_complete",
-        "COMP_WORDS": "syncswitch-search trials gen",
-        "COMP_CWORD": "2",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", HEAVY], capture_output=True, text=True, check=True, env=environment
-    )
-    assert done.stdout.splitlines() == ["plain,generated", "HEAVY set()"]
-
-
 ASK = {
     "zsh": """
 eval "$(syncswitch-search completion zsh)"
@@ -129,24 +108,16 @@ complete -C "syncswitch-run di"
 complete -C "syncswitch-search status gen"
 """,
 }
-PROGRAM = """#!{python}
-from {module} import main
-main()
-"""
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
+def path(tmp_path: Path) -> Iterator[str]:
     """A search path that begins with both programs."""
-    modules = {
-        "syncswitch-search": "syncswitch.searcher.cli.main",
-        "syncswitch-run": "syncswitch.trainers.cli.runner",
-    }
-    for name, module in modules.items():
-        program = tmp_path / name
-        program.write_text(PROGRAM.format(python=sys.executable, module=module))
-        program.chmod(0o755)
-    return f"{tmp_path}:{os.environ['PATH']}"
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    shell = WarmShell(programs, {name: code(name) for name in PROGRAMS})
+    yield f"{programs}:{os.environ['PATH']}"
+    shell.close()
 
 
 @pytest.mark.parametrize("shell", list(ASK))
@@ -172,15 +143,12 @@ def test_in_a_real_shell(invoke: Invoke, tmp_path: Path, path: str, shell: str) 
 def test_in_a_bash_at_which_somebody_types(invoke: Invoke, tmp_path: Path, path: str) -> None:
     (tmp_path / "rc").write_text("PS1='ready> '\neval \"$(syncswitch-search completion bash)\"\n")
     (tmp_path / "my_job.py").touch()
-    bash = Terminal(
-        ["bash", "--noprofile", "--rcfile", str(tmp_path / "rc"), "-i"],
-        PATH=path,
-        HOME=str(tmp_path),
-        INPUTRC="/dev/null",
-        COLUMNS="200",
-    )
+    words = ["bash", "--noprofile", "--rcfile", str(tmp_path / "rc"), "-i"]
+    become_bash = f"import os; os.execvp('bash', {words})"
+    surroundings = {"PATH": path, "HOME": str(tmp_path), "INPUTRC": "/dev/null"}
+    bash = Terminal(become_bash, columns=200, **surroundings)
     bash.wait_for("ready> ")
-    bash.type(f"cd {tmp_path}; stty columns 200\n")
+    bash.type(f"cd {tmp_path}\n")
     for typed, rest in (
         ("syncswitch-search status gen", "erated "),
         ("syncswitch-search policy alias generated cur", "rent "),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,22 +262,3 @@ def test_show_says_how_sure_a_policy_is(
 
 def trials_of(invoke: Invoke) -> Result:
     return invoke("trials", "generated", "--json")
-
-
-@pytest.mark.usefixtures("one_version")
-def test_a_suggestion_imports_nothing_heavy(url: str) -> None:
-    code = (
-        "import sys\n"
-        "from syncswitch.searcher.cli.main import main\n"
-        "try:\n"
-        "    main(sys.argv[1:], prog_name='syncswitch-search')\n"
-        "except SystemExit as exit:\n"
-        "    heavy = {'tensorflow', 'keras', 'optuna', 'alembic', 'sklearn', 'pandas'}\n"
-        "    print(exit.code, heavy & set(sys.modules))\n"
-    )
-    command = ["policy", "lookup", "other", "--workers", "8", "--storage", url]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
-    )
-    assert "SUGGESTION" in done.stdout
-    assert done.stdout.splitlines()[-1] == "1 set()"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +24,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from tests.identities import GENERATED
 from tests.recordings import write_manifest, write_run
+from tests.warm_program import run_code
 
 Replay = Callable[..., Result]
 ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "--settings", "2")
@@ -121,9 +120,7 @@ def test_a_killed_replay_goes_on_as_if_nothing_had_been(
 ) -> None:
     options = ["--runs", "3", "--seed", "5"]
     command = [*ARGUMENTS, "--recordings", recordings, "--storage", url, *options]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, *command], capture_output=True, text=True, check=False
-    )
+    done = run_code(KILLED, *command, folder=folder)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(measured(url)) == 4
     assert replay(*options).exit_code == 0
@@ -131,18 +128,6 @@ def test_a_killed_replay_goes_on_as_if_nothing_had_been(
     assert replay(*options, "--storage", undisturbed).exit_code == 0
     assert len(measured(undisturbed)) == 9
     assert sorted(measured(url)) == sorted(measured(undisturbed))
-
-
-def test_nothing_of_the_workload_is_loaded(url: str, recordings: str) -> None:
-    code = (
-        "import sys; from syncswitch.searcher.cli.main import main; sys.exit(main(sys.argv[1:],"
-        " standalone_mode=False) or bool({'tensorflow', 'keras'} & set(sys.modules)))"
-    )
-    command = [*ARGUMENTS, "--recordings", recordings, "--storage", url, "--runs", "1"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_workload_that_can_be_trained_is_to_be_run(

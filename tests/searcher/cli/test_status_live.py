@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import database_file
 from generated_trainer import identity
+from search_program import CODE, start
 from terminal import PATIENCE_SECONDS, Terminal
 
 from syncswitch.searcher.status.reader import StatusReader
@@ -21,21 +19,16 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
-
-PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
+from tests.warm_program import WarmProcess
 
 
 @pytest.fixture
-def search(url: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def search(url: str, tmp_path: Path) -> Iterator[WarmProcess]:
     """A search whose first run goes on until somebody comes to the meeting."""
     options = ["--strategy", "paper", "--settings", "2", "--runs", "1", "--storage", url]
     (tmp_path / "meeting").mkdir()
-    process = subprocess.Popen(
-        [*PROGRAM, "run", "generated", *options],
-        env={**os.environ, "GENERATED_MEETING": f"2:{tmp_path / 'meeting'}"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    meeting = f"2:{tmp_path / 'meeting'}"
+    process = start("run", "generated", *options, GENERATED_MEETING=meeting)
     until = time.monotonic() + PATIENCE_SECONDS
     while not is_running(url):
         assert time.monotonic() < until
@@ -43,7 +36,7 @@ def search(url: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         time.sleep(0.1)
     yield process
     process.kill()
-    process.wait()
+    process.communicate()
 
 
 def is_running(url: str) -> bool:
@@ -52,8 +45,12 @@ def is_running(url: str) -> bool:
     return False
 
 
-def test_it_ends_with_the_search(url: str, search: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
+def watch(url: str) -> Terminal:
+    return Terminal(CODE, "status", "--interval", "0.2", "--storage", url)
+
+
+def test_it_ends_with_the_search(url: str, search: WarmProcess, tmp_path: Path) -> None:
+    terminal = watch(url)
     terminal.wait_for("paper, running: 0 of at most 3 runs")
     terminal.wait_for(f":{search.pid}")
     terminal.wait_for("to come about")
@@ -68,7 +65,7 @@ def test_it_ends_with_the_search(url: str, search: subprocess.Popen[bytes], tmp_
 
 @pytest.mark.usefixtures("search")
 def test_it_outlives_its_database_and_ends_with_ctrl_c(url: str) -> None:
-    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
+    terminal = watch(url)
     terminal.wait_for("100 %, run 1")
     path = database_file(url)
     away = path.rename(path.with_name("away.db"))
@@ -87,7 +84,7 @@ def test_it_waits_for_the_first_run_of_a_new_search(url: str) -> None:
     info = SearchInfo("new", job.fingerprint, "paper", 3, 5, 0.01, None, "local", 0)
     with open_database(url, create=True) as database:
         TrialStore(database).register(job, "generated", info)
-    terminal = Terminal([*PROGRAM, "status", "--interval", "0.2", "--storage", url])
+    terminal = watch(url)
     terminal.wait_for("paper, starting: 0 of at most")
     terminal.text = ""
     terminal.wait_for("starting")  # it looked again

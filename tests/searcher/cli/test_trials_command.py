@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
-import pty
 import socket
-import struct
-import subprocess
 import sys
-import termios
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,6 +14,7 @@ import pandas as pd
 import pytest
 from command_line import Invoke, error_line
 from generated_trainer import GeneratedTrainer, identity
+from terminal import Terminal
 
 from syncswitch.storage import frames
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
@@ -28,6 +24,7 @@ from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
+from tests.program import code
 from tests.storage.filled import fill, import_runs
 
 # What programs read before there were columns to export.
@@ -67,14 +64,6 @@ KEYS = {
     "process_started_at",
     "failure",
 }
-
-PROGRAM = """
-import sys
-for name in {without!r}:
-    sys.modules[name] = None
-from syncswitch.searcher.cli.main import main
-main(prog_name="syncswitch-search")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -121,42 +110,12 @@ def url(filled_url: str) -> str:
     return filled_url
 
 
-def program(
-    url: str, *arguments: str, without: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[str]:
-    """Runs the program in a process that lacks some modules."""
-    code = PROGRAM.format(without=without)
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, ENVIRONMENT_VARIABLE: url},
-    )
-
-
 def on_terminal(url: str, columns: int, *arguments: str) -> list[str]:
     """The lines that the program shows on a terminal of this width."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {**os.environ, ENVIRONMENT_VARIABLE: url, "TERM": "dumb"}
-    environment.pop("COLUMNS", None)
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(without=()), *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment,
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while part := os.read(ours, 4096):
-            shown += part
-    except OSError:  # the terminal's end, on Linux
-        pass
-    os.close(ours)
-    process.wait(60)
-    return shown.decode().splitlines()
+    storage = {ENVIRONMENT_VARIABLE: url}
+    terminal = Terminal(code("syncswitch-search"), *arguments, columns=columns, **storage)
+    terminal.end()
+    return terminal.text.splitlines()
 
 
 def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
@@ -284,46 +243,28 @@ def test_a_file_holds_what_a_frame_holds(
     assert sorted(tmp_path.iterdir()) == [path, tmp_path / "table.parquet"]
 
 
-def test_parquet_needs_an_extra_and_leaves_the_old_file(url: str, tmp_path: Path) -> None:
+def test_parquet_needs_an_extra_and_leaves_the_old_file(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = tmp_path / "table.parquet"
     path.write_text("[old")
-    done = program(url, "trials", "--format", "parquet", "-o", str(path), without=("pyarrow",))
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ")
+    line = error_line(invoke("trials", "--format", "parquet", "-o", str(path)))
     assert line.endswith("needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'")
     assert path.read_text() == "[old"
     assert list(tmp_path.iterdir()) == [path]
 
 
-EACH = """
-import json, sys
-sys.modules |= {"pandas": None, "pyarrow": None}
-from click.testing import CliRunner
-from syncswitch.searcher.cli.main import main
-done = [CliRunner().invoke(main, command) for command in json.loads(sys.argv[1])]
-print(json.dumps([[one.exit_code, one.stderr, one.stdout] for one in done]))
-"""
-
-
-def test_other_formats_need_no_extra(url: str) -> None:
-    commands = [["trials"], ["trials", "--json"], ["trials", "--format", "csv"]]
-    commands.append(["switch-points", "--json"])
-    done = subprocess.run(
-        [sys.executable, "-c", EACH, json.dumps(commands)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, ENVIRONMENT_VARIABLE: url},
-    )
-    results = json.loads(done.stdout)
-    assert [result[:2] for result in results] == [[0, ""]] * 4
-    *trials, switch_points = (result[2] for result in results)
-    assert all("recorded/b50-1" in shown for shown in trials)
+def test_other_formats_need_no_extra(
+    invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for extra in ("pandas", "pyarrow"):
+        monkeypatch.setitem(sys.modules, extra, None)
+    for options in ([], ["--json"], ["--format", "csv"]):
+        assert "recorded/b50-1" in invoke("trials", *options).stdout
     with open_database(url, create=False) as database:
-        assert json.loads(switch_points) == [
-            asdict(one) for one in switch_point_statistics(database)
-        ]
+        expected = [asdict(one) for one in switch_point_statistics(database)]
+    assert json.loads(invoke("switch-points", "--json").stdout) == expected
 
 
 def test_parquet_is_not_for_a_terminal(url: str) -> None:
