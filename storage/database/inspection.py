@@ -203,7 +203,7 @@ def content_of(connection: Connection, place: str) -> Content:
                 f" database, or one of syncswitch or Optuna; name another with --storage URL"
             )
         return Content.NOTHING
-    revision = revision_of(connection) or "none"
+    revision = _stated_revision(connection)
     if revision == REVISION:
         return Content.CURRENT
     if revision.isdigit() and int(revision) < int(REVISION):
@@ -221,8 +221,10 @@ def content_of(connection: Connection, place: str) -> Content:
 
 def revision_of(connection: Connection) -> str | None:
     """The revision of our tables, `none` where nobody says it; None where there are no tables."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
+    return _stated_revision(connection) if inspect(connection).has_table(VERSION_TABLE) else None
+
+
+def _stated_revision(connection: Connection) -> str:
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
     return str(found[0]) if len(found) == 1 else "none"
 

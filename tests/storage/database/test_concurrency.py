@@ -39,7 +39,7 @@ def record_of(record: TrialRecord, number: int) -> TrialRecord:
         spec=replace(record.spec, replicate=number, seed=number),
         evaluations=tuple(
             Evaluation(step, step + number / 1000, 0.5 + step / 10_000, 1 / step)
-            for step in range(1, 150 + number % 7)
+            for step in range(1, 10 + number % 7)
         ),
         converged_accuracy=number / 1000,
         training_seconds=1000.0 + number,
@@ -100,7 +100,7 @@ def check_everything(
 
 @pytest.mark.parametrize(
     ("any_url", "processes", "each"),
-    [("sqlite", 4, 10), ("postgresql", 8, 5)],
+    [("sqlite", 4, 6), ("postgresql", 5, 5)],
     indirect=["any_url"],
 )
 def test_many_writers_lose_and_double_nothing(
@@ -143,7 +143,7 @@ def working(work: Callable[[int], None], processes: int) -> Iterator[list[BasePr
 def test_writers_outlast_a_restart_of_the_server(
     identity: WorkloadIdentity, search: SearchInfo, record: TrialRecord, policy: TimingPolicy
 ) -> None:
-    processes, each, restarts = 3, 20, ("fast", "immediate")
+    processes, each, restarts = 3, 8, ("fast", "immediate")
     context = multiprocessing.get_context("fork")
     written: Any = context.Queue()
     done = context.Value("i", 0)
@@ -161,7 +161,7 @@ def test_writers_outlast_a_restart_of_the_server(
 
         with working(work, processes) as writers:
             for count, mode in enumerate(restarts):
-                while done.value < (count + 1) * 20:
+                while done.value < (count + 1) * 6:
                     time.sleep(0.002)
                     assert all(writer.exitcode in (None, 0) for writer in writers)
                 stop_server(server, mode)

@@ -120,14 +120,14 @@ def test_many_processes_create_one_database_at_once(url: str, at_once: Run) -> N
         with open_database(url, create=True) as database, database.session() as session:
             return session.query(WorkloadRow).count()
 
-    assert at_once(work, 8) == [0] * 8
+    assert at_once(work, 4) == [0] * 4
     open_database(url, create=False).close()
 
 
 @pytest.mark.usefixtures("our_tables")
 def test_writers_of_one_file_wait_for_each_other(sqlite_url: str, at_once: Run) -> None:
     """PostgreSQL locks rows instead: see the tests of the stores."""
-    writes = 40
+    writes = 20
 
     def work(number: int) -> None:
         with open_database(sqlite_url, create=True) as database:
@@ -141,9 +141,9 @@ def test_writers_of_one_file_wait_for_each_other(sqlite_url: str, at_once: Run) 
     with open_database(sqlite_url, create=True) as database, database.session() as session:
         session.execute(text("CREATE TABLE counter (count INTEGER)"))
         session.execute(text("INSERT INTO counter VALUES (0)"))
-    at_once(work, 6)
+    at_once(work, 4)
     with open_database(sqlite_url, create=False) as database, database.session() as session:
-        assert session.scalar(text("SELECT count FROM counter")) == 6 * writes
+        assert session.scalar(text("SELECT count FROM counter")) == 4 * writes
 
 
 def test_a_reader_keeps_its_snapshot_and_holds_up_no_writer(database: Database) -> None:
@@ -249,8 +249,7 @@ def test_a_creator_killed_at_any_moment_leaves_what_another_completes(url: str) 
 
 
 @pytest.mark.usefixtures("our_tables")
-def test_a_lookup_imports_neither_alembic_nor_the_trainers(url: str) -> None:
-    open_database(url, create=True).close()
+def test_a_lookup_imports_neither_alembic_nor_the_trainers(sqlite_url: str) -> None:
     script = (
         "import sys\n"
         "from syncswitch.storage.database.engine import open_database\n"
@@ -259,7 +258,7 @@ def test_a_lookup_imports_neither_alembic_nor_the_trainers(url: str) -> None:
         "    assert PolicyRegistry(database).lookup('digits') == []\n"
         "print(*sorted({'alembic', 'optuna', 'psutil', 'tensorflow'} & set(sys.modules)))\n"
     )
-    output = subprocess.check_output([sys.executable, "-c", script, url], text=True)
+    output = subprocess.check_output([sys.executable, "-c", script, sqlite_url], text=True)
     assert output == "\n"
 
 

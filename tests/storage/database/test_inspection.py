@@ -150,19 +150,20 @@ import sys
 sys.modules.update(dict.fromkeys(sys.argv[1].split()))  # to import them is an ImportError
 from ctypes import util
 util.find_library = lambda name: None
-from syncswitch.searcher.cli.main import main
-main(["policy", "list", "--storage", "postgresql://me:secret@host/name"])
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import DatabaseError
+try:
+    open_database("postgresql://me:secret@host/name", create=False)
+except DatabaseError as error:
+    print(error)
 """
 
 
 @pytest.mark.parametrize("missing", ["psycopg", "psycopg_binary psycopg_c"])
 def test_without_its_driver_a_server_is_refused_with_the_extra(missing: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_PSYCOPG, missing], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: postgresql://me:***@host/name needs a driver that is missing")
+    command = [sys.executable, "-c", WITHOUT_PSYCOPG, missing]
+    (line,) = subprocess.check_output(command, text=True).splitlines()
+    assert line.startswith("postgresql://me:***@host/name needs a driver that is missing")
     assert line.endswith("`pip install 'syncswitch[postgresql]'`")
 
 
@@ -231,9 +232,9 @@ def test_a_database_in_a_folder_that_only_can_be_read_is_refused_with_what_to_do
 
 
 @pytest.mark.parametrize(
-    "content", [b"x", b"SQLite format 2\x00" * 9, b"\x89HDF\r\n\x1a\n", b"name,accuracy\n" * 99]
+    ("content", "create"),
+    [(b"x", True), (b"SQLite format 2\x00" * 9, False), (b"name,accuracy\n" * 99, True)],
 )
-@pytest.mark.parametrize("create", [True, False])
 def test_a_file_of_another_kind_is_refused_untouched(
     path: Path, sqlite_url: str, content: bytes, create: bool
 ) -> None:
@@ -259,8 +260,7 @@ def test_an_empty_file_is_an_empty_database(path: Path, sqlite_url: str) -> None
     open_database(sqlite_url, create=False).close()
 
 
-@pytest.mark.parametrize("create", [True, False])
-@pytest.mark.parametrize("journal_mode", ["delete", "wal"])
+@pytest.mark.parametrize(("create", "journal_mode"), [(True, "delete"), (False, "wal")])
 def test_the_tables_of_another_application_are_refused_untouched(
     path: Path, sqlite_url: str, create: bool, journal_mode: str
 ) -> None:
@@ -311,7 +311,7 @@ def test_nothing_is_held_before_our_tables_are_made(path: Path, sqlite_url: str)
     assert not holds_nothing("postgresql+nodriver://host/name")
 
 
-@pytest.mark.parametrize("look", range(1, 5))
+@pytest.mark.parametrize("look", range(1, 4))
 def test_tables_that_appear_between_two_looks_are_no_strangers(any_url: str, look: int) -> None:
     looks = itertools.count(1)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.base import TABLE_PREFIX, Base
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.trials.store import TrialStore
+from tests.conftest import make_database
 from tests.storage.conftest import both_databases
 
 pytestmark = both_databases
@@ -65,12 +66,6 @@ def test_a_difference_would_be_seen(database: Database, change: str) -> None:
     assert differences(database.engine) != []
 
 
-def test_the_tables_of_optuna_are_left_alone(url: str) -> None:
-    optuna.create_study(storage=driver_url(url))
-    with open_database(url, create=True) as database:
-        assert differences(database.engine) == []
-
-
 def test_the_constant_is_the_newest_revision() -> None:
     assert ScriptDirectory.from_config(configuration()).get_heads() == [REVISION]
 
@@ -86,44 +81,43 @@ def test_every_constraint_has_a_name_that_postgresql_can_hold() -> None:
         assert all(name and len(str(name)) <= 63 for name in names)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "possible"),
-    [
-        ("switch_percent", -0.1, 0.0),
-        ("switch_percent", 100.1, 100.0),
-        ("switch_percent", None, 50.0),
-        ("switch_percent", float("nan"), 50.0),
-        ("confidence", -0.1, 0.0),
-        ("confidence", 1.1, 1.0),
-        ("confidence", 97.0, None),
-        ("criterion", "best", "kept"),
-        ("criterion", None, "mean"),
-        ("keep", 95.0, 0.95),
-        ("kept_share", 1.1, 1.0),
-        ("baseline_kept_share", -0.1, None),
-        ("speed_up_low", -0.1, 0.9),
-        ("speed_up_high", -0.1, None),
-    ],
-)
+# Column, a value that it refuses, one that it takes.
+IMPOSSIBLE: list[tuple[str, float | str | None, float | str | None]] = [
+    ("switch_percent", -0.1, 0.0),
+    ("switch_percent", 100.1, 100.0),
+    ("switch_percent", None, 50.0),
+    ("switch_percent", float("nan"), 50.0),
+    ("confidence", -0.1, 0.0),
+    ("confidence", 1.1, 1.0),
+    ("confidence", 97.0, None),
+    ("criterion", "best", "kept"),
+    ("criterion", None, "mean"),
+    ("keep", 95.0, 0.95),
+    ("kept_share", 1.1, 1.0),
+    ("baseline_kept_share", -0.1, None),
+    ("speed_up_low", -0.1, 0.9),
+    ("speed_up_high", -0.1, None),
+]
+
+
+@pytest.mark.usefixtures("store")
 def test_the_database_itself_refuses_an_impossible_policy(
-    database: Database,
-    store: TrialStore,
-    policy: TimingPolicy,
-    name: str,
-    value: float | str | None,
-    possible: float | str | None,
+    database: Database, policy: TimingPolicy
 ) -> None:
     names = set(PolicyRow.__table__.columns.keys()) - {"imported_at"}
     values = {column: getattr(policy, column) for column in names}
     values["created_at"] = datetime.fromisoformat(policy.created_at)
 
-    def add(changed: float | str | None) -> None:
+    def add(version: int, **changed: float | str | None) -> None:
+        own = {"version": version, "study": f"digits-{version}"}
         with database.engine.begin() as connection:
-            connection.execute(insert(PolicyRow).values({**values, name: changed}))
+            connection.execute(insert(PolicyRow).values({**values, **own, **changed}))
 
-    with pytest.raises(IntegrityError, match=name):
-        add(value)
-    add(possible)
+    for version, (name, value, possible) in enumerate(IMPOSSIBLE, start=1):
+        with pytest.raises(IntegrityError) as caught:
+            add(version, **{name: value})
+        assert name in str(caught.value.orig)  # the rest quotes the statement, with all names
+        add(version, **{name: possible})
 
 
 @contextmanager
@@ -154,11 +148,37 @@ def child(work: Callable[[], object]) -> int | None:
     return process.exitcode
 
 
+def make_study(url: str) -> None:
+    storage = optuna.storages.RDBStorage(driver_url(url))
+    optuna.create_study(storage=storage, study_name="theirs")
+    storage.remove_session()
+    storage.engine.dispose()  # a server copies only what nobody uses
+
+
+@pytest.fixture(scope="session")
+def optuna_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with a study of Optuna, to be copied."""
+    path = tmp_path_factory.mktemp("optuna") / "optuna.db"
+    make_study(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def optuna_template(administrator: Engine) -> str:
+    """Name of a database with a study of Optuna, to be copied."""
+    make_study(make_database(administrator, "with_a_study"))
+    return "with_a_study"
+
+
 @pytest.fixture
-def optunas(url: str) -> str:
+def optunas(url: str, path: Path, request: pytest.FixtureRequest) -> str:
     """A database with a study of Optuna and none of our tables."""
-    optuna.create_study(storage=driver_url(url), study_name="theirs")
-    return url
+    if url.startswith("sqlite"):
+        shutil.copyfile(request.getfixturevalue("optuna_file"), path)
+        return url
+    template = request.getfixturevalue("optuna_template")
+    copied: str = request.getfixturevalue("new_postgresql")(template)
+    return copied
 
 
 def our_tables_in(url: str) -> set[str]:
@@ -172,19 +192,12 @@ def our_tables_in(url: str) -> set[str]:
 def test_an_upgrade_makes_the_tables_where_there_are_none(optunas: str) -> None:
     assert upgrade_database(optunas) is None
     assert upgrade_database(optunas) == REVISION
-    open_database(optunas, create=False).close()
+    with open_database(optunas, create=False) as database:
+        assert differences(database.engine) == []  # the tables of Optuna are left alone
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "CREATE TABLE syncswitch_workloads",
-        "CREATE INDEX",
-        "CREATE VIEW",
-        "INSERT INTO syncswitch_alembic_version",
-        "COMMIT",
-    ],
-)
+# The second one after all statements: whatever was kept of one would be there.
+@pytest.mark.parametrize("place", ["CREATE INDEX", "COMMIT"])
 def test_an_upgrade_that_is_killed_leaves_the_database_as_it_was(optunas: str, place: str) -> None:
     def upgrade_and_die() -> None:
         with at_statement(place, lambda: os.kill(os.getpid(), signal.SIGKILL)):

@@ -115,7 +115,7 @@ def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
 def test_several_who_roll_back_at_once_go_no_further_than_they_say(
     registry: PolicyRegistry, url: str, at_once: Run, policy: TimingPolicy
 ) -> None:
-    for number in range(20):
+    for number in range(10):
         registry.publish(replace(policy, study=f"study-{number}"))
 
     def work(number: int) -> list[tuple[int, int]]:
@@ -126,6 +126,6 @@ def test_several_who_roll_back_at_once_go_no_further_than_they_say(
                     moves.append(PolicyRegistry(database).roll_back(policy.fingerprint))
         return moves
 
-    moves = {move for found in at_once(work, 4) for move in found}
+    moves = {move for found in at_once(work, 3) for move in found}
     version = registry.aliases(policy.fingerprint)[CURRENT]
-    assert moves == {(step, step - 1) for step in range(20, version, -1)}
+    assert moves == {(step, step - 1) for step in range(10, version, -1)}

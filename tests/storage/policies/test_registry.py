@@ -290,6 +290,6 @@ def test_one_study_published_by_many_has_one_policy(
         with open_database(url, create=False) as database:
             return PolicyRegistry(database).publish(replace(policy, switch_percent=number * 10.0))
 
-    answers = at_once(work, 6)
+    answers = at_once(work, 3)
     assert len({answer.switch_percent for answer in answers}) == 1
     assert {answer.version for answer in answers} == {1}

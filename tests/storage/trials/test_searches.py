@@ -95,8 +95,8 @@ def test_of_searchers_that_begin_at_once_one_sets_the_options(
             mine = replace(search, options={"number": number})
             return TrialStore(database).register(identity, "digits", mine)
 
-    answers = at_once(work, 6)
+    answers = at_once(work, 3)
     with open_database(url, create=False) as database:
         (registered,) = TrialStore(database).searches()
-    assert registered.options["number"] in range(6)
-    assert answers == [registered] * 6
+    assert registered.options["number"] in range(3)
+    assert answers == [registered] * 3

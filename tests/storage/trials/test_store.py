@@ -324,7 +324,7 @@ def test_one_result_told_by_many_is_counted_once(
         with open_database(url, create=False) as database:
             TrialStore(database).complete(STUDY, 0, replace(record, host=f"host-{number}"))
 
-    at_once(work, 6)
+    at_once(work, 3)
     assert store.evaluations(STUDY, 0) == list(record.evaluations)
     trial = store.get(STUDY, 0)
     assert trial is not None

@@ -171,13 +171,13 @@ def test_all_at_once_lose_nothing_and_count_nothing_twice(
     database.close()
 
     def work(number: int) -> None:
-        for count in range(5):
+        for count in range(3):
             spool_use(spool_path, use_of(used_policy, 10 * number + count))
             with open_database(url, create=False) as own:
                 take_in(own, spool_path)
 
-    at_once(work, 4)
-    assert sorted(ids(database)) == sorted(f"use-{10 * n + c}" for n in range(4) for c in range(5))
+    at_once(work, 3)
+    assert sorted(ids(database)) == sorted(f"use-{10 * n + c}" for n in range(3) for c in range(3))
     assert not spool_path.exists()
 
 

@@ -71,7 +71,7 @@ def test_a_use_is_recorded_once(
         with open_database(url, create=False) as own:
             return record_use(own, use)
 
-    assert sorted(at_once(record, 4)) == [False, False, False, True]
+    assert sorted(at_once(record, 3)) == [False, False, True]
     assert not record_use(database, use)
     assert uses_of(database, used_policy).uses == 1
 
