@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec, TrialState
@@ -64,16 +65,42 @@ def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRe
     Returns:
         None where there is no such run.
     """
-    identity = spec.identity
-    searches = store.searches(workload=identity.fingerprint)
-    compared = {one.study for one in searches if one.strategy == ComparisonStrategy().name}
-    if not compared or spec.band is not None:
+    if spec.band is not None:
         return None
     wanted = (spec.switch_percent, spec.seed)
-    for row in usable_runs(store, identity, trainer, spec.conditions):
-        if row.study in compared and (row.switch_percent, row.seed) == wanted:
+    for row in _compared_runs(store, spec.identity, trainer, spec.conditions):
+        if (row.switch_percent, row.seed) == wanted:
             return record_of(store, row, spec)
     return None
+
+
+def recorded_replicates(
+    store: TrialStore, identity: WorkloadIdentity, plan: SearchPlan
+) -> tuple[tuple[float, int], ...]:
+    """Switch point and replicate of each run of a search that `recorded_result` would find.
+
+    The latest switch point comes first: without the first protocol alone nothing is compared.
+    """
+    grid = plan.strategy.grid()
+    rows = _compared_runs(store, identity, plan.trainer, plan.conditions)
+    found = {
+        (row.switch_percent, row.replicate)
+        for row in rows
+        if row.switch_percent in grid and row.seed == replicate_seed(plan.base_seed, row.replicate)
+    }
+    return tuple(sorted(found, key=lambda key: (-key[0], key[1])))
+
+
+def _compared_runs(
+    store: TrialStore, identity: WorkloadIdentity, trainer: str, conditions: RunConditions
+) -> list[StoredTrial]:
+    """The usable runs of sweeps and evaluations."""
+    searches = store.searches(workload=identity.fingerprint)
+    compared = {one.study for one in searches if one.strategy == ComparisonStrategy().name}
+    if not compared:
+        return []
+    rows = usable_runs(store, identity, trainer, conditions)
+    return [row for row in rows if row.study in compared]
 
 
 def record_of(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.loop.recorded import recorded_replicates
 from syncswitch.searcher.loop.trial_guard import curves_of
 from syncswitch.searcher.loop.trial_loop import LoopOptions, TrialLoop
 from syncswitch.searcher.results.result import (
@@ -27,6 +28,7 @@ from syncswitch.storage.policies.nearest import related_switches
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -139,6 +141,10 @@ class Search:
 def first_strategy(database: Database, identity: WorkloadIdentity, plan: SearchPlan) -> Strategy:
     """The strategy as it is registered where nobody has begun this search."""
     strategy = plan.strategy
-    if plan.warm_start and isinstance(strategy, AdaptiveStrategy):
-        return replace(strategy, related=related_switches(database, identity))
-    return strategy
+    if not isinstance(strategy, AdaptiveStrategy):
+        return strategy
+    return replace(
+        strategy,
+        related=related_switches(database, identity) if plan.warm_start else (),
+        recorded=recorded_replicates(TrialStore(database), identity, plan),
+    )

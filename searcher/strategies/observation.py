@@ -59,6 +59,11 @@ class Observation:
     cost: TrialCost | None = None
     alarmed: bool = False
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it was made for something else: it cost nothing, and nobody could stop it."""
+        return self.cost is not None and not self.cost.paid_seconds
+
 
 def mean_accuracy(runs: Sequence[Observation]) -> float:
     """Mean accuracy of at least one run."""

@@ -122,7 +122,7 @@ def asked_trials(strategy: Strategy, runs: Iterable[Observation], wanted: NextTr
 
 def _as_alone(strategy: Strategy, before: tuple[Observation, ...], run: Observation) -> Observation:
     """A run as a search without company would have made it, which might have stopped it."""
-    if run.stopped_early or run.plateau_accuracy is None or run.diverged:
+    if run.stopped_early or run.plateau_accuracy is None or run.diverged or run.is_recorded:
         return run
     if not may_stop(strategy, run.switch_percent, before):
         return run

@@ -19,7 +19,7 @@ from syncswitch.storage.records.metric import Metric
 
 # What depends on what the database holds when a study begins is no part of its name: it is kept
 # with the study.
-_FIRST_WRITERS = {"related", "wanted"}
+_FIRST_WRITERS = {"related", "recorded", "wanted"}
 
 _MOST_RUNS = 10_000  # more than any search makes
 _MOST_USES = 1_000_000

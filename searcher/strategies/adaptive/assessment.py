@@ -46,6 +46,10 @@ class Assessment(ABC):
 
     def decision(self) -> Decision:
         """The answer, or the next run."""
+        read = {(run.switch_percent, run.replicate) for run in self._history.runs}
+        unread = [percent for percent, n in self._strategy.recorded if (percent, n) not in read]
+        if unread:
+            return NextTrial(unread[0], unread.count(unread[0]))
         # Without a target nothing can be compared.
         index = self._next_index() if self._has_target else self._last
         return self._decided() if index is None else NextTrial(self._grid[index])

@@ -23,6 +23,7 @@ class AdaptiveOptions(Strategy):
     least_runs: int | None = None
     budget: float | None = None
     related: tuple[float, ...] = ()
+    recorded: tuple[tuple[float, int], ...] = ()
     switch_points: tuple[float, ...] = ()
 
     @property

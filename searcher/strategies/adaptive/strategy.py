@@ -8,6 +8,7 @@ by `mean` it is the one that tells most of the earliest acceptable switch point 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ class AdaptiveStrategy(AdaptiveOptions):
         budget: The most that the search may cost, in trainings with the first protocol alone;
             None for no limit. After the first run none is begun that would go beyond.
         related: Switch points of related jobs, for a warm start.
+        recorded: Switch point and replicate of each run that is recorded already and costs nothing:
+            all of them are looked at before another is made, however many R allows.
         switch_points: The switch points to choose from, in percent of the range; empty for those of
             halving and, by the criterion `kept`, 75 %: what is gained there is worth a look.
     """
@@ -49,6 +52,12 @@ class AdaptiveStrategy(AdaptiveOptions):
         if self.switch_points or set(self.grid()) <= set(percents):
             return self
         return replace(self, switch_points=halvings(self.settings)[:0:-1])
+
+    @override
+    def replicates(self, percent: float) -> Iterable[int]:
+        """The recorded ones first."""
+        recorded = [number for at, number in self.recorded if at == percent]
+        return itertools.chain(recorded, (n for n in itertools.count() if n not in recorded))
 
     @override
     def decide(self, finished: Iterable[Observation]) -> Decision:
