@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from tests.properties import FIXTURES_STAY, more_examples
+from tests.warm_program import WarmProcess
 
 CHECKPOINT = Checkpoint(
     model="abc",
@@ -111,22 +110,17 @@ WRITER = """
 """
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_the_file_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
     random = np.random.default_rng(0)
     half_written = 0
     for _ in range(10):
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(WRITER), str(path)], stdout=subprocess.PIPE
-        )
-        assert process.stdout is not None
+        process = WarmProcess(textwrap.dedent(WRITER), str(path), folder=tmp_path)
         process.stdout.readline()
         time.sleep(random.uniform(0.0, 0.06))
         process.kill()
-        last_reported = int((b"0\n" + process.stdout.read()).split()[-1])
-        process.wait()
-        process.stdout.close()
+        reported, _ = process.communicate()
+        last_reported = int(("0\n" + reported).split()[-1])
         checkpoint = read_checkpoint(path)
         assert checkpoint.worker_step >= last_reported
         for group in (checkpoint.parameters, checkpoint.slots):

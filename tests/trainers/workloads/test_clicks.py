@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from syncswitch.trainers.workloads.clicks import (
@@ -84,11 +86,16 @@ class TestTheModel:
         np.testing.assert_array_equal(model(inputs), other)
 
     def test_learns(self) -> None:
+        """With small tables, of which each row is seen often."""
+        made = generate(8_000, 200)
+        inputs, labels = made.inputs, made.labels[:, np.newaxis]
         brief = replace(
             workload,
-            total_worker_steps=400,
+            model=partial(click_model, DENSE, 2, 200),
+            data=lambda: Data(inputs[:7_000], labels[:7_000], inputs[7_000:], labels[7_000:]),
+            total_worker_steps=200,
             learning_rate_boundaries=(),
-            evaluation_interval_worker_steps=80,
+            evaluation_interval_worker_steps=100,
         )
         with SimulatedTrainer(brief, 2, EVEN) as trainer:
             record = trainer.train(spec_of(brief, 2, 100.0, profile=EVEN))

@@ -47,16 +47,6 @@ RESNET_50 = (
 )
 
 
-@pytest.fixture(scope="module")
-def resnet_32(keras: Any) -> Any:
-    return basic_network(5, 10)
-
-
-@pytest.fixture(scope="module")
-def resnet_50(keras: Any) -> Any:
-    return bottleneck_network((3, 4, 6, 3), 100)
-
-
 class TestSize:
     def test_of_resnet_32(self, resnet_32: Any) -> None:
         assert size(resnet_32.trainable_variables) == RESNET_32 == 464_154

@@ -27,7 +27,7 @@ def two_outputs(keras: Any, *, named: bool = True) -> Any:
 
 
 def of_keras(model: Any, loss: Any, labels: Any, factors: Any = None, weights: Any = None) -> float:
-    model.compile("sgd", loss, loss_weights=factors)
+    model.compile("sgd", loss, loss_weights=factors, run_eagerly=True)
     found = model.evaluate(X, labels, sample_weight=weights, batch_size=8, verbose=0)
     return float(found[0] if isinstance(found, list) else found)
 
@@ -79,7 +79,7 @@ def test_padding_of_sequences_does_not_count(keras: Any) -> None:
     dense = keras.layers.Dense(2, activation="softmax")
     model = keras.Sequential([keras.Input((4,)), embedding, dense])
     loss = "sparse_categorical_crossentropy"
-    model.compile("sgd", loss)
+    model.compile("sgd", loss, run_eagerly=True)
     found = float(Outputs(replace(CONSTANT, loss=loss), model).loss(labels, model(tokens)))
     assert found == pytest.approx(model.evaluate(tokens, labels, verbose=0), rel=1e-5)
 
