@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,16 +54,17 @@ def plain_local_sgd(workload: Workload, workers: int, period_steps: int, seed: i
 
 
 def plain_stale_sgd(workload: Workload, seed: int) -> Final:
-    """SGD without momentum whose gradients, but for the first, are one update old."""
+    """SGD with momentum whose gradients, but for the first, are one update old."""
     loop = _Loop(workload, seed)
-    parameters, gradient, statistics = loop.start
+    parameters, slots, statistics = loop.start
     before = parameters
     for step in range(workload.total_worker_steps):
         gradient, contribution = loop.gradient(step, before)
         before = parameters
-        parameters = parameters - loop.rate(step) * gradient
+        slots = workload.momentum * slots + gradient
+        parameters = parameters - loop.rate(step) * slots
         statistics = loop.move(statistics, contribution)
-    return Final(parameters, gradient, statistics)
+    return Final(parameters, slots, statistics)
 
 
 def plain_gba(workload: Workload, seed: int) -> Final:
@@ -84,13 +86,26 @@ def relative_error(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
+@functools.cache
+def _traced(workload: Workload) -> tuple[ModelFunction, Any]:
+    """A function of the number of a batch, the seed, parameters and statistics."""
+    import tensorflow as tf
+
+    data = workload.data()
+    function = ModelFunction(workload, data)
+    arrays = tf.constant(data.train_inputs), tf.constant(data.train_labels)
+
+    def compute(step: Any, seed: Any, parameters: Any, statistics: Any) -> Any:
+        batch = function.batch(arrays, step, seed)
+        return function.gradient(parameters, statistics, *batch)[1:]
+
+    return function, tf.function(compute, autograph=False)
+
+
 class _Loop:
     def __init__(self, workload: Workload, seed: int) -> None:
-        import tensorflow as tf
-
-        self._workload = workload
-        data = workload.data()
-        function = ModelFunction(workload, data)
+        self._workload, self._seed = workload, np.int64(seed)
+        function, self._compute = _traced(workload)
         with seeded(seed):
             model = build_model(workload)
         self.start = (
@@ -98,12 +113,6 @@ class _Loop:
             np.zeros(function.parameters.size, np.float32),
             function.statistics.pack(moving_variables(model)),
         )
-        inputs, labels = tf.constant(data.train_inputs), tf.constant(data.train_labels)
-
-        def compute(step: Any, parameters: Any, statistics: Any) -> Any:
-            batch = function.batch((inputs, labels), step, np.int64(seed))
-            return function.gradient(parameters, statistics, *batch)[1:]
-
         self._decay = np.concatenate(
             [
                 np.full(variable.shape, layer.momentum, np.float32)
@@ -112,7 +121,6 @@ class _Loop:
             ]
             or [np.zeros(0, np.float32)]
         )
-        self._compute = tf.function(compute, autograph=False)
 
     def gradient(self, step: int, parameters: np.ndarray) -> list[np.ndarray]:
         """Of a batch: its gradient, and (1 - m) times its own means and variances.
@@ -120,7 +128,7 @@ class _Loop:
         In training they do not depend on the moving ones, and of zeros the batch's part is left.
         """
         vectors = parameters.astype(np.float32), np.zeros_like(self._decay)
-        return [part.numpy() for part in self._compute(np.int64(step), *vectors)]
+        return [part.numpy() for part in self._compute(np.int64(step), self._seed, *vectors)]
 
     def move(self, statistics: np.ndarray, contribution: np.ndarray) -> np.ndarray:
         """An exponential moving average, with the momentum that its layer says."""

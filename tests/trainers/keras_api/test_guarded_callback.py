@@ -127,24 +127,24 @@ def digits_run(model: Any, switch: Any) -> None:
     model.fit(x, y, validation_data=(x, y), batch_size=8, epochs=30, verbose=0, callbacks=[switch])
 
 
-ALWAYS_RIGHT = Band(1.0, 0.01, 3, tuple(BandPoint(step, 1.0, 0.0) for step in range(1, 81)))
-DIGITS_JOB = replace(JOB, total_worker_steps=80, switch_percent=50.0, band=ALWAYS_RIGHT)
+ALWAYS_RIGHT = Band(1.0, 0.01, 3, tuple(BandPoint(step, 1.0, 0.0) for step in range(1, W + 1)))
+DIGITS_JOB = replace(JOB, band=ALWAYS_RIGHT)
 
 
 def test_validations_below_the_band_are_an_alarm(
     tested: Any, make: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The job has 80 worker-steps, an epoch after the switch 8 of them."""
+    """An epoch after the switch has 8 worker-steps."""
     switch = make(DIGITS_JOB)
     with caplog.at_level(logging.WARNING, "syncswitch"):
         digits_run(tested, switch)
     assert switch.alarm.startswith("3 tests in a row are below what the first protocol alone")
-    assert (switch.worker_step, switch.is_after_switch) == (80, False)
+    assert (switch.worker_step, switch.is_after_switch) == (W, False)
     (record,) = caplog.records
-    # 40 worker-steps are an epoch of 8 rounds and 2 rounds; that epoch's test is the first.
+    # 3 rounds and 5 worker-steps are the first epoch; its test is the first.
     assert (
         record.message
-        == f"back to the switch from 62 worker-steps, and on with bsp: {switch.alarm}"
+        == f"back to the switch from 33 worker-steps, and on with bsp: {switch.alarm}"
     )
 
 
@@ -158,7 +158,7 @@ def test_of_an_error_validations_above_the_band_are_an_alarm(
     """The callback knows what Keras calls it, and that less of it is better."""
 
     def alarm_of(error: float) -> str | None:
-        curve = tuple(BandPoint(step, -error, 0.0) for step in range(1, 81))
+        curve = tuple(BandPoint(step, -error, 0.0) for step in range(1, W + 1))
         values = {"band": Band(-error, 0.01, 3, curve), "target_accuracy": -error}
         switch = make(replace(DIGITS_JOB, metric=metric, **LESS_IS_BETTER, **values))
         digits_run(tested, switch)
@@ -182,7 +182,7 @@ def test_only_what_the_policy_calls_accuracy_is_looked_at(
     model = digits_model("sparse_categorical_accuracy")
     switch = make(DIGITS_JOB)
     digits_run(model, switch)
-    assert (switch.alarm, switch.worker_step) == (None, 80)
+    assert (switch.alarm, switch.worker_step) == (None, W)
     switch = make(DIGITS_JOB, monitor="val_sparse_categorical_accuracy")
     digits_run(model, switch)
     assert switch.alarm is not None

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from syncswitch.storage.records.job import RunConditions
@@ -17,7 +18,14 @@ from syncswitch.trainers.job.workload import Batch, Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
-from tests.trainers.jobs import CONSTANT, DENSE, RecordingObserver, momentum_answer, phases_answer
+from tests.trainers.jobs import (
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    DENSE,
+    RecordingObserver,
+    momentum_answer,
+    phases_answer,
+)
 from tests.trainers.simulated.clusters import EVEN, spec_of
 from tests.trainers.simulated.test_trainer import SHORT, measured
 
@@ -190,6 +198,7 @@ class TestDisturbed:
         assert [phase.protocol for phase in record.phases] == ["bsp", "asp"] * (phases // 2)
         expected = phases_answer(workload, record)
         assert found.parameters == pytest.approx(expected, rel=1e-4)
+        np.testing.assert_allclose(found.slots, CONSTANT_GRADIENT)
         sizes = {"bsp": 8, "asp": 8 if batch == "global" else 1}
         assert found.updates == sum(
             math.ceil((one.end_worker_step - one.start_worker_step) / sizes[one.protocol])

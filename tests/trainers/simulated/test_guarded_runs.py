@@ -14,6 +14,8 @@ from tests.trainers.guard_contract import GuardContract
 from tests.trainers.jobs import BRIEF
 from tests.trainers.simulated.clusters import EVEN, spec_of
 
+LONGER = replace(BRIEF, name="longer", total_worker_steps=483)
+
 
 class TestGuardedRuns(GuardContract):
     def spec_of(
@@ -26,12 +28,11 @@ def test_after_an_alarm_no_straggler_makes_it_leave_the_first_protocol(
     make_trainer: Callable[..., Any],
 ) -> None:
     """As after a switch: online policies act before it alone."""
-    job = replace(BRIEF, name="greedy", total_worker_steps=483)
     slow = "straggler:worker={},at={}%,for=60s,slowdown=4"
     conditions = RunConditions(online="greedy", injections=(slow.format(1, 5), slow.format(2, 60)))
     band = Band(2.0, 0.01, 3, (BandPoint(1, 2.0, 0.0), BandPoint(483, 2.0, 0.0)))
-    spec = spec_of(job, 4, 30.0, profile=EVEN, band=band, conditions=conditions)
-    record = make_trainer(job, 4, EVEN).train(spec)
+    spec = spec_of(LONGER, 4, 30.0, profile=EVEN, band=band, conditions=conditions)
+    record = make_trainer(LONGER, 4, EVEN).train(spec)
     assert [phase.protocol for phase in record.phases] == ["bsp", "asp", "bsp"]
     kinds = [event.kind for event in record.events]
     after = kinds[kinds.index("alarmed") :]
@@ -46,13 +47,12 @@ def test_of_several_switches_the_guard_goes_back_to_the_first(
     make_trainer: Callable[..., Any],
 ) -> None:
     """Also where the first protocol is at work again, which cannot help any more."""
-    job = replace(BRIEF, name="turns", total_worker_steps=483)
     conditions = RunConditions(later_switches=(40.0, 60.0))
     # So good is nobody, and what only the tests after 70 % are held against.
     curve = [(1, 0.0), (338, 0.0), (339, 2.0), (483, 2.0)]
     band = Band(2.0, 0.01, 3, tuple(BandPoint(step, accuracy, 0.0) for step, accuracy in curve))
-    spec = spec_of(job, 4, 20.0, profile=EVEN, band=band, conditions=conditions)
-    record = make_trainer(job, 4, EVEN).train(spec)
+    spec = spec_of(LONGER, 4, 20.0, profile=EVEN, band=band, conditions=conditions)
+    record = make_trainer(LONGER, 4, EVEN).train(spec)
     assert record.guard is not None
     assert record.guard.state == "alarmed"
     assert record.guard.worker_step is not None

@@ -8,7 +8,6 @@ import pytest
 from syncswitch.trainers.workloads.residual import (
     WEIGHT_DECAY,
     basic_network,
-    bottleneck_network,
 )
 
 
