@@ -37,21 +37,22 @@ _PASSING = {
     "learning_rate",
 }
 
+_DIGEST = "_model_digest"
+
 
 def workload_identity(
     workload: Workload, workers: int, first_protocol: str, second_protocol: str
 ) -> WorkloadIdentity:
-    """Describes the job on a cluster of `workers`, as policies know it. Builds the model.
+    """Describes the job on a cluster of `workers`, as policies know it. Builds the model, once.
 
     Raises UserError where the second protocol cannot have the workload's batch after the switch.
     """
     check_batch(workload, second_protocol)
     rate, boundaries = _describe_learning_rate(workload)
     metric = decided_by(workload)
-    model = _canonical(describe_model(build_model(workload)))
     return WorkloadIdentity(
         name=workload.name,
-        model=hashlib.sha256(model.encode()).hexdigest(),
+        model=_model_digest(workload),
         data_set=workload.data_set,
         loss=_describe_loss(workload),
         optimizer=_describe_optimizer(workload, workers),
@@ -70,6 +71,16 @@ def workload_identity(
         metric_lowest=metric.lowest,
         metric_highest=metric.highest,
     )
+
+
+def _model_digest(workload: Workload) -> str:
+    """Of the model's structure; kept with the workload, as it takes a model to find it out."""
+    kept = vars(workload)
+    if _DIGEST not in kept:
+        described = _canonical(describe_model(build_model(workload)))
+        kept[_DIGEST] = hashlib.sha256(described.encode()).hexdigest()
+    digest: str = kept[_DIGEST]
+    return digest
 
 
 def describe_model(model: Any) -> list[Any]:

@@ -44,6 +44,7 @@ class ModelFunction:
         tables: Embedding tables whose rows are given to each computation.
         parameters: Layout of the other trained variables.
         statistics: Layout of the variables that move without a gradient.
+        model: Its structure, and values that are not trained.
         outputs: Of the model, and their losses.
     """
 
@@ -51,17 +52,17 @@ class ModelFunction:
         self.batch_size = workload.batch_size
         self._data = data
         self._transform = data.transform
-        self._model = build_model(workload) if model is None else model
-        self.tables = tables_of(self._model)
-        self._lookups = Lookups(thin_layers(self._model))
-        self._sample = sample(workload, data, self._model)
-        check_inputs(workload, data, self._sample, self._model)
-        self._takes_training = _takes_training(self._model)
-        self.outputs = Outputs(workload, self._model)
+        self.model = build_model(workload) if model is None else model
+        self.tables = tables_of(self.model)
+        self._lookups = Lookups(thin_layers(self.model))
+        self._sample = sample(workload, data, self.model)
+        check_inputs(workload, data, self._sample, self.model)
+        self._takes_training = _takes_training(self.model)
+        self.outputs = Outputs(workload, self.model)
         apart = {table.position for table in self.tables}
-        self.parameters = FlatLayout.of(self._model.trainable_variables, "parameter", apart)
-        self.statistics = FlatLayout.of(moving_variables(self._model), "statistic")
-        check_labels(workload, data, self.outputs.losses, self._model)
+        self.parameters = FlatLayout.of(self.model.trainable_variables, "parameter", apart)
+        self.statistics = FlatLayout.of(moving_variables(self.model), "statistic")
+        check_labels(workload, data, self.outputs.losses, self.model)
 
     @cached_property
     def statistics_decay(self) -> Vector:
@@ -71,7 +72,7 @@ class ModelFunction:
         # Not as a part of what is being traced; traced itself, as this is how layers are trained.
         with tf.init_scope():
             apart = {table.position for table in self.tables}
-            variables = enumerate(self._model.trainable_variables)
+            variables = enumerate(self.model.trainable_variables)
             values = [tf.constant(one.numpy()) for place, one in variables if place not in apart]
             examples = list(map(tf.constant, self._sample))
 
@@ -81,7 +82,7 @@ class ModelFunction:
                 with self._lookups.by(any_rows(self.tables)):
                     return self._forward(values, statistics, inputs, seed)[1]
 
-            start = self.statistics.pack(moving_variables(self._model))
+            start = self.statistics.pack(moving_variables(self.model))
             move = tf.function(moved, autograph=False).get_concrete_function(tf.constant(start))
             return decay_of(lambda statistics: move(tf.constant(statistics)).numpy(), start)
 
@@ -181,14 +182,14 @@ class ModelFunction:
         self, values: list[Any], statistics: Any, inputs: Any, seed: Any
     ) -> tuple[Any, Any, Any]:
         """Outputs in training mode, the statistics after it, and losses of layers."""
-        outputs, untrained, extra_losses = self._model.stateless_call(
+        outputs, untrained, extra_losses = self.model.stateless_call(
             self._trained(values),
             self._untrained(statistics, seed),
             inputs,
             return_losses=True,
             **self._mode(training=True),
         )
-        variables = self._model.non_trainable_variables
+        variables = self.model.non_trainable_variables
         moved = pack(
             [
                 value
@@ -227,7 +228,7 @@ class ModelFunction:
         return asking.ids
 
     def _predict(self, values: list[Any], statistics: Any, inputs: Any) -> Any:
-        outputs, _ = self._model.stateless_call(
+        outputs, _ = self.model.stateless_call(
             self._trained(values),
             self._untrained(statistics, tf.constant([0, 0], tf.int64)),
             inputs,
@@ -254,7 +255,7 @@ class ModelFunction:
         """
         moving = iter(unpack(statistics, self.statistics))
         values = []
-        for index, variable in enumerate(self._model.non_trainable_variables):
+        for index, variable in enumerate(self.model.non_trainable_variables):
             if _is_moving(variable):
                 values.append(next(moving))
             elif "seed" in variable.name and tuple(variable.shape) == (2,):

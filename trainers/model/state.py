@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,9 @@ from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import SilentObserver
 
 _LOG = logging.getLogger(__name__)
+# Trials share seeds; what begins with few values is kept, as it takes a model to find them.
+_KEPT_SEEDS = 8
+_FEW_VALUES = 1 << 20
 
 
 class StateForm:
@@ -62,19 +66,25 @@ class StateForm:
             for one in self.tables
             if self.rule is not None
         )
+        is_kept = not self.tables and self.parameters.size <= _FEW_VALUES
+        self._initial = lru_cache(_KEPT_SEEDS if is_kept else 0)(self._built)
 
     def initial(self, seed: int) -> ModelState:
         """Fresh values, as the workload's model function makes them under `seed`."""
+        parameters, statistics, tables = self._initial(seed)
+        # Whoever trains may do so in place.
+        slots = self._optimizer.initial_slots()
+        return ModelState(parameters.copy(), slots, statistics.copy(), tables=tables)
+
+    def _built(self, seed: int) -> tuple[Vector, Vector, TableSource | None]:
         with seeded(seed):
             model = build_model(self._workload)
         apart = {table.position for table in self.tables}
-        return ModelState(
-            self.parameters.pack(
-                [one for place, one in enumerate(model.trainable_variables) if place not in apart]
-            ),
-            self._optimizer.initial_slots(),
+        trained = enumerate(model.trainable_variables)
+        return (
+            self.parameters.pack([one for place, one in trained if place not in apart]),
             self.statistics.pack(moving_variables(model)),
-            tables=self._initial_tables(model, seed),
+            self._initial_tables(model, seed),
         )
 
     def shard_plan(self, server: int = 0, servers: int = 1) -> ShardPlan:

@@ -87,7 +87,8 @@ def for_threads(function: Any, threads: int) -> Callable[..., Any]:
     """
     arguments = function.structured_input_signature[0]
     copies = SimpleQueue[Any]()
-    for _ in range(threads):
+    copies.put(function)
+    for _ in range(threads - 1):
         copies.put(concrete(lambda *given: function(*given), *arguments))
 
     def call(*given: Any) -> Any:

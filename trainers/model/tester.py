@@ -62,6 +62,7 @@ class ModelTester:
             self.further: tuple[tuple[str, float], ...] = ()
             self._decided_by = decided_by(workload)
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
+            self._trace_for_all_sizes()
         self.accuracy(*self._zeros())
         self._chance = data.chance_accuracy if is_held else self._read_chance()
 
@@ -76,7 +77,7 @@ class ModelTester:
             parts = (parameters, statistics, *values)
             if not all(bool(tf.reduce_all(tf.math.is_finite(part))) for part in parts):
                 return math.nan
-            rows = list(map(TableRows, map(tf.constant, self.ids), values))
+            rows = self._rows(values)
             self._metric.reset_state()
             for metric in self._further.values():
                 metric.reset_state()
@@ -160,6 +161,16 @@ class ModelTester:
         found = (parsed(self._data, self._data.test, rows)[1] for rows in self._batches())
         return chance_accuracy([_classes(one) for one in found])
 
+    def _trace_for_all_sizes(self) -> None:
+        """Traces once for all batches, where the last one is smaller."""
+        examples = self._data.test.examples
+        if examples < _BATCH or not examples % _BATCH:
+            return
+        parameters, statistics, *values = self._zeros()
+        first = next(iter(self._batches()))
+        specs = [tf.TensorSpec([None, *one.shape[1:]], one.dtype) for one in first]
+        self._update.get_concrete_function(parameters, statistics, self._rows(values), *specs)
+
     def _traced_update(self, parameters: Any, statistics: Any, rows: Any, *examples: Any) -> None:
         inputs, labels = self._test_batch(examples)
         outputs = self._function.predict(parameters, statistics, inputs, rows)
@@ -195,8 +206,7 @@ class ModelTester:
             return metric
         inputs, labels = self._test_batch(next(iter(self._batches())))
         parameters, statistics, *values = self._zeros()
-        rows = list(map(TableRows, map(tf.constant, self.ids), values))
-        outputs = self._function.predict(parameters, statistics, inputs, rows)
+        outputs = self._function.predict(parameters, statistics, inputs, self._rows(values))
         labels, outputs, _, loss = self._function.outputs.decisive(labels, outputs)
         self._check_accuracy(labels, outputs)
         if outputs.shape[-1] == 1:
@@ -223,6 +233,9 @@ class ModelTester:
         if self._data.test_transform is None:
             return inputs, labels
         return transformed(self._data.test_transform, inputs, labels)
+
+    def _rows(self, values: Iterable[Any]) -> list[TableRows]:
+        return list(map(TableRows, map(tf.constant, self.ids), values))
 
     def _zeros(self) -> list[Any]:
         function = self._function

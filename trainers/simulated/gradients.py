@@ -13,7 +13,6 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.job.data import AnyData
-from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.batches.feed import feed_of
@@ -161,7 +160,9 @@ class GradientSource:
     def _try_batch(
         self, workload: Workload, data: AnyData, wanted: Sequence[Outstanding]
     ) -> list[Computed]:
-        self._batched_function = ModelFunction(workload, data, with_patches(build_model(workload)))
+        self._batched_function = ModelFunction(workload, data, with_patches(self._function.model))
+        # Measured once, of the same layers.
+        self._batched_function.statistics_decay = self._function.statistics_decay
         self._batch = tf.function(self._traced_batch, autograph=False)
         self._gradients = tf.function(
             lambda *stacked: tf.vectorized_map(

@@ -89,7 +89,6 @@ class SimulatedTrainer(Trainer):
         self._workload = workload
         self._workers = workers
         self._profile = profile
-        self._identities: dict[tuple[str, str], WorkloadIdentity] = {}
         self._rate_at = rate_function(workload)
         # As many calls as threads can be under way while every worker waits for its gradient.
         at_once = max(1, min(_MOST_AT_ONCE, workers // THREADS))
@@ -111,7 +110,8 @@ class SimulatedTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        check_trial(spec, self._own_identity(spec))
+        pair = (spec.identity.first_protocol, spec.identity.second_protocol)
+        check_trial(spec, simulated_identity(self._workload, self._workers, pair, self._profile))
         check_tables(spec, [table.layer for table in self._function.tables])
         started_at = datetime.now(timezone.utc)
         self._is_idle = False
@@ -155,15 +155,6 @@ class SimulatedTrainer(Trainer):
             raise
         except Exception as error:
             raise FatalError(f"training failed with {one_line(error)}") from error
-
-    def _own_identity(self, spec: TrialSpec) -> WorkloadIdentity:
-        pair = (spec.identity.first_protocol, spec.identity.second_protocol)
-        # Kept, because describing a workload builds its model.
-        if pair not in self._identities:
-            self._identities[pair] = simulated_identity(
-                self._workload, self._workers, pair, self._profile
-            )
-        return self._identities[pair]
 
 
 def _check_memory(workload: Workload, workers: int, parameters: int) -> None:

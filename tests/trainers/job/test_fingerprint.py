@@ -19,7 +19,8 @@ from tests.warm_program import run_code
 def fingerprint(
     workload: Workload, workers: int = 4, pair: tuple[str, str] = ("bsp", "asp")
 ) -> str:
-    return workload_identity(workload, workers, *pair).fingerprint
+    # A workload keeps what it was found to be; another one does not know of it.
+    return workload_identity(replace(workload), workers, *pair).fingerprint
 
 
 def model(
@@ -49,6 +50,23 @@ def model(
         )
 
     return build
+
+
+def test_the_model_is_built_once_for_all_clusters(keras: Any) -> None:
+    built = []
+
+    def counted() -> Any:
+        built.append(model(keras, width=24 + len(built))())
+        return built[-1]
+
+    workload = replace(DENSE, model=counted)
+    identities = [workload_identity(workload, n, "bsp", "asp") for n in (4, 5)]
+    assert len(built) == 1
+    assert len({one.model for one in identities}) == 1
+    assert len({one.fingerprint for one in identities}) == 2
+    other = replace(workload)
+    assert other == workload
+    assert workload_identity(other, 4, "bsp", "asp").model != identities[0].model
 
 
 class TestTheFingerprintStays:
@@ -98,10 +116,12 @@ class TestTheFingerprintStays:
     @pytest.mark.slow
     def test_in_another_process(self, keras: Any, tmp_path: Path) -> None:
         code = """
+            from dataclasses import replace
             from syncswitch.trainers import load_workload, workload_identity
             import keras
             keras.layers.Dense(3), keras.layers.Conv2D(3, 3)
-            print(workload_identity(load_workload("digits"), 4, "bsp", "asp").fingerprint)
+            digits = replace(load_workload("digits"))
+            print(workload_identity(digits, 4, "bsp", "asp").fingerprint)
         """
         result = run_code(textwrap.dedent(code), folder=tmp_path)
         assert result.stdout.strip() == fingerprint(load_workload("digits")), result.stderr

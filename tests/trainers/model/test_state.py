@@ -55,6 +55,24 @@ class TestStateForm:
         # Means of 0, variances of 1.
         np.testing.assert_array_equal(one.statistics, [0.0] * 16 + [1.0] * 16)
 
+    def test_models_are_built_once_for_each_seed(self) -> None:
+        built = []
+
+        def counted() -> Any:
+            built.append(normalized_model())
+            return built[-1]
+
+        form = form_of(replace(NORMALIZED, model=counted))
+        built.clear()
+        fresh = {seed: form_of(NORMALIZED).initial(seed) for seed in (1, 2)}
+        for seed in (1, 2, 1, 2):
+            state, expected = form.initial(seed), fresh[seed]
+            for group in ("parameters", "slots", "statistics"):
+                np.testing.assert_array_equal(getattr(state, group), getattr(expected, group))
+                # As a run may do that is given them.
+                getattr(state, group)[:] = 7.0
+        assert len(built) == 2
+
     def test_a_trial_begins_with_them(self) -> None:
         form = form_of(NORMALIZED)
         spec = spec_of(NORMALIZED, 4, 50.0, seed=2)

@@ -12,6 +12,7 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.record import RunResult, trial_record
 from tests.identities import GENERATED
@@ -141,6 +142,24 @@ class TestDefaultMetric:
 
 
 class TestModelTester:
+    @pytest.mark.parametrize("examples", [300, 512, 1024, EXAMPLES])
+    def test_batches_of_all_sizes_are_traced_once(self, keras: Any, examples: int) -> None:
+        traced = []
+
+        def transform(inputs: Any, labels: Any) -> Any:
+            if not tf.executing_eagerly():
+                traced.append(inputs.shape)
+            return inputs, labels
+
+        tester = make_tester(
+            keras, one_hot(GUESS[:examples]), one_hot(TRUTH[:examples]), test_transform=transform
+        )
+        is_uneven = examples > 512 and examples % 512
+        assert traced == [(None if is_uneven else min(examples, 512), 3)]
+        found = tester.accuracy(*model_of(one_hot(GUESS)))
+        assert found == pytest.approx(np.mean(GUESS[:examples] == TRUTH[:examples]))
+        assert len(traced) == 1
+
     def test_a_metric_of_the_workload_is_used(self, keras: Any) -> None:
         accuracy = accuracy_of(
             keras,

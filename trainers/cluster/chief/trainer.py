@@ -16,7 +16,6 @@ from syncswitch.storage.errors import (
     SyncSwitchError,
     one_line,
 )
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.run import TrainingRun
@@ -68,7 +67,6 @@ class ClusterTrainer(Trainer):
         self._workload = workload
         self._workers = workers
         self._clock: TrainingClock | None = None
-        self._identities: dict[tuple[str, ...], WorkloadIdentity] = {}
         self._data = workload.load_data()
         self._rate_at = rate_function(workload)
         self._program = Program(workload, self._data, has_gpus=has_gpus)
@@ -90,7 +88,7 @@ class ClusterTrainer(Trainer):
             lost: The chief that has begun it.
         """
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
-        check_trial(spec, self._own_identity(*pair))
+        check_trial(spec, workload_identity(self._workload, self._workers, *pair))
         check_tables(spec, [table.layer for table in self._program.function.tables])
         started_at = datetime.now(timezone.utc)
         try:
@@ -214,11 +212,3 @@ class ClusterTrainer(Trainer):
             log.add_event(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
         self._cluster.renew()
         return state
-
-    def _own_identity(self, *protocols: str) -> WorkloadIdentity:
-        # Kept, because describing a workload builds its model.
-        if protocols not in self._identities:
-            self._identities[protocols] = workload_identity(
-                self._workload, self._workers, *protocols
-            )
-        return self._identities[protocols]

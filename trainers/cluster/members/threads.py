@@ -30,6 +30,10 @@ class ThreadsCluster(Cluster):
     def __init__(self, program: Program, workers: int) -> None:
         super().__init__(program, workers)
         self._feed: Feed = HeldFeed(())
+        # Who waits for a core has not pulled yet: its gradient would be older for nothing.
+        cores = os.cpu_count() or 1
+        self._computing = threading.Semaphore(cores)
+        self._step = for_threads(program.step, cores)
         self.renew()
 
     @override
@@ -62,19 +66,15 @@ class ThreadsCluster(Cluster):
         )
         self.servers = ServerGroup([self._server], program.shards(1), sizes)
         self.tables = TableServers([self._server.tables], program.form.forms)
-        # Who waits for a core has not pulled yet: its gradient would be older for nothing.
-        cores = os.cpu_count() or 1
-        computing = threading.Semaphore(cores)
-        step = for_threads(program.step, cores)
         for worker in range(len(self.members)):
             self.members[worker] = Worker(
                 sizes,
-                step,
+                self._step,
                 self._feed,
                 aligned(sizes.model),
                 program.decay,
                 program.new_update,
-                computing,
+                self._computing,
                 program.table_steps,
             )
             self._join(worker, 0)
