@@ -92,9 +92,6 @@ def keras_sgd() -> Any:
     return optimizers.SGD()
 
 
-OPTIMIZERS = (None, keras_momentum, keras_sgd, adagrad, adam)
-
-
 Arrays = dict[str, np.ndarray]
 
 

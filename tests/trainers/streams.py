@@ -17,7 +17,6 @@ from syncswitch.trainers.job.sources.source import Rows, Source
 from tests.trainers.jobs import BRIEF, digits_data
 
 PARTS = 3
-KINDS = ("tfrecord", "csv", "parquet", "pipeline")
 FEATURES = 64
 
 

@@ -65,12 +65,10 @@ NESTED = Workload(
 def test_in_threads_and_in_processes(tmp_path: Path) -> None:
     engine = new_engine(tmp_path, 2)
     spec = TrialSpec(workload_identity(NESTED, 2, "bsp", "asp"), 100.0, 1)
-    with ClusterTrainer(NESTED, 2) as threads:
-        record, state = train_to_end(threads, spec, tmp_path / "threads")
-    with ClusterTrainer(
-        NESTED, 2, lambda program, workers: ConnectedCluster(program, workers, engine)
-    ) as processes:
-        other, same = train_to_end(processes, spec, tmp_path / "processes")
+    with ClusterTrainer(NESTED, 2) as trainer:
+        record, state = train_to_end(trainer, spec, tmp_path / "threads")
+        trainer._cluster = ConnectedCluster(trainer._program, 2, engine)
+        other, same = train_to_end(trainer, spec, tmp_path / "processes")
     assert_bitwise_equal(state, same)
     found, wanted = ([one.accuracy for one in each.evaluations] for each in (other, record))
     assert found == wanted

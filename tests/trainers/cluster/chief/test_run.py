@@ -122,22 +122,17 @@ class TestOrderOfTheData:
     def test_each_epoch_holds_each_example_once_across_workers_and_the_switch(
         self, make_trainer: MakeTrainer
     ) -> None:
+        """Neither workers nor protocols change the batches."""
         batches = self.log_of(make_trainer, 4, 50.0)
         row = list(chain(*(batches[step] for step in range(125))))
         for epoch in range(15):
             assert Counter(row[50 * epoch : 50 * epoch + 50]) == Counter(range(50))
-
-    def test_neither_workers_nor_protocols_change_the_batches(
-        self, make_trainer: MakeTrainer
-    ) -> None:
-        reference = self.log_of(make_trainer, 1, 100.0)
-        assert self.log_of(make_trainer, 3, 100.0) == reference
-        assert self.log_of(make_trainer, 4, 0.0) == reference
-        assert self.log_of(make_trainer, 5, 37.0) == reference
+        assert self.log_of(make_trainer, 1, 100.0) == batches
+        assert self.log_of(make_trainer, 5, 0.0) == batches
 
 
 class TestSmallJobs:
-    @pytest.mark.parametrize("W", [1, 2, 3, 4, 5])
+    @pytest.mark.parametrize("W", [1, 3, 5])
     @pytest.mark.parametrize("switch_percent", [0.0, 50.0, 100.0])
     def test_shorter_than_a_round_or_two(
         self, make_trainer: MakeTrainer, tmp_path: Path, W: int, switch_percent: float
@@ -158,7 +153,7 @@ class TestSmallJobs:
             np.testing.assert_allclose(state.parameters, parameters, rtol=1e-5)
 
 
-SMALL = {W: replace(CONSTANT, total_worker_steps=W) for W in range(1, 6)}
+SMALL = {W: replace(CONSTANT, total_worker_steps=W) for W in (1, 3, 5)}
 
 
 class TestRecordOfManyEvaluations:
@@ -175,10 +170,10 @@ class TestRecordOfManyEvaluations:
 
 def test_who_looks_on_knows_of_each_checkpoint(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     """Or a chief would be lost before the step from which the run goes on."""
-    percents = (25.0, 50.0, 100.0)
-    spec = spec_of(CONSTANT, 2, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path)
+    percents = (20.0, 50.0, 100.0)
+    spec = spec_of(CONSTANT, 4, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path)
     observer = RecordingObserver()
-    make_trainer(CONSTANT, 2).train(spec, observer)
+    make_trainer(CONSTANT, 4).train(spec, observer)
     steps = {round(CONSTANT.total_worker_steps * percent / 100) for percent in percents}
     assert steps <= set(observer.progress)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord
+from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.members.program import Program
@@ -27,8 +29,8 @@ from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_id
 from tests.trainers.clicks import CLICKS, clicks_data, final_arrays
 from tests.trainers.cluster.engines import new_engine
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
-from tests.trainers.jobs import mean_output, spec_of
-from tests.trainers.streams import FLAT, KINDS, streamed
+from tests.trainers.jobs import mean_output, pace, spec_of
+from tests.trainers.streams import FLAT, streamed
 
 WORKERS = 3
 SHORT = replace(FLAT, total_worker_steps=60, evaluation_interval_worker_steps=20)
@@ -46,7 +48,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return trained(SHORT, tmp_path_factory.mktemp("arrays"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Those of tables and columns are read by the tests that follow.
+@pytest.mark.parametrize("kind", ["tfrecord", "pipeline"])
 def test_whatever_they_are_read_from_the_run_is_the_same(
     kind: str, expected: Trained, tmp_path: Path
 ) -> None:
@@ -79,7 +82,9 @@ def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:
     assert_bitwise_equal(*states)
 
 
-def test_embedding_tables_are_looked_up_for_what_was_read(tmp_path: Path) -> None:
+def test_embedding_tables_are_looked_up_for_what_was_read(
+    make_trainer: Callable[[Workload, int], ClusterTrainer], tmp_path: Path
+) -> None:
     def parse(lines: Any) -> Any:
         import tensorflow as tf
 
@@ -93,11 +98,12 @@ def test_embedding_tables_are_looked_up_for_what_was_read(tmp_path: Path) -> Non
         np.savetxt(path, np.column_stack([inputs, labels]), fmt="%d", delimiter=",")
         sources.append(CsvFiles(path, header_lines=0))
     streams = StreamedData(sources[0], sources[1], parse)
-    found = []
-    for workload in (CLICKS, replace(CLICKS, data=lambda: streams)):
-        with ClusterTrainer(workload, 2) as trainer:
-            spec = spec_of(CLICKS, 2, 100.0)
-            found.append(final_arrays(trainer, spec, tmp_path / str(len(found))))
+    spec = spec_of(CLICKS, 2, 100.0)
+    with ClusterTrainer(replace(CLICKS, data=lambda: streams), 2) as trainer:
+        found = [
+            final_arrays(one, spec, tmp_path / str(number))
+            for number, one in enumerate((make_trainer(CLICKS, 2), trainer))
+        ]
     ours = {name for name in found[0] if name.startswith(("parameters/", "slots/"))}
     assert len(ours) > 4
     for name in ours:
@@ -106,8 +112,7 @@ def test_embedding_tables_are_looked_up_for_what_was_read(tmp_path: Path) -> Non
 
 # Each example moves a parameter of its own by the same, whenever it comes.
 EXAMPLES = 48
-# Long enough that what is injected comes before the end, though the chief has to wait for a core.
-EPOCHS = 16
+EPOCHS = 6
 COUNTING = Workload(
     name="counting",
     model=lambda: counting_model(),
@@ -133,10 +138,10 @@ def counting_data() -> AnyData:
     def piece(number: Any) -> Any:
         import tensorflow as tf
 
-        numbers = tf.data.Dataset.range(number * 6, number * 6 + 6)
+        numbers = tf.data.Dataset.range(number * 12, number * 12 + 12)
         return numbers.map(lambda one: (tf.one_hot(one, EXAMPLES), tf.zeros([1])))
 
-    source = PipelinePieces(EXAMPLES // 6, piece, sizes=6, blocks_in_window=2)
+    source = PipelinePieces(EXAMPLES // 12, piece, sizes=12, blocks_in_window=2)
     return StreamedData(source, source)
 
 
@@ -158,16 +163,20 @@ OWN_SOURCE = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pipeline", "own"])
-def test_a_killed_worker_costs_no_example_and_doubles_none(kind: str, tmp_path: Path) -> None:
+def test_a_killed_worker_costs_no_example_and_doubles_none(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is injected comes before the end, though the chief has to wait for a core.
+    monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
     file = tmp_path / "own.py"
     file.write_text(textwrap.dedent(OWN_SOURCE))
     workload = load_workload(f"{file}:workload") if kind == "own" else COUNTING
     engine = new_engine(tmp_path, 2)
-    conditions = RunConditions(injections=("kill:worker=1,at=30%", "kill:ps,at=60%"))
+    injections = ("kill:worker=1,at=30%", "kill:ps,at=60%", *pace(2))
     with ClusterTrainer(
         workload, 2, lambda program, workers: ConnectedCluster(program, workers, engine)
     ) as trainer:
-        spec = spec_of(COUNTING, 2, 50.0, conditions=conditions)
+        spec = spec_of(COUNTING, 2, 50.0, conditions=RunConditions(injections=injections))
         record, state = train_to_end(trainer, spec, tmp_path / "run")
     assert {"lost", "rebuilt"} <= {event.kind for event in record.events}
     step = 2.0**-10 / COUNTING.batch_size
