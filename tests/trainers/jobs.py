@@ -77,6 +77,9 @@ DENSE = Workload(
     evaluation_interval_worker_steps=40,
 )
 
+# For what is only described: its model is built once.
+DESCRIBED = replace(DENSE, model=functools.cache(dense_model))
+
 # As short as a job can be that learns enough to be told from one that does not.
 BRIEF = replace(
     DENSE,

@@ -12,7 +12,7 @@ import pytest
 from syncswitch.trainers.job.fingerprint import describe_model, workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.workload import Momentum, Workload
-from tests.trainers.jobs import CONSTANT, DENSE, digits_data, normalized_model
+from tests.trainers.jobs import CONSTANT, DESCRIBED, digits_data, normalized_model
 from tests.warm_program import run_code
 
 
@@ -59,7 +59,7 @@ def test_the_model_is_built_once_for_all_clusters(keras: Any) -> None:
         built.append(model(keras, width=24 + len(built))())
         return built[-1]
 
-    workload = replace(DENSE, model=counted)
+    workload = replace(DESCRIBED, model=counted)
     identities = [workload_identity(workload, n, "bsp", "asp") for n in (4, 5)]
     assert len(built) == 1
     assert len({one.model for one in identities}) == 1
@@ -71,7 +71,7 @@ def test_the_model_is_built_once_for_all_clusters(keras: Any) -> None:
 
 class TestTheFingerprintStays:
     def test_when_other_models_were_built_before(self, keras: Any) -> None:
-        workload = replace(DENSE, model=model(keras))
+        workload = replace(DESCRIBED, model=model(keras))
         first = fingerprint(workload)
         for _ in range(3):
             model(keras)()
@@ -79,32 +79,32 @@ class TestTheFingerprintStays:
 
     @pytest.mark.parametrize("seed", [0, 1])
     def test_when_seeds_differ(self, keras: Any, seed: int) -> None:
-        first = fingerprint(replace(DENSE, model=model(keras)))
+        first = fingerprint(replace(DESCRIBED, model=model(keras)))
         keras.utils.set_random_seed(seed)
-        assert fingerprint(replace(DENSE, model=model(keras))) == first
+        assert fingerprint(replace(DESCRIBED, model=model(keras))) == first
 
     def test_when_seeds_are_given_to_layers(self, keras: Any) -> None:
         def seeded(seed: int) -> Workload:
             return replace(
-                DENSE,
+                DESCRIBED,
                 model=model(keras, kernel_initializer=keras.initializers.GlorotUniform(seed=seed)),
             )
 
         assert fingerprint(seeded(1)) == fingerprint(seeded(2))
 
     def test_when_only_names_differ(self, keras: Any) -> None:
-        first = fingerprint(replace(DENSE, model=model(keras)))
-        named = replace(DENSE, model=model(keras, name="hidden"), name="another name")
+        first = fingerprint(replace(DESCRIBED, model=model(keras)))
+        named = replace(DESCRIBED, model=model(keras, name="hidden"), name="another name")
         assert fingerprint(named) == first
 
     def test_when_the_optimizer_has_another_rate(self, keras: Any) -> None:
         """The rate of the workload counts, not the one that the optimizer was built with."""
-        one = replace(DENSE, optimizer=lambda: keras.optimizers.Adam(0.1))
-        other = replace(DENSE, optimizer=lambda: keras.optimizers.Adam(0.2))
+        one = replace(DESCRIBED, optimizer=lambda: keras.optimizers.Adam(0.1))
+        other = replace(DESCRIBED, optimizer=lambda: keras.optimizers.Adam(0.2))
         assert fingerprint(one) == fingerprint(other)
 
     def test_after_a_model_was_trained(self, keras: Any) -> None:
-        workload = replace(DENSE, model=model(keras))
+        workload = replace(DESCRIBED, model=model(keras))
         first = fingerprint(workload)
         built = workload.model()
         built.compile("sgd", "sparse_categorical_crossentropy")
@@ -130,10 +130,10 @@ class TestTheFingerprintStays:
         """As before there were schedules, momenta after the switch, and limits of the scaling."""
         jobs = [
             load_workload("digits"),
-            DENSE,
+            DESCRIBED,
             CONSTANT,
-            replace(DENSE, model=normalized_model),
-            replace(DENSE, optimizer=lambda: keras.optimizers.Adam()),
+            replace(DESCRIBED, model=normalized_model),
+            replace(DESCRIBED, optimizer=lambda: keras.optimizers.Adam()),
         ]
         assert [fingerprint(workload)[:16] for workload in jobs] == [
             "388cf86b6369986b",
@@ -144,9 +144,9 @@ class TestTheFingerprintStays:
         ]
 
     def test_with_a_limit_of_the_scaling_that_so_many_workers_do_not_reach(self) -> None:
-        limited = replace(DENSE, largest_scaling=4)
-        assert fingerprint(limited) == fingerprint(DENSE)
-        assert fingerprint(limited, workers=5) != fingerprint(DENSE, workers=5)
+        limited = replace(DESCRIBED, largest_scaling=4)
+        assert fingerprint(limited) == fingerprint(DESCRIBED)
+        assert fingerprint(limited, workers=5) != fingerprint(DESCRIBED, workers=5)
 
     def test_when_the_file_lies_elsewhere(self, keras: Any, tmp_path: Path) -> None:
         """Also with a Lambda layer, whose settings hold compiled code and its file's name."""
@@ -192,22 +192,22 @@ class TestTheFingerprintChanges:
         ids=lambda changes: "-".join(changes),
     )
     def test_with_a_field(self, changes: dict[str, Any]) -> None:
-        assert fingerprint(replace(DENSE, **changes)) != fingerprint(DENSE)
+        assert fingerprint(replace(DESCRIBED, **changes)) != fingerprint(DESCRIBED)
 
     def test_with_each_momentum_and_batch_after_the_switch_and_limit_of_the_scaling(self) -> None:
         jobs = [
-            *(replace(DENSE, momentum_after_switch=variant) for variant in get_args(Momentum)),
-            replace(DENSE, momentum_after_switch="ramped", momentum_stage_worker_steps=10),
-            replace(DENSE, momentum_after_switch="ramped", momentum_stage_worker_steps=20),
-            replace(DENSE, largest_scaling=2),
-            replace(DENSE, largest_scaling=3),
-            replace(DENSE, batch_after_switch="global"),
+            *(replace(DESCRIBED, momentum_after_switch=variant) for variant in get_args(Momentum)),
+            replace(DESCRIBED, momentum_after_switch="ramped", momentum_stage_worker_steps=10),
+            replace(DESCRIBED, momentum_after_switch="ramped", momentum_stage_worker_steps=20),
+            replace(DESCRIBED, largest_scaling=2),
+            replace(DESCRIBED, largest_scaling=3),
+            replace(DESCRIBED, batch_after_switch="global"),
         ]
         assert len({fingerprint(workload) for workload in jobs}) == 10
 
     def test_with_the_cluster_and_the_protocols(self) -> None:
         prints = {
-            fingerprint(DENSE, workers, pair)
+            fingerprint(DESCRIBED, workers, pair)
             for workers in (4, 5)
             for pair in (("bsp", "asp"), ("asp", "bsp"))
         }
@@ -228,12 +228,12 @@ class TestTheFingerprintChanges:
             model(keras, kernel_initializer="zeros"),
             *(model(keras, kernel_regularizer=regularizer) for regularizer in regularizers),
         ]
-        prints = {fingerprint(replace(DENSE, model=build)) for build in models}
+        prints = {fingerprint(replace(DESCRIBED, model=build)) for build in models}
         assert len(prints) == len(models)
 
     def test_with_a_setting_given_as_a_numpy_number(self, keras: Any) -> None:
         prints = {
-            fingerprint(replace(DENSE, model=model(keras, rate=np.float32(rate))))
+            fingerprint(replace(DESCRIBED, model=model(keras, rate=np.float32(rate))))
             for rate in (0.25, 0.5)
         }
         assert len(prints) == 2
@@ -248,7 +248,7 @@ class TestTheFingerprintChanges:
 
             return functional
 
-        prints = {fingerprint(replace(DENSE, model=build(skip))) for skip in (True, False)}
+        prints = {fingerprint(replace(DESCRIBED, model=build(skip))) for skip in (True, False)}
         assert len(prints) == 2
 
     def test_with_the_optimizer_and_its_settings(self, keras: Any) -> None:
@@ -263,7 +263,7 @@ class TestTheFingerprintChanges:
             lambda: keras.optimizers.AdamW(),
             lambda: keras.optimizers.AdamW(weight_decay=0.1),
         ]
-        prints = {fingerprint(replace(DENSE, optimizer=optimizer)) for optimizer in optimizers}
+        prints = {fingerprint(replace(DESCRIBED, optimizer=optimizer)) for optimizer in optimizers}
         assert len(prints) == len(optimizers)
 
     def test_with_the_loss_and_its_settings(self, keras: Any) -> None:
@@ -273,20 +273,20 @@ class TestTheFingerprintChanges:
             lambda: keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             lambda: keras.losses.Huber(),
         ]
-        prints = {fingerprint(replace(DENSE, loss=loss)) for loss in losses}
+        prints = {fingerprint(replace(DESCRIBED, loss=loss)) for loss in losses}
         assert len(prints) == len(losses)
 
     def test_with_what_is_measured_and_how_often(self, keras: Any) -> None:
         others = [
-            replace(DENSE, evaluation_interval_worker_steps=7),
-            replace(DENSE, metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=2)),
-            replace(DENSE, metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=3)),
+            replace(DESCRIBED, evaluation_interval_worker_steps=7),
+            replace(DESCRIBED, metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=2)),
+            replace(DESCRIBED, metric=lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=3)),
         ]
-        assert len({fingerprint(workload) for workload in (DENSE, *others)}) == 4
+        assert len({fingerprint(workload) for workload in (DESCRIBED, *others)}) == 4
 
     def test_with_a_setting_of_the_loss_that_keras_does_not_tell(self, keras: Any) -> None:
         prints = {
-            fingerprint(replace(DENSE, loss=lambda delta=delta: keras.losses.Huber(delta)))
+            fingerprint(replace(DESCRIBED, loss=lambda delta=delta: keras.losses.Huber(delta)))
             for delta in (0.5, 2.0)
         }
         assert len(prints) == 2

@@ -22,7 +22,7 @@ from syncswitch.trainers.job.hyperparameters import (
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.job.workload import Momentum, Workload
 from tests.trainers.final import final_state
-from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, spec_of
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, DESCRIBED, spec_of
 
 VARIANTS: tuple[Momentum, ...] = get_args(Momentum)
 
@@ -157,7 +157,7 @@ class TestSchedules:
     def piecewise(self, keras: Any, boundaries: list[int], values: list[float]) -> Workload:
         schedules = keras.optimizers.schedules
         return replace(
-            DENSE,
+            DESCRIBED,
             learning_rate=lambda: schedules.PiecewiseConstantDecay(boundaries, values),
             learning_rate_boundaries=(),
         )
@@ -175,7 +175,7 @@ class TestSchedules:
             values = [float(f"{value:.12g}") for value in values]
         steps = self.piecewise(keras, [199, 299], values)
         plain = replace(
-            DENSE, learning_rate=eta, learning_rate_boundaries=((200, first), (300, second))
+            DESCRIBED, learning_rate=eta, learning_rate_boundaries=((200, first), (300, second))
         )
         one, other = (workload_identity(workload, 4, "bsp", "asp") for workload in (steps, plain))
         assert one == other
@@ -193,10 +193,10 @@ class TestSchedules:
     def test_another_schedule_is_another_job(self, keras: Any) -> None:
         schedules = keras.optimizers.schedules
         jobs = [
-            DENSE,
-            replace(DENSE, learning_rate_boundaries=()),
+            DESCRIBED,
+            replace(DESCRIBED, learning_rate_boundaries=()),
             *(
-                replace(DENSE, learning_rate=rate, learning_rate_boundaries=())
+                replace(DESCRIBED, learning_rate=rate, learning_rate_boundaries=())
                 for rate in (
                     lambda: schedules.CosineDecay(0.02, 403),
                     lambda: schedules.CosineDecay(0.02, 400),
@@ -218,7 +218,7 @@ class TestSchedules:
 
     def test_its_values_are_those_of_the_worker_steps(self, keras: Any) -> None:
         cosine = keras.optimizers.schedules.CosineDecay(0.02, 403)
-        workload = replace(DENSE, learning_rate=lambda: cosine, learning_rate_boundaries=())
+        workload = replace(DESCRIBED, learning_rate=lambda: cosine, learning_rate_boundaries=())
         found, _ = configuration(workload)
         for step in (0, 1, 200, 402):
             expected = 0.02 * (1 + math.cos(math.pi * step / 403)) / 2
@@ -229,7 +229,7 @@ class TestSchedules:
         """As warm-ups do."""
         schedules = keras.optimizers.schedules
         warm = replace(
-            DENSE,
+            DESCRIBED,
             learning_rate=lambda: schedules.CosineDecay(
                 0.0, 300, warmup_target=0.1, warmup_steps=100
             ),

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.trainer import Trainer
 from tests.trainers.final import assert_bitwise_equal, train_to_end
 from tests.trainers.guard_contract import STRICT
 from tests.trainers.jobs import BRIEF
@@ -19,9 +19,10 @@ from tests.warm_program import run_code
 
 PERCENTS = (20.0, 40.0, 45.0, 70.0, 100.0)
 
-# Before one of the calls by which files are renamed or removed after the alarm.
+# Keeps the files as they are before two of the calls that rename or remove one after the alarm, and
+# dies before a third.
 KILLED = """
-import os, signal, sys
+import os, shutil, signal, sys
 from pathlib import Path
 from syncswitch.trainers.simulated import trainer
 from tests.trainers.jobs import RecordingObserver
@@ -29,7 +30,8 @@ from tests.trainers.simulated.clusters import VARIED
 from tests.trainers.simulated.test_killed_guarded_runs import BRIEF, guarded
 
 trainer._MOST_AT_ONCE = 1
-left = [int(sys.argv[1])]
+folder = Path(sys.argv[1])
+seen = []
 
 class Watching(RecordingObserver):
     def on_event(self, event):
@@ -38,11 +40,13 @@ class Watching(RecordingObserver):
 
 def count(event, arguments):
     if event in ("os.rename", "os.remove") and ".npz" in str(arguments[0]):
-        left[0] -= 1
-        if left[0] < 0:
+        if len(seen) in (0, 3):
+            shutil.copytree(folder, folder.with_name(f"after-{len(seen)}"))
+        if len(seen) == 6:
             os.kill(os.getpid(), signal.SIGKILL)
+        seen.append(event)
 
-trainer.SimulatedTrainer(BRIEF, 4, VARIED).train(guarded(Path(sys.argv[2])), Watching())
+trainer.SimulatedTrainer(BRIEF, 4, VARIED).train(guarded(folder), Watching())
 """
 
 
@@ -62,35 +66,35 @@ def percents_of(folder: Path) -> list[float]:
     return sorted(float(path.stem.split("-at-")[1]) for path in folder.glob("s*.npz"))
 
 
-@pytest.mark.parametrize(
-    ("calls", "left", "is_known"),
-    [
-        # The checkpoint of the switch, as it was.
-        (0, [20.0, 30.0, 40.0, 45.0], False),
-        # It knows of the alarm, and one of the failed part is still there.
-        (3, [20.0, 30.0, 45.0], True),
-        # The first protocol has written one.
-        (6, [20.0, 30.0, 40.0], True),
-    ],
-)
 def test_killed_at_any_moment_it_goes_on_in_the_first_protocol(
-    make_trainer: Callable[..., Any],
-    tmp_path: Path,
-    calls: int,
+    make_trainer: Callable[..., Any], tmp_path: Path
+) -> None:
+    done = run_code(KILLED, tmp_path / "after-6", folder=Path(__file__).parents[3])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    trainer = make_trainer(BRIEF, 4)
+    alone = replace(guarded(tmp_path / "alone"), switch_percent=100.0, band=None)
+    expected = train_to_end(trainer, alone, tmp_path)
+    # The checkpoint of the switch, as it was.
+    assert_goes_on(trainer, expected, tmp_path / "after-0", [20.0, 30.0, 40.0, 45.0], False)
+    # It knows of the alarm, and one of the failed part is still there.
+    assert_goes_on(trainer, expected, tmp_path / "after-3", [20.0, 30.0, 45.0], True)
+    # The first protocol has written one.
+    assert_goes_on(trainer, expected, tmp_path / "after-6", [20.0, 30.0, 40.0], True)
+
+
+def assert_goes_on(
+    trainer: Trainer,
+    expected: tuple[TrialRecord, ModelState],
+    folder: Path,
     left: list[float],
     is_known: bool,
 ) -> None:
-    folder = tmp_path / "killed"
-    done = run_code(KILLED, calls, folder, folder=Path(__file__).parents[3])
-    assert done.returncode == -signal.SIGKILL, done.stderr
     assert percents_of(folder) == left
-    trainer = make_trainer(BRIEF, 4)
-    record, state = train_to_end(trainer, guarded(folder, resume=True), tmp_path)
-    alone = replace(guarded(tmp_path / "alone"), switch_percent=100.0, band=None)
-    expected, end = train_to_end(trainer, alone, tmp_path)
+    record, state = train_to_end(trainer, guarded(folder, resume=True), folder)
+    alone, end = expected
     assert_bitwise_equal(state, end)
     assert [(one.worker_step, one.accuracy) for one in record.evaluations] == [
-        (one.worker_step, one.accuracy) for one in expected.evaluations
+        (one.worker_step, one.accuracy) for one in alone.evaluations
     ]
     assert record.guard is not None
     assert record.guard.alarm is not None
