@@ -13,6 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
@@ -192,8 +193,12 @@ def _whole_rounds(spec: TrialSpec, percent: float, phase: int, start: int, *, le
     return min(W, start + rounds * size)
 
 
+@cache
 def round_worker_steps(protocol: str, workers: int) -> int:
-    """Worker-steps of a round; 1 for a protocol without rounds, or that only a command knows."""
+    """Worker-steps of a round; 1 for a protocol without rounds, or that only a command knows.
+
+    Cached, as to find out that no installed package knows a protocol takes 10 ms.
+    """
     try:
         return choose_protocol(protocol).exchange.gradients_per_update(workers)
     except UserError:

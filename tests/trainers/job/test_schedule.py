@@ -17,7 +17,9 @@ from syncswitch.trainers.job.schedule import (
     last_boundary,
     next_segment,
     percent_to_worker_steps,
+    round_worker_steps,
     segments,
+    switch_worker_step,
 )
 from tests.identities import GENERATED
 
@@ -292,3 +294,13 @@ def test_phases_cover_the_job_in_whole_rounds(job: tuple[int, int], ends: list[i
         length = one.end_worker_step - one.start_worker_step
         assert length > 0
         assert one.protocol == "asp" or length % n == 0
+
+
+def test_packages_are_asked_once_for_a_protocol_that_only_a_command_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = trial(1000, 4, 50.3, protocols=("only-a-command-knows-it", "asp"))
+    assert switch_worker_step(spec) == 503
+    monkeypatch.setattr("syncswitch.trainers.job.schedule.choose_protocol", None)
+    assert switch_worker_step(spec) == 503
+    assert (round_worker_steps("only-a-command-knows-it", 4), len(segments(spec))) == (1, 2)
