@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
@@ -39,19 +40,13 @@ RECORDING = recording_of(IDENTITY, (100.0, 50.0, 25.0), seeds=(1, 2, 3))
 
 @pytest.fixture(scope="module")
 def make_trainer() -> Callable[[Workload, int], ReplayTrainer]:
-    """Trainers of generated recordings, of both orders of the protocols."""
-    known: dict[WorkloadIdentity, Recording] = {}
+    """The trainer of generated recordings, of both orders of the protocols."""
 
-    def recording(identity: WorkloadIdentity) -> Recording:
-        if identity not in known:
-            known[identity] = recording_of(identity, SETTINGS, seeds=(1, 2))
-        return known[identity]
-
+    @cache
     def make(workload: Workload, workers: int) -> ReplayTrainer:
         pairs = (PAIR, PAIR[::-1])
-        return ReplayTrainer(
-            *(recording(workload_identity(workload, workers, *pair)) for pair in pairs)
-        )
+        identities = [workload_identity(workload, workers, *pair) for pair in pairs]
+        return ReplayTrainer(*(recording_of(one, SETTINGS, seeds=(1, 2)) for one in identities))
 
     return make
 

@@ -95,7 +95,6 @@ KEPT = {
     "test_the_record_says_what_when_and_with_what",
     "test_the_observer_is_told_what_the_record_says",
     "test_stop_is_obeyed",
-    "test_a_run_that_explodes_is_a_result",
     "test_an_observer_that_fails_stops_the_run",
     "test_a_trial_of_another_job_is_refused",
     "test_a_fork_of_bsp_measures_what_the_whole_run_did",
