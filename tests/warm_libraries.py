@@ -10,7 +10,6 @@ from importlib import import_module
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import optuna  # noqa: F401
-import sklearn.datasets  # noqa: F401
 
 import syncswitch
 

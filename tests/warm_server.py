@@ -118,8 +118,6 @@ def _be_zygote(channel: socket.socket, parent: int) -> NoReturn:
         die_with_parent()
         if os.getppid() == parent:
             wait([channel])
-            import sklearn.datasets  # noqa: F401  (each chief of digits would import it)
-
             from syncswitch.trainers.model import tensorflow_api  # noqa: F401
 
             zygote._Family(Wire(channel)).serve()

@@ -17,14 +17,15 @@ _TOTAL_WORKER_STEPS = 2400
 
 def _load() -> Data:
     import numpy as np
-    from sklearn.datasets import load_breast_cancer
 
-    bunch = load_breast_cancer()
-    order = np.random.default_rng(0).permutation(len(bunch.target))
+    from syncswitch.trainers.workloads.scikit_learn import shipped_table
+
+    table = shipped_table("breast_cancer", "breast_cancer.csv", header_lines=1)
+    features, labels = table[:, :-1], table[:, -1].astype(np.int32)
+    order = np.random.default_rng(0).permutation(len(labels))
     train, test = order[_TEST_EXAMPLES:], order[:_TEST_EXAMPLES]
-    mean, deviation = bunch.data[train].mean(axis=0), bunch.data[train].std(axis=0)
-    inputs = ((bunch.data - mean) / deviation).astype(np.float32)
-    labels = bunch.target.astype(np.int32)
+    mean, deviation = features[train].mean(axis=0), features[train].std(axis=0)
+    inputs = ((features - mean) / deviation).astype(np.float32)
     return Data(inputs[train], labels[train], inputs[test], labels[test])
 
 

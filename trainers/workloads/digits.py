@@ -21,11 +21,12 @@ _TOTAL_WORKER_STEPS = 4000
 
 def _load() -> Data:
     import numpy as np
-    from sklearn.datasets import load_digits
 
-    bunch = load_digits()
-    inputs = (bunch.images / 16.0).astype(np.float32)[..., np.newaxis]
-    labels = bunch.target.astype(np.int32)
+    from syncswitch.trainers.workloads.scikit_learn import shipped_table
+
+    table = shipped_table("digits", "digits.csv.gz")
+    inputs = (table[:, :-1].reshape(-1, 8, 8, 1) / 16.0).astype(np.float32)
+    labels = table[:, -1].astype(np.int32)
     # The images are sorted by writer in part: a fixed shuffle makes the two sets alike.
     order = np.random.default_rng(0).permutation(len(labels))
     train, test = order[_TEST_EXAMPLES:], order[:_TEST_EXAMPLES]
