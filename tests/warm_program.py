@@ -127,6 +127,7 @@ def _become(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv[:] = words
+    sys.orig_argv[:] = [sys.executable, "-c", code, *words[1:]]  # to be started once more
     sys.path.insert(0, "")
     warm_server.fork_zygote()
     main = sys.modules["__main__"] = ModuleType("__main__")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
+import search_program
 from click.testing import CliRunner
-from search_program import generated_job
 
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.cli.main import main
@@ -23,27 +20,26 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
+from tests.warm_program import WarmProcess
 
-PROGRAM = [sys.executable, str(Path(__file__).parents[1] / "search_program.py")]
 SEARCH = ["run", "generated", "--strategy", "paper", "--settings", "4", "--runs", "1"]
 
 
-def start(
-    url: str, *options: str, delay_seconds: float = 1.5, **environment: str
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*PROGRAM, *SEARCH, "--storage", url, *options],
-        env={**os.environ, "GENERATED_DELAY_SECONDS": str(delay_seconds), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def start(url: str, jobs: int, delay_seconds: float, **environment: str) -> WarmProcess:
+    """The first job is a fork; the others are started as a user's are."""
+    folder = Path(search_program.__file__).parent
+    return search_program.start(
+        *[*SEARCH, "--storage", url, "--jobs", str(jobs)],
+        GENERATED_DELAY_SECONDS=str(delay_seconds),
+        PYTHONPATH=str(folder),
+        **environment,
     )
 
 
 def search_alone(url: str) -> None:
     """The same search in this process, to its end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalTrainer, "job", generated_job)
+        patch.setattr(LocalTrainer, "job", search_program.generated_job)
         done = CliRunner().invoke(main, [*SEARCH, "--storage", url])
     assert done.exit_code == 0, done.stderr
 
@@ -53,19 +49,16 @@ def trials(url: str) -> list[StoredTrial]:
         return TrialStore(database).trials()
 
 
-def children_under_way(
-    process: subprocess.Popen[str], url: str, count: int
-) -> list[psutil.Process]:
-    """The processes that a search has started, once `count` runs of several of them go on."""
+def children_under_way(process: WarmProcess, url: str) -> list[psutil.Process]:
+    """The processes that a search has started, once runs of two of them go on."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         assert process.poll() is None, process.communicate()
+        time.sleep(0.2)
         # Until there is a database.
         with contextlib.suppress(UserError):
-            running = {row.process_id for row in trials(url) if row.state == "running"}
-            if len(running) >= count:
+            if len({row.process_id for row in trials(url) if row.state == "running"}) == 2:
                 return psutil.Process(process.pid).children()
-        time.sleep(0.1)
     raise AssertionError("the jobs did not start")
 
 
@@ -80,7 +73,7 @@ def test_three_jobs_find_what_one_finds_and_say_so(
 ) -> None:
     search_alone(sqlite_url)
     meeting = f"3:{tmp_path}"
-    shared = start(url, "--jobs", "3", delay_seconds=0.1, GENERATED_MEETING=meeting)
+    shared = start(url, 3, 0.1, GENERATED_MEETING=meeting)
     out, err = shared.communicate()
     assert shared.returncode == 0, err
     with open_database(url, create=False) as database:
@@ -104,8 +97,8 @@ def test_three_jobs_find_what_one_finds_and_say_so(
 
 @pytest.mark.slow
 def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
-    process = start(url, "--jobs", "2", delay_seconds=20)
-    children = children_under_way(process, url, 2)
+    process = start(url, 2, 20)
+    children = children_under_way(process, url)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
@@ -118,8 +111,8 @@ def test_ctrl_c_ends_all_jobs_and_the_same_command_goes_on(url: str) -> None:
 
 @pytest.mark.slow
 def test_jobs_do_not_outlive_the_first_one(url: str) -> None:
-    process = start(url, "--jobs", "2", delay_seconds=20)
-    children = children_under_way(process, url, 2)
+    process = start(url, 2, 20)
+    children = children_under_way(process, url)
     process.kill()
     process.communicate()
     wait_until_gone(children)

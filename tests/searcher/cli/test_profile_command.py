@@ -24,14 +24,14 @@ def test_a_profile_is_shown_whole(invoke: Invoke) -> None:
 
 
 def test_times_of_protocols_and_of_switch_points(invoke: Invoke) -> None:
-    alone = json.loads(
-        invoke("profile", "times", "heterogeneous", "--protocols", "bsp,ssp:3,asp", "--json").stdout
-    )
+    short = ("--worker-steps", "800", "--seeds", "1")
+    words = ("profile", "times", "heterogeneous", "--protocols", "bsp,ssp:3,asp", *short)
+    alone = json.loads(invoke(*words, "--json").stdout)
     assert [row["run"] for row in alone] == ["bsp", "ssp:3", "asp"]
     speeds = [row["times_as_fast"] for row in alone]
     assert speeds == sorted(speeds)
     assert speeds[0] == 1.0
-    text = invoke("profile", "times", "sync-switch-resnet32", "--at", "100,50%,0").stdout
+    text = invoke("profile", "times", "sync-switch-resnet32", "--at", "100,50%,0", *short).stdout
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["100", "50", "0"]
 
 
