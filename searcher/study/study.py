@@ -152,16 +152,15 @@ class SearchStudy:
         Where others claimed trials since the state was read, `look` reads it anew until they have
         chosen; it has to clear up dead ones. The replicate's seed derives from `base_seed`.
         """
-        trial = self._study.ask()
-        number = trial.number
+        number = self._new_number()
         try:
-            trial.set_user_attr(_OWNER, asdict(owner))
+            self._storage.set_trial_user_attr(self._trial_id(number), _OWNER, asdict(owner))
             if not state.is_all_before(number):
                 while (state := look()).is_choosing_before(number):
                     pass
             match state.plan:
                 case PlannedTrial() as planned:
-                    return self._choose(trial, planned, state, base_seed)
+                    return self._choose(number, planned, state, base_seed)
             self.fail(number)
         except BaseException:
             self.stale.add(number)
@@ -169,25 +168,32 @@ class SearchStudy:
             raise
         return None
 
+    def _new_number(self) -> int:
+        """Of a new trial; `Study.ask` would read the study again and again for its sampler."""
+        trial_id = self._storage.create_new_trial(self._study_id)
+        number = self._storage.get_trial_number_from_id(trial_id)
+        self._trial_ids[number] = trial_id
+        return number
+
     def _choose(
-        self, trial: optuna.Trial, planned: PlannedTrial, state: SearchState, base_seed: int
+        self, number: int, planned: PlannedTrial, state: SearchState, base_seed: int
     ) -> Claim:
-        strategy = self._strategy
+        strategy, trial_id = self._strategy, self._trial_id(number)
         # Not by the sampler, which would look again, and perhaps see other runs.
         self._storage.set_trial_param(
-            self._trial_id(trial.number),
+            trial_id,
             PARAMETER,
             planned.switch_percent,
             FloatDistribution(strategy.lowest_percent, strategy.highest_percent),
         )
         seed = replicate_seed(base_seed, planned.replicate)
-        trial.set_user_attr("seed", seed)
+        self._storage.set_trial_user_attr(trial_id, "seed", seed)
         if planned.is_speculative:
-            trial.set_user_attr("speculative", True)
+            self._storage.set_trial_user_attr(trial_id, "speculative", True)
         # Last, as it tells the searchers that wait for this one to go on.
-        trial.set_user_attr(REPLICATE, planned.replicate)
+        self._storage.set_trial_user_attr(trial_id, REPLICATE, planned.replicate)
         return Claim(
-            trial.number,
+            number,
             planned.switch_percent,
             planned.replicate,
             seed,
@@ -232,21 +238,19 @@ class SearchStudy:
 
     def complete(self, number: int, accuracy: float) -> None:
         """Tells the accuracy, if nobody has finished the trial."""
-        self._tell(number, float(accuracy), TrialState.COMPLETE)
+        self._tell(number, TrialState.COMPLETE, [float(accuracy)])
 
     def fail(self, number: int) -> None:
         """Tells that the run has to be made again, if nobody has finished the trial."""
-        self._tell(number, None, TrialState.FAIL)
+        self._tell(number, TrialState.FAIL)
 
     @_retryable
-    def _tell(self, number: int, value: float | None, state: TrialState) -> None:
-        try:
-            self._study.tell(number, value, state=state, skip_if_finished=True)
-        except UpdateFinishedTrialError:
-            return  # another searcher was faster
+    def _tell(self, number: int, state: TrialState, values: list[float] | None = None) -> None:
+        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher was faster
+            self._storage.set_trial_state_values(self._trial_id(number), state, values)
 
 
 def owner_of(trial: FrozenTrial) -> Owner | None:
-    """The process that asked for a trial, where it lived long enough to say so."""
+    """The process that claimed a trial, where it lived long enough to say so."""
     content = trial.user_attrs.get(_OWNER)
     return Owner(**content) if isinstance(content, dict) else None
