@@ -11,7 +11,6 @@ from typing import Any
 import optuna
 import pytest
 from click.testing import CliRunner
-from mlflow import MlflowClient
 
 from syncswitch.searcher import BinarySearchSampler, PaperStrategy, search
 from syncswitch.searcher.cli.main import main
@@ -65,6 +64,8 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
 def test_a_search_by_a_command_is_on_mlflow(
     command: dict[str, Any], url: str, mlflow_uri: str
 ) -> None:
+    from mlflow import MlflowClient
+
     how: dict[str, Any] = {"strategy": "paper", "settings": 1, "runs": 1}
     policy = search(
         "own", trainer="command", trainer_options=command, storage=url, mlflow=mlflow_uri, **how

@@ -8,25 +8,32 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import mlflow
 import pytest
 from command_line import QUICK, Invoke, error_line
-from mlflow import MlflowClient
-from mlflow.entities import Run
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
 
+if TYPE_CHECKING:  # it takes seconds, and one process of several runs these tests
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
 pytestmark = pytest.mark.usefixtures("our_tables")
+
+
+def client_of(uri: str) -> MlflowClient:
+    from mlflow import MlflowClient
+
+    return MlflowClient(uri)
 
 
 def runs_on(uri: str) -> dict[str, Run]:
     """All runs by their keys."""
-    client = MlflowClient(uri)
+    client = client_of(uri)
     found = client.search_runs([one.experiment_id for one in client.search_experiments()])
     runs = {run.data.tags["syncswitch.key"]: run for run in found}
     assert len(runs) == len(found)
@@ -35,12 +42,14 @@ def runs_on(uri: str) -> dict[str, Run]:
 
 def history(uri: str, run: Run, name: str) -> list[tuple[int, float]]:
     """Worker-step and value of each point of a metric."""
-    points = MlflowClient(uri).get_metric_history(run.info.run_id, name)
+    points = client_of(uri).get_metric_history(run.info.run_id, name)
     return sorted((point.step, point.value) for point in points)
 
 
 def check_same(mlflow_uri: str, url: str) -> None:
     """MLflow has the trials, curves and policies of the database, and nothing else."""
+    import mlflow
+
     runs = runs_on(mlflow_uri)
     with open_database(url, create=False) as database:
         store, registry = TrialStore(database), PolicyRegistry(database)
@@ -67,7 +76,7 @@ def check_same(mlflow_uri: str, url: str) -> None:
         for name in ("accuracy", "training_loss", "elapsed_seconds"):
             known = [(one.worker_step, getattr(one, name)) for one in curve]
             assert history(mlflow_uri, run, name) == known
-    client = MlflowClient(mlflow_uri)
+    client = client_of(mlflow_uri)
     for entry in entries:
         policy, workload = entry.policy, workloads[entry.policy.fingerprint]
         assert workload is not None
@@ -140,7 +149,7 @@ def test_aliases_and_what_was_half_copied_are_put_right(
     invoke: Invoke, url: str, mlflow_uri: str
 ) -> None:
     assert invoke("export", "--mlflow", mlflow_uri).exit_code == 0
-    client = MlflowClient(mlflow_uri)
+    client = client_of(mlflow_uri)
     runs = runs_on(mlflow_uri)
     lost, half, doubled = [run for key, run in runs.items() if key.startswith("trial")][:3]
     client.delete_run(lost.info.run_id)
