@@ -10,13 +10,14 @@ from click.testing import CliRunner
 
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.papers.figures import FIGURES
+from syncswitch.trainers.model.kept import kept_for_the_next
+from syncswitch.trainers.simulated import trainer
 from tests.documentation.pages import ROOT, Page, commands
 from tests.tiny_job import write_tiny_job
 
 PAGE = Page(ROOT / "docs" / "papers.md")
 
 
-# With so few workers gradients are computed one at a time, so nothing is compiled for several.
 _ALONE = ("--workers", "2")
 _SIZES = ("--workers", "2,3", "--at", "100,50")
 _SMALLER = {
@@ -27,7 +28,7 @@ _SMALLER = {
     "momentum": (*_ALONE, "--at", "50"),
     "size": _SIZES,
     "generality": _SIZES,
-    "overhead": ("--launcher", "in-process"),
+    "overhead": ("--launcher", "in-process", "--workers", "2"),
 }
 # On the profile of the others, whose runs count for these as well.
 _ON_ANY_PROFILE = {"summary", "timing", "curves", "order", "size", "batch"}
@@ -71,15 +72,18 @@ def test_all_commands_work_at_a_small_size(
     tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    # A call that computes several gradients takes seconds to compile.
+    monkeypatch.setattr(trainer, "_MOST_AT_ONCE", 1)
     monkeypatch.setenv("SYNCSWITCH_STORAGE", f"sqlite:///{tmp_path}/runs.db")
     job = write_tiny_job(tmp_path)
     another = (tmp_path / "tiny.py").read_text().replace('name="tiny"', 'name="other"')
     (tmp_path / "other.py").write_text(another.replace("learning_rate=0.05", "learning_rate=0.1"))
     kinds: set[str] = set()
-    for words in typed():
-        kinds.update(words)
-        smaller_words = smaller(words, job, f"{tmp_path}/other.py:workload", published)
-        done = CliRunner().invoke(main, smaller_words, prog_name="syncswitch-search")
-        assert done.exit_code == 0, f"{smaller_words}: {done.stderr} {done.exception!r}"
-        assert done.stdout.strip()
+    with kept_for_the_next():
+        for words in typed():
+            kinds.update(words)
+            smaller_words = smaller(words, job, f"{tmp_path}/other.py:workload", published)
+            done = CliRunner().invoke(main, smaller_words, prog_name="syncswitch-search")
+            assert done.exit_code == 0, f"{smaller_words}: {done.stderr} {done.exception!r}"
+            assert done.stdout.strip()
     assert {*FIGURES, "manifest", "import", "cost"} <= kinds
