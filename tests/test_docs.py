@@ -66,6 +66,8 @@ def test_everything_on_a_page_works(
         request.getfixturevalue("started")
     elif page.after == START:
         shutil.copytree(request.getfixturevalue("started"), folder, symlinks=True)
+        if "mlflow.db" in page.path.read_text():
+            shutil.copy(request.getfixturevalue("mlflow_template"), folder)
         play(page, folder)
     else:
         assert page.after is None, f"{page}: only {START.name} may come before"

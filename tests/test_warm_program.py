@@ -14,7 +14,7 @@ def test_a_fork_has_imported_what_programs_need(tmp_path: Path) -> None:
 
 
 def test_many_may_end_at_once(tmp_path: Path) -> None:
-    for _ in range(10):
+    for _ in range(4):
         started = [WarmProcess("", folder=tmp_path) for _ in range(8)]
         for process in started:
             process.communicate()

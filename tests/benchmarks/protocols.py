@@ -20,6 +20,7 @@ from rich.console import Console
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from syncswitch.trainers.workloads.clicks import workload as clicks
@@ -114,7 +115,7 @@ def main() -> None:
     }[options.job]
     if options.worker_steps is not None:
         workload = replace(workload, total_worker_steps=options.worker_steps)
-    with at_most(1800 * (1 + options.seeds)):
+    with at_most(1800 * (1 + options.seeds)), kept_for_the_next():
         compare(workload, options.seeds)
 
 

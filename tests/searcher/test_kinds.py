@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from syncswitch.searcher.cli.main import main as search_program
 from syncswitch.trainers.cli.runner import main as run_program
-from syncswitch.trainers.simulated import trainer
+from syncswitch.trainers.model.kept import kept_for_the_next
 from tests.trainers.simulated.kinds import Kind, kinds
 
 # How the metric is called, and how much of it may be lost so that the switch is at half of the job.
@@ -61,20 +62,10 @@ _TRIED = tuple(_METRICS) if os.environ.get("KINDS") == "all" else _USUAL
 
 
 @pytest.fixture
-def one_trainer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Search and run have the same one, as to trace a model takes most of the time."""
-    made: list[Any] = []
-    build = trainer.SimulatedTrainer
-
-    def shared(*arguments: Any) -> Any:
-        if not made:
-            made.append(build(*arguments))
-            monkeypatch.setattr(made[0], "close", lambda: None)
-        return made[0]
-
-    monkeypatch.setattr(trainer, "SimulatedTrainer", shared)
-    yield
-    build.close(*made)
+def one_model() -> Iterator[None]:
+    """For search and run, as to trace a model takes most of the time."""
+    with kept_for_the_next():
+        yield
 
 
 def call(program: Any, *arguments: object) -> Result:
@@ -106,7 +97,7 @@ def test_these_are_all() -> None:
     assert list(_METRICS) == list(kinds())
 
 
-@pytest.mark.usefixtures("one_trainer")
+@pytest.mark.usefixtures("one_model")
 @pytest.mark.parametrize("name", _TRIED)
 def test_it_is_searched_trained_and_reported(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
