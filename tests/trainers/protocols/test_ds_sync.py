@@ -91,8 +91,10 @@ class TestPartition:
         self, group_size: int, workers: int
     ) -> None:
         replicas = np.arange(workers) - (workers - 1) / 2  # their mean is 0
+        roster = tuple(range(workers))
         left = [
-            np.sum((mixing_matrix(tuple(range(workers)), group_size, number) @ replicas) ** 2)
+            sum(replicas[list(group)].sum() ** 2 for group in partition(roster, group_size, number))
+            / group_size
             for number in range(3000)
         ]
         predicted = (workers - group_size) / (group_size * (workers - 1))
