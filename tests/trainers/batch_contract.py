@@ -78,7 +78,6 @@ class BatchContract:
         """A single one moves parameters, statistics and slots as a second round would."""
         job = replace(
             BRIEF,
-            name="global batch",
             model=normalized_model,
             total_worker_steps=8,
             batch_after_switch="global",
@@ -92,7 +91,7 @@ class BatchContract:
     def test_as_many_updates_as_rounds_have_their_rate(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        job = replace(CONSTANT, name="global constant", batch_after_switch="global")
+        job = replace(CONSTANT, batch_after_switch="global")
         record, state = train_to_end(make_trainer(job, 4), self.spec_of(job, 4, 50.0), tmp_path)
         assert [(one.protocol, one.end_worker_step) for one in record.phases] == [
             ("bsp", 100),

@@ -19,7 +19,7 @@ from tests.trainers.jobs import BRIEF, RecordingObserver, normalized_model
 from tests.trainers.trainer_contract import EXPLOSIVE
 
 W = BRIEF.total_worker_steps
-GUARDED = replace(BRIEF, name="guarded", model=normalized_model)
+GUARDED = replace(BRIEF, model=normalized_model)
 EASY = Band(0.2, 0.01, 3, (BandPoint(1, 0.1, 0.0), BandPoint(W, 0.1, 0.0)))
 # No test is as good as that, so the third one after the switch is an alarm.
 STRICT = Band(2.0, 0.01, 3, (BandPoint(1, 2.0, 0.0), BandPoint(W, 2.0, 0.0)))

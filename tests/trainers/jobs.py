@@ -83,7 +83,6 @@ DESCRIBED = replace(DENSE, model=functools.cache(dense_model))
 # As short as a job can be that learns enough to be told from one that does not.
 BRIEF = replace(
     DENSE,
-    name="brief-digits",
     total_worker_steps=163,
     learning_rate=0.1,
     momentum=0.5,

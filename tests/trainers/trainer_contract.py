@@ -29,11 +29,10 @@ REPLICATE = 3
 MakeTrainer = Callable[[Workload, int], Trainer]
 
 # Long enough that nobody mistakes a run that stopped for one that ended.
-LONG = replace(DENSE, name="long", total_worker_steps=20_000, learning_rate_boundaries=())
-EXPLOSIVE = replace(LONG, name="explosive", learning_rate=1e25)
+LONG = replace(DENSE, total_worker_steps=20_000, learning_rate_boundaries=())
+EXPLOSIVE = replace(LONG, learning_rate=1e25)
 HOPELESS = replace(
     LONG,
-    name="hopeless",
     model=idle_model,
     learning_rate=1e-30,
     learning_rate_boundaries=((80, 0.1),),
@@ -41,7 +40,6 @@ HOPELESS = replace(
 # Its last evaluation is due at the very end.
 NOT_YET_HOPELESS = replace(
     HOPELESS,
-    name="not yet hopeless",
     total_worker_steps=160,
     learning_rate_boundaries=((160, 0.1),),
 )

@@ -16,11 +16,11 @@ from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
 from tests.trainers.command.programs import TRAINS, command
-from tests.trainers.trainer_contract import MakeTrainer, TrainerContract
+from tests.trainers.trainer_contract import EXPLOSIVE, MakeTrainer, TrainerContract
 
 
 def job_of(workload: Workload, workers: int, template: CommandTemplate, runs: Path) -> CommandJob:
-    behaviour = "explodes" if workload.name == "explosive" else "trains"
+    behaviour = "explodes" if workload == EXPLOSIVE else "trains"
     words = (
         *template.words,
         "{output_dir}",

@@ -1,13 +1,44 @@
-"""Simulated trainers, each compiled once."""
+"""Simulated trainers; what computes the same is compiled once."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from contextvars import copy_context
 from typing import Any
 
 import pytest
 
+from syncswitch.trainers.model.kept import Computation, computation, kept_for_the_next
 from tests.trainers.simulated.clusters import VARIED
+
+
+class Last:
+    """The last trainer of a computation, and room for what it leaves to the next one."""
+
+    def __init__(self) -> None:
+        self._context, self._stack = copy_context(), ExitStack()
+        self._context.run(self._stack.enter_context, kept_for_the_next())
+        self._wanted: tuple[Any, ...] = ()
+        self._trainer: Any = None
+
+    def of(self, workload: Any, workers: int, profile: Any) -> Any:
+        from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+
+        if self._wanted != (workload, workers, profile.digest):
+            self._leave()
+            self._trainer = self._context.run(SimulatedTrainer, workload, workers, profile)
+            self._wanted = (workload, workers, profile.digest)
+        return self._trainer
+
+    def close(self) -> None:
+        self._leave()
+        self._context.run(self._stack.close)
+
+    def _leave(self) -> None:
+        if self._trainer is not None:
+            self._context.run(self._trainer.close)
 
 
 @pytest.fixture(scope="session")
@@ -19,19 +50,17 @@ def make_trainer() -> Iterator[Callable[..., Any]]:
     """
     from syncswitch.trainers.simulated import trainer
 
-    trainers: dict[Any, Any] = {}
+    last: defaultdict[Computation, Last] = defaultdict(Last)
 
     def make(
         workload: Any, workers: int, profile: Any = VARIED, *, is_batched: bool = False
     ) -> Any:
-        key = (workload, workers, profile.digest, is_batched)
-        if key not in trainers:
-            with pytest.MonkeyPatch.context() as patch:
-                if not is_batched:
-                    patch.setattr(trainer, "_MOST_AT_ONCE", 1)
-                trainers[key] = trainer.SimulatedTrainer(workload, workers, profile)
-        return trainers[key]
+        known = last[computation(workload, is_batched)]
+        with pytest.MonkeyPatch.context() as patch:
+            if not is_batched:
+                patch.setattr(trainer, "_MOST_AT_ONCE", 1)
+            return known.of(workload, workers, profile)
 
     yield make
-    for made in trainers.values():
-        made.close()
+    for one in last.values():
+        one.close()

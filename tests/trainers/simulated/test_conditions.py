@@ -156,7 +156,7 @@ class TestDisturbed:
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         """3 of 4 workers train from the first step to the last, one after the other."""
-        workload: Workload = replace(CONSTANT, name="no momentum", momentum=0.0)
+        workload: Workload = replace(CONSTANT, momentum=0.0)
         kill = "kill:worker=2,at=0s,for=1000s"
         spec = spec_of(
             workload,

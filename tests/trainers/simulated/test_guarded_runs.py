@@ -14,7 +14,7 @@ from tests.trainers.guard_contract import GuardContract
 from tests.trainers.jobs import BRIEF
 from tests.trainers.simulated.clusters import EVEN, spec_of
 
-LONGER = replace(BRIEF, name="longer", total_worker_steps=483)
+LONGER = replace(BRIEF, total_worker_steps=483)
 
 
 class TestGuardedRuns(GuardContract):

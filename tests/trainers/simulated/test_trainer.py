@@ -49,7 +49,6 @@ MakeTrainer = Callable[..., SimulatedTrainer]
 # 22 rounds of 4, and one of 2.
 SHORT = replace(
     DENSE,
-    name="short",
     model=normalized_model,
     total_worker_steps=90,
     learning_rate_boundaries=((50, 0.1),),
@@ -57,7 +56,6 @@ SHORT = replace(
 )
 AVERAGING = replace(
     CONSTANT,
-    name="averaging",
     total_worker_steps=256,
     model=functools.partial(averaging_model, 0.99),
 )
@@ -71,7 +69,7 @@ STRAGGLER = ClusterProfile(
     switch_seconds=7.0,
 )
 # Whatever the order of its steps, it ends with the same parameters.
-HASTE = replace(CONSTANT, name="haste", total_worker_steps=2048)
+HASTE = replace(CONSTANT, total_worker_steps=2048)
 
 # Each once before the switch, and once after it.
 PAIRS = list(zip(PROTOCOLS_OF_FOUR, (*PROTOCOLS_OF_FOUR[1:], PROTOCOLS_OF_FOUR[0]), strict=True))
@@ -181,7 +179,6 @@ def test_another_process_measures_the_same(make_trainer: MakeTrainer) -> None:
 # 12 rounds at the first rate, 10 at the next.
 FULL_ROUNDS = replace(
     SHORT,
-    name="full rounds",
     momentum=0.0,
     total_worker_steps=88,
     learning_rate_boundaries=((48, 0.1),),
@@ -240,7 +237,7 @@ class TestTheSameNumbers:
     ) -> None:
         """At 5.5 s three others have filled 3 buffers, and as many while it does each next step."""
         slow = ClusterProfile(compute_seconds=1.0, relative_speeds=(1.0, 1.0, 1.0, 1 / 5.5))
-        workload = replace(CONSTANT, name="slow", momentum=0.0, total_worker_steps=16)
+        workload = replace(CONSTANT, momentum=0.0, total_worker_steps=16)
         trainer = make_trainer(workload, 4, slow)
         for iota, steps in ((2, 15), (3, 16)):
             spec = spec_of(workload, 4, 100.0, protocols=(f"gba:{iota}", "asp"), profile=slow)
@@ -279,7 +276,6 @@ class TestTheSameNumbers:
     ) -> None:
         workload = replace(
             SHORT,
-            name="adam",
             model=lambda: subclassed(keras),
             optimizer=lambda: keras.optimizers.Adam(),
             learning_rate=0.002,
