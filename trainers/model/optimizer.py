@@ -189,7 +189,7 @@ def unpack(flat: Any, layout: FlatLayout) -> list[Any]:
     values, start = [], 0
     for size, shape in zip(layout.sizes, layout.shapes, strict=True):
         # Not tf.split, which copies even what lies at aligned places.
-        values.append(tf.reshape(flat[start : start + size], shape))
+        values.append(tf.reshape(tf.slice(flat, [start], [size]), shape))
         start += size
     return values
 

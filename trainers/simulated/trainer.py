@@ -35,6 +35,9 @@ from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 _DEVICE = "CPU:0"
 # More compute no faster, as they leave the processor's cache.
 _MOST_AT_ONCE = 8
+# To compile several takes one to three seconds of a processor, which a search of ten shorter runs
+# does not save.
+_FEWEST_STEPS = 512
 # What a worker holds: the parameters that it pulled, its gradient, a share of the sums.
 _COPIES_PER_WORKER = 4
 _BYTES_PER_PARAMETER = 4
@@ -69,6 +72,16 @@ class _Compiled:
         self.source.close()
 
 
+def gradients_at_once(worker_steps: int, workers: int) -> int:
+    """How many gradients of a job of this length and size are computed in a call, if they can be.
+
+    As many calls as threads can be under way while every worker waits for its gradient.
+    """
+    if worker_steps < _FEWEST_STEPS:
+        return 1
+    return max(1, min(_MOST_AT_ONCE, workers // THREADS))
+
+
 class SimulatedTrainer(Trainer):
     """Trains with real gradients that are as stale as the cluster of a profile would make them.
 
@@ -90,8 +103,7 @@ class SimulatedTrainer(Trainer):
         self._workers = workers
         self._profile = profile
         self._rate_at = rate_function(workload)
-        # As many calls as threads can be under way while every worker waits for its gradient.
-        at_once = max(1, min(_MOST_AT_ONCE, workers // THREADS))
+        at_once = gradients_at_once(workload.total_worker_steps, workers)
         wanted = computation(workload, at_once)
         self._compiled: _Compiled | None
         self._compiled = compiled = take(wanted) or _Compiled(wanted)

@@ -18,8 +18,13 @@ from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.simulated.gradients import THREADS
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
-from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from syncswitch.trainers.simulated.trainer import (
+    SimulatedTrainer,
+    gradients_at_once,
+    simulated_identity,
+)
 from syncswitch.trainers.trainer import Trainer
 from tests.trainers import jobs
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
@@ -362,6 +367,22 @@ class TestTheRecord:
         fork = trainer.train(replace(spec, fork_from=whole.checkpoints[10.0]))
         assert whole.training_seconds == fork.training_seconds == pytest.approx(51.0)
         assert fork.inherited_seconds == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("worker_steps", "workers", "at_once"),
+    [
+        (511, 64 * THREADS, 1),
+        (512, 64 * THREADS, 8),
+        (512, 3 * THREADS, 3),
+        (512, 2 * THREADS - 1, 1),
+        (512, 1, 1),
+    ],
+)
+def test_gradients_are_joined_where_job_and_cluster_are_large(
+    worker_steps: int, workers: int, at_once: int
+) -> None:
+    assert gradients_at_once(worker_steps, workers) == at_once
 
 
 class TestLargeClusters:
