@@ -18,7 +18,7 @@ from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
 from syncswitch.trainers.model.tables.lookup import TableRows, specs_of
-from syncswitch.trainers.model.tensorflow_api import add_functions, concrete, tf
+from syncswitch.trainers.model.tensorflow_api import added, concrete, tf
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]
 """`(parameters, slots, updates, gradient, rate, momentum)` to parameters and slots after it."""
@@ -101,18 +101,16 @@ class ShippedFunction:
     """A traced function on its way to another process, which needs nothing that it was made of.
 
     Attributes:
-        graph: TensorFlow's GraphDef.
-        signature: Shape and type of each argument.
-        inputs: Names of its inputs: the arguments, then what it has captured.
-        outputs: Names of its outputs.
-        captured: Values of what it has captured.
+        library: TensorFlow's FunctionDefLibrary: the function, and then those that it calls.
+        types: Of its arguments.
+        outputs: How many.
+        captured: Values of what it has captured, its inputs after the arguments.
         variables: Whether each of these is a variable, of which the other process has its own.
     """
 
-    graph: bytes
-    signature: tuple[tuple[Any, str], ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    library: bytes
+    types: tuple[str, ...]
+    outputs: int
     captured: tuple[Array, ...]
     variables: tuple[bool, ...]
 
@@ -133,47 +131,39 @@ class ShippedFunction:
                 raise _unshippable(workload, "a table, such as those of StringLookup and tf.lookup")
             captured.append((outer if variable is None else variable).numpy())
             variables.append(variable is not None)
-        graph_def = graph.as_graph_def()
-        nodes = chain(graph_def.node, *(one.node_def for one in graph_def.library.function))
+        called = graph.as_graph_def().library.function
+        library = tf.compat.v1.GraphDef().library
+        library.function.extend([function.function_def, *called])
+        # The traced one takes its own away when it ends, where both are in one process.
+        library.function[0].signature.name += "_shipped"
+        nodes = chain.from_iterable(one.node_def for one in library.function)
         for operation in sorted({node.op for node in nodes} & _OF_PYTHON):
             raise _unshippable(workload, f"a function of Python ({operation})")
         return cls(
-            graph_def.SerializeToString(),
-            tuple((tuple(one.shape), one.dtype.name) for one in given),
-            tuple(tensor.name for tensor in graph.inputs),
-            tuple(tensor.name for tensor in graph.outputs),
+            library.SerializeToString(),
+            tuple(one.dtype.name for one in given),
+            len(graph.outputs),
             tuple(captured),
             tuple(variables),
         )
 
     def restored(self) -> Callable[..., Sequence[Any]]:
         """The function, for the process that it was sent to; its outputs are a flat sequence."""
-        graph_def = tf.compat.v1.GraphDef.FromString(self.graph)
-        # Those that its own calls.
-        add_functions(graph_def.library)
+        library = tf.compat.v1.GraphDef().library
+        library.ParseFromString(self.library)
+        call = added(library, self.outputs)
         kept = [
             tf.Variable(value) if is_variable else tf.constant(value)
             for value, is_variable in zip(self.captured, self.variables, strict=True)
         ]
+        fed = [one.handle if isinstance(one, tf.Variable) else one for one in kept]
 
-        def body(*arguments: Any) -> Any:
-            capture = tf.compat.v1.get_default_graph().capture
-            fed = [capture(one.handle if isinstance(one, tf.Variable) else one) for one in kept]
-            return tf.graph_util.import_graph_def(
-                graph_def,
-                input_map=dict(zip(self.inputs, (*arguments, *fed), strict=True)),
-                return_elements=list(self.outputs),
-                name="",
-            )
+        def restored(*arguments: Any) -> Sequence[Any]:
+            assert len(kept) == len(fed)  # a handle alone would not keep its variable
+            pairs = zip(arguments, self.types, strict=True)
+            return call([*(tf.convert_to_tensor(*pair) for pair in pairs), *fed])
 
-        function = concrete(body, *(tf.TensorSpec(*one) for one in self.signature))
-
-        def call(*arguments: Any) -> Sequence[Any]:
-            assert len(kept) == len(self.captured)  # a handle alone would not keep its variable
-            found: Sequence[Any] = function(*arguments)
-            return found
-
-        return call
+        return restored
 
 
 def _unshippable(workload: Workload, what: str) -> WorkloadError:

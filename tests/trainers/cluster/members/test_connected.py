@@ -430,7 +430,9 @@ class TestStart:
     ) -> None:
         program = program_of(replace(CONSTANT, name="broken", data=constant_data))
         plan = program.worker_plan
-        program.__dict__["worker_plan"] = replace(plan, step=replace(plan.step, graph=b"nonsense"))
+        program.__dict__["worker_plan"] = replace(
+            plan, step=replace(plan.step, library=b"nonsense")
+        )
         with pytest.raises(RetryableError, match="worker 0 does not get ready"):
             ConnectedCluster(program, 1, new_engine(tmp_path, 1))
 
