@@ -91,8 +91,9 @@ class LocalEngine(Engine):
 
     def _environment(self, part: Part) -> Mapping[str, str]:
         # Together they have as many threads as there are cores.
-        threads = max(1, (os.cpu_count() or 1) // len(self._placement.workers))
-        return {"TF_NUM_INTRAOP_THREADS": str(threads)} | dict(self._placement.environment(*part))
+        threads = str(max(1, (os.cpu_count() or 1) // len(self._placement.workers)))
+        limits = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
+        return {**limits, **self._placement.environment(*part)}
 
 
 def new_engine(plan: ChiefPlan, zygote: Zygote) -> LocalEngine:

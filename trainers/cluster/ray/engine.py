@@ -75,7 +75,8 @@ class RayEngine(Engine):
         options, is_worker = self._options, part[0] == WORKER
         gpus = options.gpus_per_worker if is_worker else 0.0
         cpus = options.cpus_per_worker if is_worker else options.cpus_per_ps
-        environment = {"TF_NUM_INTRAOP_THREADS": str(max(1, int(cpus)))}
+        threads = str(max(1, int(cpus)))
+        environment = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
         environment |= gpu_worker_environment(gpus) if gpus else NO_GPU
         place = PlacementGroupSchedulingStrategy(
             self._group, placement_group_bundle_index=bundle_number(options, part)

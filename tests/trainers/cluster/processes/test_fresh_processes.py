@@ -6,6 +6,7 @@ says which GPUs there would be, and the steps stay on CPU:0.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +24,15 @@ pytestmark = pytest.mark.slow
 
 
 def seen_gpus(trainer: ProcessTrainer) -> dict[str, str]:
-    """`CUDA_VISIBLE_DEVICES` of each part, as it was when it began."""
+    """`CUDA_VISIBLE_DEVICES` of each part, as it was when it began, with its share of threads."""
     found = {}
     for name, process in family(trainer).items():
         if "syncswitch.trainers.cluster.exchange.parts" in process.cmdline():
             environment = process.environ()
             assert "worker" not in name or environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+            for of in ("INTRAOP", "INTEROP"):
+                # One worker has all cores.
+                assert environment[f"TF_NUM_{of}_THREADS"] == str(os.cpu_count())
             found[name] = environment["CUDA_VISIBLE_DEVICES"]
     return found
 

@@ -123,14 +123,15 @@ def trained(
 def test_workers_see_the_gpus_that_ray_gives_them(
     cluster: LocalCluster, trainer: RayTrainer
 ) -> None:
-    names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_NUM_INTRAOP_THREADS")
+    threads = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", *threads)
     found = {
         part: tuple(process.environ().get(name) for name in names)
         for part, process in cluster.parts().items()
     }
-    assert found["ps 0"] == ("-1", None, "1")
-    assert found["worker 0"] in {("0", "true", "1"), ("1", "true", "1")}
-    assert found["worker 1"] in {("0", "true", "1"), ("1", "true", "1")}
+    assert found["ps 0"] == ("-1", None, "1", "1")
+    assert found["worker 0"] in {("0", "true", "1", "1"), ("1", "true", "1", "1")}
+    assert found["worker 1"] in {("0", "true", "1", "1"), ("1", "true", "1", "1")}
 
 
 def listening_at(process: psutil.Process) -> set[str]:
