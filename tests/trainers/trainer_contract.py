@@ -214,7 +214,7 @@ class TrainerContract:
     ) -> None:
         def slow(evaluation: Evaluation) -> Verdict:
             if len(observer.evaluations) == 1:
-                time.sleep(0.5)
+                time.sleep(0.3)
             return Verdict.STOP
 
         observer = RecordingObserver(slow)
