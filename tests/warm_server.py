@@ -1,6 +1,6 @@
 """A fork of these tests that forks programs: they need not import TensorFlow first.
 
-The import takes six seconds of a processor. The tests that are collected have made it already; the
+The import takes four seconds of a processor. The tests that are collected have made it already; the
 fork is taken before one of them runs, as long as TensorFlow has no threads. So is the zygote of
 this process, and that of each program.
 """
