@@ -71,8 +71,7 @@ class LineReporter(Reporter):
         outcome = "diverged" if record.diverged else measured
         of = "" if self._most_runs is None else f"/{self._most_runs}"
         self._end(
-            f"[{self._finished_runs + 1}{of}] {label_of(trial)}: {outcome}"
-            f" in {record.paid_seconds:.1f} s of training{_shortened(record)}"
+            f"[{self._finished_runs + 1}{of}] {label_of(trial)}: {outcome} in {_price_text(record)}"
         )
 
     def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
@@ -149,15 +148,18 @@ class BarReporter(LineReporter):
             self._run_bar = None
 
 
-def _shortened(record: TrialRecord) -> str:
-    """What a run was spared."""
+def _price_text(record: TrialRecord) -> str:
+    """What a run cost, and what it was spared."""
+    if not record.paid_seconds:
+        return f"{record.training_seconds:.1f} s of training (recorded, at no cost)"
     spared = []
     if record.inherited_seconds:
         spared.append(f"{record.inherited_seconds:.1f} s shared")
     if record.stopped_early:
         done = 100 * record.worker_steps / record.spec.identity.total_worker_steps
         spared.append(f"stopped at {done:.0f} %")
-    return f" ({', '.join(spared)})" if spared else ""
+    paid = f"{record.paid_seconds:.1f} s of training"
+    return f"{paid} ({', '.join(spared)})" if spared else paid
 
 
 @contextlib.contextmanager

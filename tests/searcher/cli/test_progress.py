@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
@@ -71,6 +72,14 @@ def test_lines() -> None:
     lines: list[str] = []
     play(LineReporter(lines.append))
     assert [_rounded(line) for line in lines] == EXPECTED
+
+
+def test_what_was_recorded_cost_nothing_now() -> None:
+    lines: list[str] = []
+    record = GeneratedTrainer().train(TrialSpec(identity(), 25.0, 1, 1))
+    recorded = replace(record, inherited_seconds=record.training_seconds)
+    LineReporter(lines.append).on_finished(RUN, recorded)
+    assert lines[0].endswith("in 55.0 s of training (recorded, at no cost)")
 
 
 def test_bars_write_the_same_lines(capsys: pytest.CaptureFixture[str]) -> None:
