@@ -11,6 +11,7 @@ Invoke = Callable[..., Result]
 
 QUICK = ["--strategy", "paper", "--settings", "3", "--runs", "2"]
 OTHER = ["--strategy", "paper", "--settings", "2", "--runs", "1"]
+LEAST = ["--strategy", "paper", "--settings", "1", "--runs", "1"]  # 2 runs
 
 
 def error_line(result: Result) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 import pytest
-from command_line import OTHER, QUICK, Invoke, database_file, error_line
+from command_line import LEAST, OTHER, QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.backends.base import Job
@@ -43,15 +43,14 @@ def test_run_says_how_to_use_a_version_that_is_not_the_current_one(invoke: Invok
         return shlex.split(invoke("run", "my job.py:it", *arguments).stdout.splitlines()[-1])
 
     expected = ["syncswitch-run", "my job.py:it"]
-    other = ["--settings", "2", "--runs", "1"]
-    assert last_words(*QUICK) == expected
-    assert last_words(*other) == expected
-    assert last_words(*QUICK) == [*expected, "--policy", "1"]
+    assert last_words(*LEAST) == expected
+    assert last_words(*OTHER) == expected
+    assert last_words(*LEAST) == [*expected, "--policy", "1"]
     invoke("policy", "alias", "generated", "current", "1")
-    assert last_words(*QUICK) == expected
-    assert last_words(*other) == [*expected, "--policy", "2"]
+    assert last_words(*LEAST) == expected
+    assert last_words(*OTHER) == [*expected, "--policy", "2"]
     # syncswitch-run takes the protocols from the policy.
-    assert last_words("--runs", "1", "--protocols", "asp,bsp") == expected
+    assert last_words(*LEAST, "--protocols", "asp,bsp") == expected
 
 
 def test_run_as_json(invoke: Invoke) -> None:
@@ -72,7 +71,7 @@ def test_run_as_json(invoke: Invoke) -> None:
 
 
 def test_a_search_with_a_target_marks_its_cost_as_estimated(invoke: Invoke) -> None:
-    result = invoke("run", "digits", *QUICK, "--target-accuracy", "0.95")
+    result = invoke("run", "digits", *LEAST, "--target-accuracy", "0.95")
     assert "Search cost: about" in result.stdout
     assert "(estimated" in result.stdout
     assert "The target is 0.9500, and" in " ".join(result.stdout.split())
@@ -82,11 +81,11 @@ def test_diverged_switch_points_and_no_switch_at_all(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "99")
-    result = invoke("run", "digits", *QUICK)
+    result = invoke("run", "digits", *OTHER)
     assert "1 diverged" in result.stdout
     assert "Train generated with BSP for all of its 3,000 worker-steps" in result.stdout
     monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "101")
-    result = invoke("run", "digits", *QUICK, "--seed", "1")
+    result = invoke("run", "digits", *OTHER, "--seed", "1")
     assert result.exit_code == 2
     assert "learning rate is too high" in result.stderr.splitlines()[-1]
     assert "baseline diverged" in invoke("status").stdout
@@ -155,11 +154,11 @@ def test_bad_input_is_one_line_and_writes_nothing(
 
 def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invoke) -> None:
     chosen = ["--online", "greedy", "--switch", "restart"]
-    result = invoke("run", "digits", *OTHER, *chosen)
+    result = invoke("run", "digits", *LEAST, *chosen)
     assert result.exit_code == 0, result.stderr
     assert result.stdout.rstrip().endswith("syncswitch-run digits --online greedy --switch restart")
     # It is another search than the one without.
-    assert "BSP, run 1 of 1" in invoke("run", "digits", *OTHER).stderr
+    assert "BSP, run 1 of 1" in invoke("run", "digits", *LEAST).stderr
 
 
 def test_the_trainer_is_the_one_that_is_named(
@@ -227,7 +226,7 @@ def test_a_workload_that_no_trainer_takes_writes_nothing(
     if there == "an empty file":
         database_file(url).touch()
     if there == "another search":
-        invoke("run", "digits", "--settings", "1", "--runs", "1")
+        invoke("run", "digits", *LEAST)
     before = invoke("status", "--json").stdout
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle))
     result = invoke("run", "digits", *QUICK)
@@ -250,8 +249,8 @@ def test_the_first_run_is_made_by_the_trainer_that_was_opened_first(
 
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer))
     for _ in range(2):  # the second one is finished, and needs no trainer
-        assert invoke("run", "digits", *QUICK).exit_code == 0
-        assert [(len(trainer.runs), trainer.closed) for trainer in opened] == [(8, 1)]
+        assert invoke("run", "digits", *OTHER).exit_code == 0
+        assert [(len(trainer.runs), trainer.closed) for trainer in opened] == [(3, 1)]
 
 
 def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
@@ -267,7 +266,7 @@ def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
 
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer))
-    assert invoke("run", "digits", *QUICK).exit_code == 0
+    assert invoke("run", "digits", *LEAST).exit_code == 0
 
 
 def test_a_trainer_that_was_opened_for_nothing_is_closed(
@@ -328,7 +327,7 @@ def test_status_and_trials(invoke: Invoke) -> None:
 
 def test_database_upgrade(invoke: Invoke) -> None:
     assert invoke("db", "upgrade").exit_code == 2
-    invoke("run", "generated", *QUICK)
+    invoke("run", "generated", *LEAST)
     assert json.loads(invoke("db", "upgrade", "--json").stdout)["is_current"] is True
 
 

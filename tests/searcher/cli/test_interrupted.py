@@ -6,13 +6,13 @@ import json
 import signal
 import time
 
-from command_line import QUICK, Invoke, database_file
+from command_line import OTHER, Invoke, database_file
 from search_program import start
 
 
 def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invoke) -> None:
-    process = start("run", "digits", *QUICK, SYNCSWITCH_STORAGE=url, GENERATED_DELAY_SECONDS="0 60")
-    assert process.stderr.readline().startswith("[1/8]")
+    process = start("run", "digits", *OTHER, SYNCSWITCH_STORAGE=url, GENERATED_DELAY_SECONDS="0 60")
+    assert process.stderr.readline().startswith("[1/3]")
     deadline = time.monotonic() + 30
     while "running" not in invoke("trials").stdout:
         assert time.monotonic() < deadline
@@ -26,13 +26,13 @@ def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invok
     assert states == ["complete", "failed"]
     assert json.loads(invoke("status", "--json").stdout)[0]["state"] == "stopped"
 
-    result = invoke("run", "digits", *QUICK)
+    result = invoke("run", "digits", *OTHER)
     assert result.exit_code == 0
-    assert result.stderr.splitlines()[0] == "continuing after 1 of at most 8 runs"
+    assert result.stderr.splitlines()[0] == "continuing after 1 of at most 3 runs"
 
 
 def test_a_run_whose_process_is_dead_is_stale(url: str, invoke: Invoke) -> None:
-    process = start("run", "digits", *QUICK, SYNCSWITCH_STORAGE=url, GENERATED_DELAY_SECONDS="60")
+    process = start("run", "digits", *OTHER, SYNCSWITCH_STORAGE=url, GENERATED_DELAY_SECONDS="60")
     deadline = time.monotonic() + 30
     while not (database_file(url).exists() and "running" in invoke("trials").stdout):
         assert time.monotonic() < deadline

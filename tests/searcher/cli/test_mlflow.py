@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from command_line import QUICK, Invoke, error_line
+from command_line import LEAST, OTHER, Invoke, error_line
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file
@@ -113,15 +113,15 @@ def without_storage(text: str) -> str:
 def test_a_search_is_on_mlflow_as_in_the_database(
     invoke: Invoke, url: str, mlflow_uri: str
 ) -> None:
-    plain = invoke("run", "digits", *QUICK, "--storage", url + ".plain")
-    result = invoke("run", "digits", *QUICK, "--mlflow", mlflow_uri)
+    plain = invoke("run", "digits", *OTHER, "--storage", url + ".plain")
+    result = invoke("run", "digits", *OTHER, "--mlflow", mlflow_uri)
     assert result.exit_code == 0, result.stderr
     assert (result.stdout, result.stderr) == (without_storage(plain.stdout), plain.stderr)
     check_same(mlflow_uri, url)
     (search,) = (run for key, run in runs_on(mlflow_uri).items() if key.startswith("search"))
     assert search.info.status == "FINISHED"
     assert search.data.params["strategy"] == "paper"
-    assert search.data.metrics["policy/switch_percent"] == 12.5
+    assert search.data.metrics["policy/switch_percent"] == 25
 
 
 def test_a_sweep_is_on_mlflow_as_in_the_database(invoke: Invoke, url: str, mlflow_uri: str) -> None:
@@ -174,8 +174,8 @@ def test_an_evaluation_is_on_mlflow(invoke: Invoke, url: str, mlflow_uri: str) -
 def test_a_server_that_is_away_costs_one_line(
     invoke: Invoke, url: str, mlflow_uri: str, away: str
 ) -> None:
-    plain = invoke("run", "digits", *QUICK, "--storage", url + ".plain")
-    result = invoke("run", "digits", *QUICK, "--mlflow", away)
+    plain = invoke("run", "digits", *LEAST, "--storage", url + ".plain")
+    result = invoke("run", "digits", *LEAST, "--mlflow", away)
     assert result.exit_code == 0
     assert result.stdout == without_storage(plain.stdout)
     (line,) = set(result.stderr.splitlines()) - set(plain.stderr.splitlines())
@@ -191,13 +191,13 @@ def test_a_server_that_says_nothing_is_not_waited_for(
     invoke: Invoke, silent_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syncswitch.trainers.run.mlflow._PATIENCE_SECONDS", 0.5)
-    result = invoke("run", "digits", *QUICK, "--mlflow", silent_server)
+    result = invoke("run", "digits", *LEAST, "--mlflow", silent_server)
     assert result.exit_code == 0
     assert "MLflow did not take everything within 0.5 s; the search does not wait" in result.stderr
 
 
 def test_an_export_to_nobody_fails_with_one_line(invoke: Invoke, away: str, url: str) -> None:
-    invoke("run", "digits", *QUICK)
+    invoke("run", "digits", *LEAST)
     result = invoke("export", "--mlflow", away.replace("//", "//me:secret@"))
     assert result.exit_code == 1
     assert error_line(result) == f"error: MLflow at {away.replace('//', '//***@')} does not answer"
@@ -218,6 +218,6 @@ def test_what_cannot_be_exported(invoke: Invoke, arguments: list[str], expected:
 
 def test_without_mlflow_the_extra_is_named(invoke: Invoke, monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    result = invoke("run", "digits", *QUICK, "--mlflow", "http://localhost:5000")
+    result = invoke("run", "digits", *LEAST, "--mlflow", "http://localhost:5000")
     assert result.exit_code == 2
     assert "pip install 'syncswitch[mlflow]'" in error_line(result)

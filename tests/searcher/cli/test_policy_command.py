@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from command_line import QUICK, Invoke, database_file, elsewhere, error_line, export
+from command_line import LEAST, QUICK, Invoke, database_file, elsewhere, error_line, export
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import read_policy_file, write_policy
@@ -26,7 +26,7 @@ def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str) -> None
     assert (empty.exit_code, empty.stderr) == (result.exit_code, result.stderr)
     assert database_file(url).stat().st_size == 0
 
-    invoke("run", "generated", *QUICK)
+    invoke("run", "generated", *LEAST)
     # Too far from what there is to suggest anything.
     result = invoke("policy", "lookup", "generated", "--workers", "17")
     assert result.exit_code == 1
@@ -45,7 +45,7 @@ def test_no_policy_at_all_is_an_object_as_json_too(invoke: Invoke) -> None:
             assert json.loads(result.stdout) == {"policy": None, "suggestion": None}
             (line,) = result.stderr.splitlines()
             assert line.startswith("error: no policy for ")
-        invoke("run", "generated", *QUICK)
+        invoke("run", "generated", *LEAST)
         lookups = [["other"], ["generated", "--alias", "nope"], ["generated", "--workers", "17"]]
 
 
@@ -182,7 +182,7 @@ def test_a_registered_workload_without_a_policy_needs_no_options(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "101")  # ends without a policy
-    assert invoke("run", "mine.py:job", "--workers", "8", *QUICK).exit_code == 2
+    assert invoke("run", "mine.py:job", "--workers", "8", *LEAST).exit_code == 2
     result = invoke("policy", "lookup", "mine.py:job")
     assert "found for something else: generated, 4 workers" in result.stdout
     assert "- 4 workers instead of 8" in result.stdout

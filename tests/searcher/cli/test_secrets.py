@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from command_line import QUICK
+from command_line import LEAST
 from search_program import generated_job
 
 from syncswitch.searcher.backends.local import LocalTrainer
@@ -24,8 +24,8 @@ def test_no_command_shows_the_password_of_its_database(
     shown = ""
     for words in (
         ["policy", "lookup", "generated"],
-        ["run", "generated", *QUICK],
-        ["run", "generated", *QUICK, "--json"],
+        ["run", "generated", *LEAST],
+        ["run", "generated", *LEAST, "--json"],
         ["status"],
         ["policy", "show", "generated"],
         ["policy", "lookup", "other"],

@@ -13,6 +13,7 @@ from search_program import start
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.trials.store import TrialStore
+from tests.tiny_job import write_tiny_job
 
 SWEEP = ["sweep", "generated", "--at", "100,25,0", "--runs", "2"]
 
@@ -171,10 +172,10 @@ def test_bad_input_is_one_line_and_makes_no_run(
 @pytest.mark.usefixtures("our_tables")
 def test_after_a_kill_several_processes_finish_it(url: str) -> None:
     environment = {"SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.2"}
-    command = [*SWEEP, "--order", "bsp,asp", "--order", "asp,bsp", "--json"]
+    command = [*SWEEP, "--runs", "1", "--order", "bsp,asp", "--order", "asp,bsp", "--json"]
     process = start(*command, **environment)
     process.stderr.readline()
-    assert process.stderr.readline().startswith("[1/6] 100 % BSP, run 1 of 2")
+    assert process.stderr.readline().startswith("[1/3] 100 % BSP, run 1 of 1")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
 
@@ -182,20 +183,17 @@ def test_after_a_kill_several_processes_finish_it(url: str) -> None:
     outputs = [other.communicate(timeout=100)[0] for other in others]
     assert [other.returncode for other in others] == [0, 0]
     assert outputs[0] == outputs[1]
-    assert [s["runs"] for s in json.loads(outputs[0])] == [2] * 6
+    assert [s["runs"] for s in json.loads(outputs[0])] == [1] * 6
     with open_database(url, create=False) as database:
         complete = [row for row in TrialStore(database).trials() if row.state == "complete"]
     made = {(row.first_protocol, row.switch_percent, row.replicate) for row in complete}
-    assert len(made) == 12
+    assert len(made) == 6
 
 
-def test_variants_are_jobs_of_their_own(invoke: Invoke, url: str) -> None:
-    sweep = ["sweep", "digits", "--trainer", "simulated", "--workers", "2", "--runs", "1"]
-    short = "total_worker_steps=16,evaluation_interval_worker_steps=8"
-    done = invoke(
-        *[*sweep[:1], f"digits,{short}", *sweep[2:], "--at", "50"],
-        *["--variant", "momentum=0"],
-    )
+def test_variants_are_jobs_of_their_own(invoke: Invoke, url: str, tmp_path: Path) -> None:
+    short = f"{write_tiny_job(tmp_path)},total_worker_steps=16"
+    sweep = ["sweep", short, "--trainer", "simulated", "--workers", "2", "--runs", "1"]
+    done = invoke(*sweep, "--at", "50", "--variant", "momentum=0")
     assert done.exit_code == 0, done.stderr
     rows = [line.split()[:5] for line in done.stdout.splitlines()[2:5]]
     assert rows == [
@@ -208,8 +206,10 @@ def test_variants_are_jobs_of_their_own(invoke: Invoke, url: str) -> None:
     assert len({row.fingerprint for row in made}) == 2
 
 
-def test_guarded_runs_are_compared_with_guarded_ones(invoke: Invoke, url: str) -> None:
-    short = "digits,total_worker_steps=16,evaluation_interval_worker_steps=2"
+def test_guarded_runs_are_compared_with_guarded_ones(
+    invoke: Invoke, url: str, tmp_path: Path
+) -> None:
+    short = f"{write_tiny_job(tmp_path)},total_worker_steps=16,evaluation_interval_worker_steps=2"
     sweep = ["sweep", short, "--trainer", "simulated", "--workers", "2", "--runs", "1"]
     guarded = invoke(*sweep, "--at", "25", "--guard", "--json")
     assert guarded.exit_code == 0, guarded.stderr

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from command_line import Invoke, database_file
+from command_line import LEAST, Invoke, database_file
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
@@ -248,7 +248,7 @@ def test_status_writes_nothing(url: str, invoke: Invoke) -> None:
 
 @pytest.mark.usefixtures("our_tables", "early_rest")
 def test_json_has_the_same_keys_for_every_search(url: str, invoke: Invoke) -> None:
-    assert invoke("run", "generated", "--strategy", "paper", "--settings", "1").exit_code == 0
+    assert invoke("run", "generated", *LEAST).exit_code == 0
     begin(url)
     done, running = json.loads(invoke("status", "--json").stdout)
     assert (done["state"], running["state"]) == ("done", "running")
@@ -261,7 +261,7 @@ def test_json_has_the_same_keys_for_every_search(url: str, invoke: Invoke) -> No
 
 @pytest.mark.usefixtures("our_tables", "early_rest")
 def test_one_snapshot(url: str, invoke: Invoke) -> None:
-    assert invoke("run", "generated", "--strategy", "paper", "--settings", "1").exit_code == 0
+    assert invoke("run", "generated", *LEAST).exit_code == 0
     begin(url)
     shown = invoke("status").stdout
     assert "generated, 4 workers, bsp,asp" in shown
@@ -294,7 +294,7 @@ def test_a_database_that_vanishes_is_noticed(url: str) -> None:
 
 @pytest.mark.usefixtures("our_tables")
 def test_a_done_search_is_read_until_its_last_run_has_ended(url: str, invoke: Invoke) -> None:
-    assert invoke("run", "generated", "--strategy", "paper", "--settings", "1").exit_code == 0
+    assert invoke("run", "generated", *LEAST).exit_code == 0
     with open_database(url, create=False) as database:
         store = TrialStore(database)
         (search,) = store.searches()
