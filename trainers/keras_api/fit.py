@@ -126,7 +126,7 @@ def fit(
         least_table_values=None,
     )
     identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
-    band = _band(policy, known or identity, identity) if guard else None
+    band = band_for(policy, known or identity, identity) if guard else None
     conditions = RunConditions(later_switches=policy.later_switches)
     spec = TrialSpec(identity, policy.switch_percent, seed, conditions=conditions, band=band)
     with tempfile.TemporaryDirectory(prefix="syncswitch-fit-") as folder:
@@ -163,8 +163,14 @@ def _policy_and_job(
     return content.policy, content.workload.identity
 
 
-def _band(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
-    """What a policy's search has seen, where it may be of this job as far as that is known."""
+def band_for(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
+    """What a policy's search has seen, where it may be of this job as far as that is known.
+
+    Args:
+        policy: Perhaps with a band.
+        known: What is known of the job that it was found for.
+        mine: The job that is trained.
+    """
     of_policy = (policy.total_worker_steps, policy.workers)
     is_same = of_policy == (mine.total_worker_steps, mine.workers) and all(
         getattr(known, name) == getattr(mine, name) for name in ("model", "batch_size", "metric")

@@ -36,7 +36,7 @@ JOB = replace(POLICY, workers=N, total_worker_steps=W, switch_percent=30.0)
 SWITCH = 12
 
 
-def fit(model: Any, *callbacks: Any, batches: int = 7, epochs: int = 30) -> None:
+def fit(model: Any, *callbacks: Any, batches: int = 16, epochs: int = 30) -> None:
     inputs = np.tile(CONSTANT_GRADIENT, (2 * batches, 1))
     labels = np.zeros((2 * batches, 1), np.float32)
     model.fit(inputs, labels, batch_size=2, epochs=epochs, verbose=0, callbacks=list(callbacks))

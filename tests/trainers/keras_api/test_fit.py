@@ -16,7 +16,7 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.trainer import SilentObserver, Verdict
-from tests.storage.conftest import POLICY
+from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
     constant_data,
@@ -207,13 +207,33 @@ def test_it_is_guarded_where_the_policy_may_be_of_this_job(
         write_policy(path, policy, RegisteredWorkload(identity, "lines"))
         return path
 
-    metric = workload_identity(found_for, 4, "bsp", "asp").metric
     job = replace(JOB, total_worker_steps=32, band=BAND)
     assert band_of(job) == BAND
     assert band_of(job, guard=False) is None
-    assert band_of(job, workers=2) is None
-    assert band_of(job, epochs=3) is None
     assert band_of(written()) == BAND
-    assert band_of(written(metric=f"not {metric}")) is None
     assert band_of(written(model="another")) is None
-    assert band_of(written(batch_size=8)) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_known"),
+    [
+        ({}, True),
+        ({"total_worker_steps": 48}, False),
+        ({"workers": 2}, False),
+        ({"model": "another"}, False),
+        ({"batch_size": 8}, False),
+        ({"metric": "another"}, False),
+        ({"learning_rate": 0.5, "name": "another"}, True),
+    ],
+    ids=str,
+)
+def test_a_band_is_for_jobs_that_measure_the_same(
+    keras: Any, changes: dict[str, Any], is_known: bool
+) -> None:
+    from syncswitch.trainers.keras_api.fit import band_for
+
+    policy = replace(
+        JOB, workers=IDENTITY.workers, total_worker_steps=IDENTITY.total_worker_steps, band=BAND
+    )
+    mine = replace(IDENTITY, **changes)
+    assert band_for(policy, IDENTITY, mine) == (BAND if is_known else None)

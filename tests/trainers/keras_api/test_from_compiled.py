@@ -91,7 +91,7 @@ def test_the_loss_is_that_of_fit(
         "object": keras.losses.BinaryCrossentropy(label_smoothing=0.1),
         "logits": keras.losses.BinaryCrossentropy(from_logits=True),
     }.get(loss, loss)
-    model = binary_model(keras, loss=built)
+    model = binary_model(keras, loss=built, run_eagerly=True)
     x, y = binary_data()
     made = from_compiled(model, x, y, validation_data=(x, y), class_weight=class_weight)
     mine = np.mean(build_loss(made)(y, model(x)))

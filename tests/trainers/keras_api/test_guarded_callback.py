@@ -27,8 +27,8 @@ def spoil(model: Any) -> None:
 
 
 def fit(model: Any, *callbacks: Any, epochs: int = 30) -> None:
-    inputs = np.tile(CONSTANT_GRADIENT, (14, 1))
-    labels = np.zeros((14, 1), np.float32)
+    inputs = np.tile(CONSTANT_GRADIENT, (32, 1))
+    labels = np.zeros((32, 1), np.float32)
     model.fit(inputs, labels, batch_size=2, epochs=epochs, verbose=0, callbacks=list(callbacks))
 
 
