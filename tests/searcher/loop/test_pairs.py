@@ -214,7 +214,7 @@ def test_what_the_first_protocol_did_is_shared_by_all_pairs(url: str, tmp_path: 
     assert not list(tmp_path.rglob("*")), "the checkpoints go with the last pair"
 
 
-@pytest.mark.parametrize("dies_after", [1, 7, 8, 9, 12, 16])
+@pytest.mark.parametrize("dies_after", [1, 8, 12])
 def test_goes_on_wherever_it_was_interrupted(url: str, tmp_path: Path, dies_after: int) -> None:
     first = PairTrainer(dies_after=dies_after)
     with pytest.raises(KeyboardInterrupt):

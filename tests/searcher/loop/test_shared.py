@@ -1,4 +1,4 @@
-"""Four searchers on one server: a team that searches together."""
+"""Three searchers on one server: a team that searches together."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runs_of(url: str) -> list[tuple[float, int, float | None]]:
     )
 
 
-def together(work: Callable[[], None], searchers_at_once: int = 4) -> None:
+def together(work: Callable[[], None], searchers_at_once: int) -> None:
     """Some processes do the same, and all of them end well."""
     context = multiprocessing.get_context("fork")
     searchers = [context.Process(target=work) for _ in range(searchers_at_once)]
@@ -51,7 +51,7 @@ def together(work: Callable[[], None], searchers_at_once: int = 4) -> None:
 
 
 @pytest.mark.slow
-def test_four_searchers_on_a_server_make_each_run_once(
+def test_three_searchers_on_a_server_make_each_run_once(
     postgresql_url: str, sqlite_url: str
 ) -> None:
     alone = search(sqlite_url).policy
@@ -60,7 +60,7 @@ def test_four_searchers_on_a_server_make_each_run_once(
         found = search(postgresql_url, slow(), patience=PATIENCE).policy
         assert (found.switch_percent, found.version) == (alone.switch_percent, 1)
 
-    together(work)
+    together(work, 3)
     runs = runs_of(postgresql_url)
     assert len(runs) == len({(percent, replicate) for percent, replicate, _ in runs})
     # Others are there as well, which were only likely to be needed.

@@ -142,7 +142,6 @@ class History(ReplayTrainer):
 
 @pytest.mark.parametrize("strategy", RULES, ids=["kept", "adaptive", "paper"])
 @settings(max_examples=2)
-@example(recording=RECORDINGS[0], events=["trained"] * 9)
 @example(recording=RECORDINGS[0], events=["others first", *["trained"] * 8])
 @example(recording=RECORDINGS[0], events=["trained", "taken for lost", *["trained"] * 4])
 @given(
