@@ -46,7 +46,7 @@ from tests.trainers.cluster.members.cluster_contract import (
     task_of,
 )
 from tests.trainers.final import train_to_end
-from tests.trainers.jobs import BRIEF, CONSTANT_GRADIENT, normalized_model, spec_of
+from tests.trainers.jobs import BRIEF, CONSTANT_GRADIENT, normalized_model
 
 BOTH = {(SERVER, 0), (SERVER, 1)}
 
@@ -61,6 +61,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
 @pytest.fixture
 def trained(shared: Trained, monkeypatch: pytest.MonkeyPatch) -> Trained:
     monkeypatch.setattr(connected, "_STOPPED_SECONDS", 1.0)
+    monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
     shared.trainer._cluster.repair()
     return shared
 
@@ -69,7 +70,6 @@ def trained(shared: Trained, monkeypatch: pytest.MonkeyPatch) -> Trained:
 def copied_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(backups, "_SHARE", 0.0)
-    monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
 
 
 def cluster_of(trained: Trained) -> ConnectedCluster:
@@ -124,7 +124,7 @@ class TestAWorkerThatDiesWhileItPushes:
         do = cluster.step
 
         def strike(worker: int, task: Task) -> Push:
-            if task.worker_step in (60, 190, 320) and task.worker_step not in struck:
+            if task.worker_step in (30, 110, 190) and task.worker_step not in struck:
                 struck.append(task.worker_step)
                 push_to_the_first(cluster, worker, task, CONSTANT_GRADIENT)
                 kill(cluster, (WORKER, worker))
@@ -146,7 +146,7 @@ class TestAWorkerThatDiesWhileItPushes:
         do, load = cluster.step, cluster.load
 
         def strike(worker: int, task: Task) -> Push:
-            if task.worker_step == 100:
+            if task.worker_step == 60:
                 struck.append(task)
                 if len(struck) == 1:
                     push_to_the_first(cluster, worker, task, CONSTANT_GRADIENT)
@@ -163,7 +163,7 @@ class TestAWorkerThatDiesWhileItPushes:
         monkeypatch.setattr(cluster, "load", loaded)
         record = trained.train(tmp_path, pair=("asp", "bsp"))
         assert kinds(record) == {"lost": 1, "rebuilt": 1, "switched": 1}
-        assert set(undone[1][100]) == {0}
+        assert set(undone[1][60]) == {0}
         assert [task.taken for task in struck] == [(), (0,)]
 
     @pytest.mark.parametrize("pair", PAIRS, ids=",".join)
@@ -189,8 +189,8 @@ class TestAWorkerThatDiesWhileItPushes:
                 server.resume()
 
         def step_and_tell(worker: int, task: Task) -> Push:
-            if task.worker_step in (60, 160, 280):
-                turns.put(task.worker_step // 100)
+            if task.worker_step in (40, 100, 160):
+                turns.put(task.worker_step // 60)
             return do(worker, task)
 
         monkeypatch.setattr(cluster, "step", step_and_tell)
@@ -251,9 +251,7 @@ def test_a_checkpoint_does_not_depend_on_how_many_there_were(
     for percent, path in record.checkpoints.items():
         if percent > 40:
             path.unlink()
-    spec = spec_of(
-        COUNTING, 2, 50.0, checkpoint_percents=PERCENTS, checkpoint_directory=tmp_path, resume=True
-    )
+    spec = replace(record.spec, resume=True)
     with ClusterTrainer(COUNTING, 2) as alone:
         resumed, state = train_to_end(alone, spec, tmp_path)
     (event,) = [one for one in resumed.events if one.kind == "resumed"]
