@@ -18,8 +18,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-import psutil
-
 from syncswitch.trainers.parent import die_with_parent
 
 CANNOT_START = 126
@@ -85,10 +83,17 @@ def _reaped(wanted: int) -> int | None:
 
 
 def _end_all(grace_seconds: float) -> None:
+    if not _has_children():
+        return  # as most commands leave it; to look takes a third of all that this program does
+    import psutil
+
+    def descendants() -> set[psutil.Process]:
+        return set(psutil.Process().children(recursive=True))
+
     now = time.monotonic()
     kill_at, give_up_at = now + grace_seconds, now + grace_seconds + _KILL_SECONDS
     asked: set[psutil.Process] = set()
-    while (left := _descendants()) and time.monotonic() < give_up_at:
+    while (left := descendants()) and time.monotonic() < give_up_at:
         is_over = time.monotonic() >= kill_at
         # While it is killed it may still start others.
         for process in left if is_over else left - asked:
@@ -99,8 +104,13 @@ def _end_all(grace_seconds: float) -> None:
         _reaped(0)
 
 
-def _descendants() -> set[psutil.Process]:
-    return set(psutil.Process().children(recursive=True))
+def _has_children() -> bool:
+    """Whether there is a descendant: one that has lost its parents is a child."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 if __name__ == "__main__":
