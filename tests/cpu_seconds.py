@@ -1,8 +1,8 @@
 """The option `--cpu-durations N`: which tests, and which modules of them, take a processor longest.
 
 Counts this process, all that it has started and what those have started, also while they go on,
-and what has left its parent, like a database's server: other than the time on the wall it hardly
-depends on what else the machine does.
+and what has left its parent, like a database's server, but not the counting, which looks at all
+processes of the machine: other than the time on the wall it hardly depends on what else that does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import resource
 import sys
+import time
 from collections import Counter
 from collections.abc import Generator
 from typing import Any
@@ -37,15 +38,22 @@ class CpuSeconds:
         self._shown = shown
         if sys.platform.startswith("linux"):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        self._before = _cpu_seconds()
+        self._counting = 0.0
+        self._before = self._now()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
         report = yield
-        now = _cpu_seconds()
+        now = self._now()
         report.cpu_seconds = now - self._before
         self._before = now
         return report
+
+    def _now(self) -> float:
+        began = time.thread_time()
+        used = _cpu_seconds() - self._counting
+        self._counting += time.thread_time() - began
+        return used
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         tests: Counter[str] = Counter()

@@ -28,35 +28,32 @@ def fault_of(database: Database, statement: str, **values: object) -> SyncSwitch
     return caught.value
 
 
-@only_postgresql
-@pytest.mark.parametrize(
-    ("state", "kind"),
-    [
-        ("40001", DatabaseAwayError),  # serialization failure
-        ("40P01", DatabaseAwayError),  # deadlock
-        ("57P01", DatabaseAwayError),  # the administrator shut it down
-        ("53300", DatabaseAwayError),  # too many connections
-        ("23505", CollisionError),
-        ("23514", FatalError),  # check violation
-        ("22003", FatalError),  # number out of range
-        ("53100", DatabaseError),  # disk full
-        ("42501", DatabaseError),  # no permission
-    ],
-)
-def test_the_class_of_what_a_server_says(
-    database: Database, state: str, kind: type[SyncSwitchError]
-) -> None:
-    statement = f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"
-    assert type(fault_of(database, statement)) is kind
+SAID_BY_A_SERVER: dict[str, type[SyncSwitchError]] = {
+    "40001": DatabaseAwayError,  # serialization failure
+    "40P01": DatabaseAwayError,  # deadlock
+    "57P01": DatabaseAwayError,  # the administrator shut it down
+    "53300": DatabaseAwayError,  # too many connections
+    "23505": CollisionError,
+    "23514": FatalError,  # check violation
+    "22003": FatalError,  # number out of range
+    "53100": DatabaseError,  # disk full
+    "42501": DatabaseError,  # no permission
+}
 
 
 @only_postgresql
-@pytest.mark.parametrize("value", [2**31, 2**63, "\0"])
-def test_a_value_that_no_column_holds_is_a_defect(database: Database, value: object) -> None:
-    kind = "text" if isinstance(value, str) else "int"
-    fault = fault_of(database, f"SELECT CAST(:value AS {kind})", value=value)
-    assert type(fault) is FatalError
-    assert "refuses these values" in str(fault)
+def test_the_class_of_what_a_server_says(database: Database) -> None:
+    for state, kind in SAID_BY_A_SERVER.items():
+        statement = f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"
+        assert type(fault_of(database, statement)) is kind, state
+
+
+@only_postgresql
+def test_a_value_that_no_column_holds_is_a_defect(database: Database) -> None:
+    for kind, value in (("int", 2**31), ("int", 2**63), ("text", "\0")):
+        fault = fault_of(database, f"SELECT CAST(:value AS {kind})", value=value)
+        assert type(fault) is FatalError
+        assert "refuses these values" in str(fault)
 
 
 @only_postgresql

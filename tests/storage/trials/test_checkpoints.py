@@ -80,27 +80,25 @@ def test_a_path_is_remembered_from_the_root(
     assert found.path == tmp_path / "ä b" / "50.npz"
 
 
-@pytest.mark.parametrize("percent", [-0.1, 100.1, math.nan])
-def test_an_impossible_percent_changes_nothing(
-    store: TrialStore, record: TrialRecord, percent: float
-) -> None:
+def test_an_impossible_percent_changes_nothing(store: TrialStore, record: TrialRecord) -> None:
     store.begin(STUDY, 0, record.spec, OWNER)
-    with pytest.raises(FatalError, match="refuses these values"):
-        store.complete(STUDY, 0, left(record, 0, 50.0, percent))
+    for percent in (-0.1, 100.1, math.nan):
+        with pytest.raises(FatalError, match="refuses these values"):
+            store.complete(STUDY, 0, left(record, 0, 50.0, percent))
     trial = store.get(STUDY, 0)
     assert trial is not None
     assert (trial.state, trial.phases) == ("running", ())
     assert store.evaluations(STUDY, 0) == store.checkpoints(STUDY) == []
 
 
-@pytest.mark.parametrize("place", ["checkpoint_directory", "fork_from"])
 def test_a_path_that_cannot_be_kept_is_refused_before_the_run(
-    store: TrialStore, record: TrialRecord, place: str
+    store: TrialStore, record: TrialRecord
 ) -> None:
-    spec = replace(record.spec, **{place: Path("/left/caf\udce9")})
+    path = Path("/left/caf\udce9")
     said = r"the checkpoint path '/left/caf\\udce9' is not UTF-8 text; name a folder"
-    with pytest.raises(UserError, match=said):
-        store.begin(STUDY, 0, spec, OWNER)
+    for place in ("checkpoint_directory", "fork_from"):
+        with pytest.raises(UserError, match=said):
+            store.begin(STUDY, 0, replace(record.spec, **{place: path}), OWNER)
     assert store.get(STUDY, 0) is None
 
 

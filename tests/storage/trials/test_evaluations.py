@@ -64,21 +64,18 @@ def test_whole_numbers_may_stand_among_the_others(database: Database, trial_ids:
     assert read(database, trial_ids[0]) == curve
 
 
-@pytest.mark.parametrize(
-    "impossible",
-    [
+def test_one_impossible_evaluation_and_none_is_added(
+    database: Database, trial_ids: list[int]
+) -> None:
+    for impossible in (
         Evaluation(1, 1.0, math.inf, 0.0),
         Evaluation(1, 1.0, math.nan, 0.0),
         Evaluation(1, -1.0, 0.5, 0.0),
         Evaluation(-1, 1.0, 0.5, 0.0),
         CURVE[0],
-    ],
-)
-def test_one_impossible_evaluation_and_none_is_added(
-    database: Database, trial_ids: list[int], impossible: Evaluation
-) -> None:
-    with pytest.raises(FatalError):
-        added(database, (trial_ids[0], [*CURVE, impossible]))
+    ):
+        with pytest.raises(FatalError):
+            added(database, (trial_ids[0], [*CURVE, impossible]))
     assert read(database, trial_ids[0]) == []
 
 

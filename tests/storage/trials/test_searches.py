@@ -78,12 +78,12 @@ def test_the_answer_is_what_the_database_has(
     assert store.searches() == [search, registered]
 
 
-@pytest.mark.parametrize("value", [math.nan, -math.inf, {1}, b"bytes"])
 def test_what_is_no_json_is_refused(
-    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo, value: Any
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
 ) -> None:
-    with pytest.raises(FatalError, match="an option of search 'new' is no JSON value"):
-        store.register(identity, "other", replace(search, study="new", options={"x": value}))
+    for value in (math.nan, -math.inf, {1}, b"bytes"):
+        with pytest.raises(FatalError, match="an option of search 'new' is no JSON value"):
+            store.register(identity, "other", replace(search, study="new", options={"x": value}))
     assert store.searches() == store.searches(workload="digits") == [search]
 
 

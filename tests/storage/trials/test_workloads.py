@@ -3,8 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
@@ -15,37 +13,37 @@ from tests.storage.conftest import both_databases
 pytestmark = both_databases
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"learning_rate": 0.1 + 0.2, "learning_rate_boundaries": ((1, 0.1), (2**53, 1.0))},
-        {"learning_rate_boundaries": ()},
-        {
-            "model": None,
-            "data_set": None,
-            "batch_size": None,
-            "learning_rate": None,
-            "learning_rate_boundaries": None,
-        },
-        {"simulated_cluster": "5" * 64},
-        {"simulated_cluster": "5" * 64, "model": None},
-        {"optimizer": '{"name":"Ünï\\u2028"}', "total_worker_steps": 2**62},
-    ],
-)
+CHANGES: list[dict[str, Any]] = [
+    {},
+    {"learning_rate": 0.1 + 0.2, "learning_rate_boundaries": ((1, 0.1), (2**53, 1.0))},
+    {"learning_rate_boundaries": ()},
+    {
+        "model": None,
+        "data_set": None,
+        "batch_size": None,
+        "learning_rate": None,
+        "learning_rate_boundaries": None,
+    },
+    {"simulated_cluster": "5" * 64},
+    {"simulated_cluster": "5" * 64, "model": None},
+    {"optimizer": '{"name":"Ünï\\u2028"}', "total_worker_steps": 2**62},
+]
+
+
 def test_a_workload_is_the_same_again_with_the_same_fingerprint(
-    database: Database, identity: WorkloadIdentity, change: dict[str, Any]
+    database: Database, identity: WorkloadIdentity
 ) -> None:
-    workload = RegisteredWorkload(replace(identity, **change), "job.py:it")
-    fingerprint = workload.identity.fingerprint
-    with database.session() as session:
-        session.add(workload_row(workload))
-    with database.session(read_only=True) as session:
-        row = session.get(WorkloadRow, fingerprint)
-        assert row is not None
-        found = registered_workload(row)
-    assert found == workload
-    assert found.identity.fingerprint == fingerprint
+    for change in CHANGES:
+        workload = RegisteredWorkload(replace(identity, **change), "job.py:it")
+        fingerprint = workload.identity.fingerprint
+        with database.session() as session:
+            session.add(workload_row(workload))
+        with database.session(read_only=True) as session:
+            row = session.get(WorkloadRow, fingerprint)
+            assert row is not None
+            found = registered_workload(row)
+        assert found == workload
+        assert found.identity.fingerprint == fingerprint
 
 
 def test_all_workloads_of_a_name_are_found_newest_first(
