@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from click.testing import Result
@@ -26,6 +28,12 @@ def error_line(result: Result) -> str:
 def database_file(url: str) -> Path:
     """The file of a SQLite URL."""
     return Path(url.removeprefix("sqlite:///"))
+
+
+def copy_database(written: Path, copy: Path) -> None:
+    """Leaves none of the files that stay open beside one that was written."""
+    with closing(sqlite3.connect(written)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
 
 
 def export(invoke: Invoke, path: Path, *arguments: str) -> Path:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from click.testing import CliRunner, Result
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from command_line import OTHER, QUICK, Invoke, database_file
+from command_line import OTHER, QUICK, Invoke, copy_database, database_file
 from search_program import generated_job
 
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.study.tables import open_storage
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
+from tests.conftest import Once
 
 
 @pytest.fixture(scope="session")
@@ -65,25 +66,25 @@ SEARCHES = {
 
 
 @pytest.fixture(scope="session")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], None]:
+def searched(once: Once) -> Callable[[str, str], None]:
     """Fills a database with what real searches found; each is made once, and then copied."""
-    folder = tmp_path_factory.mktemp("searched")
 
     def fill(name: str, url: str) -> None:
-        path = folder / f"{name}.db"
-        if not path.exists():
-            for options in SEARCHES[name]:
-                command = ["run", "generated", *options, "--storage", f"sqlite:///{path}"]
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(LocalTrainer, "job", generated_job)
-                    assert CliRunner().invoke(main, command).exit_code == 0
-        with (
-            closing(sqlite3.connect(path)) as source,
-            closing(sqlite3.connect(database_file(url))) as target,
-        ):
-            source.backup(target)
+        made = once(f"searched-{name}", partial(_search, SEARCHES[name]))
+        shutil.copyfile(made / "search.db", database_file(url))
 
     return fill
+
+
+def _search(options_of_each: list[list[str]], folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "written.db"
+        for options in options_of_each:
+            command = ["run", "generated", *options, "--storage", f"sqlite:///{path}"]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(LocalTrainer, "job", generated_job)
+                assert CliRunner().invoke(main, command).exit_code == 0
+        copy_database(path, folder / "search.db")
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import json
 import os
 import socket
 import sys
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from command_line import Invoke, error_line
+from command_line import Invoke, copy_database, error_line
 from generated_trainer import GeneratedTrainer, identity
 from terminal import Terminal
 
@@ -24,6 +25,7 @@ from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
+from tests.conftest import Once
 from tests.program import code
 from tests.storage.filled import fill, import_runs
 
@@ -66,19 +68,23 @@ KEYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def filled_url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Searches, imported runs, and a run whose process is dead."""
-    folder = tmp_path_factory.mktemp("filled")
-    url = f"sqlite:///{folder}/filled.db"
-    fill(url)
-    with open_database(url, create=False) as database:
-        add_forks(TrialStore(database))
-        import_runs(database, folder)
-        owner = Owner(socket.gethostname(), os.getpid(), 1.0)  # a process of long ago
-        spec = TrialSpec(identity(name="larger", workers=8), 100.0, 7)
-        TrialStore(database).begin("under-way", 1, spec, owner)
-    return url
+@pytest.fixture
+def url(once: Once) -> str:
+    """What `invoke` uses: searches, imported runs, and a run whose process is dead."""
+    return f"sqlite:///{once('filled-with-trials', fill_all)}/filled.db"
+
+
+def fill_all(folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "written.db"
+        fill(f"sqlite:///{path}")
+        with open_database(f"sqlite:///{path}", create=False) as database:
+            add_forks(TrialStore(database))
+            import_runs(database, folder)
+            owner = Owner(socket.gethostname(), os.getpid(), 1.0)  # a process of long ago
+            spec = TrialSpec(identity(name="larger", workers=8), 100.0, 7)
+            TrialStore(database).begin("under-way", 1, spec, owner)
+        copy_database(path, folder / "filled.db")
 
 
 def add_forks(store: TrialStore) -> None:
@@ -102,12 +108,6 @@ def add_forks(store: TrialStore) -> None:
     store.complete("forked", 0, GeneratedTrainer().train(first))
     store.begin("forked", 1, fork, Owner.current(), fork=Fork(0, 50.0))
     store.complete("forked", 1, stopped)
-
-
-@pytest.fixture
-def url(filled_url: str) -> str:
-    """What `invoke` uses."""
-    return filled_url
 
 
 def on_terminal(url: str, columns: int, *arguments: str) -> list[str]:
