@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+gc.disable()  # to look for garbage in what is built until the end takes a third of the time
 
 project = "syncswitch"
 author = "the syncswitch authors"

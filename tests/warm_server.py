@@ -8,6 +8,7 @@ this process, and that of each program.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import logging
 import os
 import pickle
@@ -173,8 +174,7 @@ class _Forks:
         if not header:
             raise EOFError
         request = _received(self._channel, int.from_bytes(header, "big"))
-        import tests.warm_libraries  # noqa: F401
-
+        _import_libraries()
         process_id = os.fork()
         if not process_id:
             self._be(request, descriptors)
@@ -214,6 +214,16 @@ class _Forks:
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(code)
+
+
+def _import_libraries() -> None:
+    """Nobody looks for garbage in them, neither here nor in a fork: they stay."""
+    if "tests.warm_libraries" not in sys.modules:
+        gc.disable()
+        import tests.warm_libraries  # noqa: F401
+
+        gc.freeze()
+        gc.enable()
 
 
 def _exit_code(ended: SystemExit) -> int:

@@ -61,7 +61,7 @@ class Observation:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it was made for something else: it cost nothing, and nobody could stop it."""
+        """Whether it was made for something else, at no cost, and nobody could stop it."""
         return self.cost is not None and not self.cost.paid_seconds
 
 
