@@ -70,9 +70,9 @@ def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
 
 
 def test_the_same_command_answers_at_once(url: str) -> None:
-    first = search(url)
+    first = search(url, None, SHORT)
     idle = GeneratedTrainer()
-    assert search(url, idle) == first
+    assert search(url, idle, SHORT) == first
     assert idle.runs == []
     # The name is only for people: it is no part of what the job is, but of the study's name.
     assert first.policy.study.startswith("generated-")
@@ -87,7 +87,7 @@ def test_another_plan_is_another_study_and_the_next_version(url: str) -> None:
 
 
 def test_replicates_share_their_seeds_over_all_switch_points(url: str) -> None:
-    search(url)
+    search(url, None, SHORT)
     with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
     assert {(row.replicate, row.seed) for row in rows} == {

@@ -138,7 +138,7 @@ def import_and_die(url: str, folder: Path, statement: int) -> None:
 
 
 # Each later than those before, as an import that goes on has less to do.
-MOMENTS = sorted(random.Random(9).sample(range(5, 75), 10))
+MOMENTS = sorted(random.Random(9).sample(range(5, 75), 6))
 
 
 def test_kills_at_any_moment_change_nothing(url: str, recordings: Path, tmp_path: Path) -> None:
