@@ -86,7 +86,8 @@ def _source(kind: str, folder: Path, name: str, inputs: Any, labels: Any) -> Sou
     if kind == "parquet":
         # All in one window, so that the order is that of arrays.
         return ParquetFiles(pattern, ["inputs", "label"], blocks_in_window=99)
-    return PipelinePieces(PARTS, pipeline_of(folder, name), blocks_in_window=PARTS)
+    sizes = [stop - start for start, stop in pairwise(cuts)]
+    return PipelinePieces(PARTS, pipeline_of(folder, name), sizes, blocks_in_window=PARTS)
 
 
 def pipeline_of(folder: Path, name: str) -> Any:

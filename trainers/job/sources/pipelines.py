@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class PipelinePieces(BlockSource):
             )
         super().__init__(given, blocks_in_window)
 
-    @property
+    @cached_property
     @override
     def form(self) -> Form | None:
         spec = self._dataset(0).element_spec

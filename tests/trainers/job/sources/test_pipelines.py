@@ -127,6 +127,7 @@ def test_an_example_may_be_nested() -> None:
     pieces = PipelinePieces(2, pipeline, [0, 1])
     assert [one.tolist() for one in pieces.read(np.array([0]))] == [[0]] * 4
     assert list(pieces.form[0]) == ["a", "b"]
+    assert pieces.form is pieces.form, "to make a pipeline takes long"
     assert len(pieces.form[1]) == 2
 
 
