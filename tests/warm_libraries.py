@@ -12,8 +12,11 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import optuna  # noqa: F401
 
 import syncswitch
+from tests import warm_tensorflow
 
 # All of our own, whatever it is called: what is missing here each program imports for itself.
 for module in pkgutil.walk_packages(syncswitch.__path__, "syncswitch."):
     if ".migrations." not in module.name:  # Alembic runs these itself
         import_module(module.name)
+
+warm_tensorflow.prepare()

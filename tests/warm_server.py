@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.cluster.processes import zygote
 from syncswitch.trainers.parent import die_with_parent
+from tests import warm_tensorflow
 
 
 class Server:
@@ -119,8 +120,7 @@ def _be_zygote(channel: socket.socket, parent: int) -> NoReturn:
         die_with_parent()
         if os.getppid() == parent:
             wait([channel])
-            from syncswitch.trainers.model import tensorflow_api  # noqa: F401
-
+            warm_tensorflow.prepare()
             zygote._Family(Wire(channel)).serve()
     finally:
         os._exit(0)
