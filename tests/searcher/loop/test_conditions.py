@@ -115,7 +115,7 @@ def test_an_evaluation_compares_runs_under_its_conditions_alone(url: str, tmp_pa
 
 def test_a_forecast_is_of_undisturbed_runs(invoke: Invoke, url: str, tmp_path: Path) -> None:
     asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
-    forecast = ["run", "any", "--settings", "2", "--dry-run", "--json"]
+    forecast = ["run", "any", "--settings", "1", "--dry-run", "--json"]
     error_line(invoke(*forecast))
     asked_for(url, replace(SINGLE, conditions=UNDISTURBED), tmp_path)
     assert invoke(*forecast).exit_code == 0
