@@ -159,7 +159,10 @@ def main() -> None:
     die_with_parent()
     if os.getppid() != parent:
         return
-    from syncswitch.trainers.model import tensorflow_api  # noqa: F401  (for those who are forked)
+    # What those who are forked need, so that each of them need not import it.
+    from syncswitch.trainers.cluster.chief import trainer  # noqa: F401
+    from syncswitch.trainers.cluster.exchange import gpu, parts  # noqa: F401
+    from syncswitch.trainers.cluster.members import connected  # noqa: F401
 
     _Family(Wire(socket.socket(fileno=descriptor))).serve()
 
