@@ -53,9 +53,8 @@ def test_all_of_them_are_looked_at_though_fewer_would_have_done(
     result = found(sqlite_url, trainer)
     assert trainer.runs == []
     assert result.cost.paid_seconds == 0
-    assert Counter(run.switch_percent for run in result.policy.evidence) == dict.fromkeys(
-        POINTS, 10
-    )
+    evidence = Counter(run.switch_percent for run in result.policy.evidence)
+    assert evidence == dict.fromkeys(POINTS, RUNS)
     assert result.policy.switch_percent == 50.0
     assert found(sqlite_url, trainer) == result
 
