@@ -106,10 +106,8 @@ $(INSTALLED): setup.cfg pyproject.toml constraints.txt
 			"or another that is" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	rm -f $(VENV)/installed-*
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--config-settings editable_mode=strict -c constraints.txt -e '.[dev]'
-	# As pip would, but on all cores; some packages hold files that are no Python.
-	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 	touch $@
 
 clean:
