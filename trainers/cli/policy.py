@@ -240,13 +240,12 @@ def size_and_pair(
 
     So runs can be compared. Without one that can be read for such a cluster they are the usual.
     """
+    if workers is not None and pair is not None:
+        return workers, pair
     from syncswitch.trainers.job.loading import normal_reference
 
     with suppress(SyncSwitchError):
-        is_open = workers is None or pair is None
-        for found in (
-            _stored(normal_reference(reference), "current", storage_url) if is_open else ()
-        ):
+        for found in _stored(normal_reference(reference), "current", storage_url):
             if (job := found.job).simulated_cluster == cluster.simulated_cluster:
                 return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
     return workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)

@@ -17,7 +17,7 @@ from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.condition import with_last_words
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan
-from syncswitch.trainers.cluster.processes.placement import Placement
+from syncswitch.trainers.cluster.processes.placement import Placement, thread_limits
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 
 _START_SECONDS = 60.0
@@ -91,9 +91,8 @@ class LocalEngine(Engine):
 
     def _environment(self, part: Part) -> Mapping[str, str]:
         # Together they have as many threads as there are cores.
-        threads = str(max(1, (os.cpu_count() or 1) // len(self._placement.workers)))
-        limits = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
-        return {**limits, **self._placement.environment(*part)}
+        threads = (os.cpu_count() or 1) // len(self._placement.workers)
+        return {**thread_limits(threads), **self._placement.environment(*part)}
 
 
 def new_engine(plan: ChiefPlan, zygote: Zygote) -> LocalEngine:

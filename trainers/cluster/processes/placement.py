@@ -47,6 +47,12 @@ class Placement:
         return self.workers[task] if job == "worker" else NO_GPU
 
 
+def thread_limits(threads: int) -> dict[str, str]:
+    """Environment of a process whose TensorFlow has so many threads, and one at least."""
+    limit = str(max(1, threads))
+    return {"TF_NUM_INTRAOP_THREADS": limit, "TF_NUM_INTEROP_THREADS": limit}
+
+
 def place_on_cpus(workers: int) -> Placement:
     """A cluster without GPUs, whatever the machine has."""
     return Placement((NO_GPU,) * workers)

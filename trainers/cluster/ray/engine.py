@@ -14,7 +14,11 @@ from syncswitch.trainers.cluster.exchange.plans import WORKER, Part
 from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan
-from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
+from syncswitch.trainers.cluster.processes.placement import (
+    NO_GPU,
+    gpu_worker_environment,
+    thread_limits,
+)
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 from syncswitch.trainers.cluster.ray.actor import PartActor
@@ -75,8 +79,7 @@ class RayEngine(Engine):
         options, is_worker = self._options, part[0] == WORKER
         gpus = options.gpus_per_worker if is_worker else 0.0
         cpus = options.cpus_per_worker if is_worker else options.cpus_per_ps
-        threads = str(max(1, int(cpus)))
-        environment = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
+        environment = thread_limits(int(cpus))
         environment |= gpu_worker_environment(gpus) if gpus else NO_GPU
         place = PlacementGroupSchedulingStrategy(
             self._group, placement_group_bundle_index=bundle_number(options, part)
