@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from syncswitch.searcher.strategies.observation import Observation
@@ -11,29 +12,35 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 _FIRST_REPLICATE = 1_000_000
 
 
-def lessons_of(use: Observation, number: int, seed: int) -> list[Observation]:
-    """One observation; two of a use that the guard sent back to its switch.
+def lessons_of(
+    use: Observation, number: int, seed: int, failed_percents: Sequence[float] = ()
+) -> list[Observation]:
+    """One observation of the switch that held, and one of each that the guard took back.
 
-    Its switch failed, and as it went on from there as if it had never switched, what it ended with
-    is an accuracy of the first protocol alone. Of that the same seed gives the same run, which
-    counts once; what comes after a switch differs from run to run.
+    A run that ended with the first protocol alone is one of that, whatever it tried before. Of
+    these the same seed gives the same run, which counts once; what comes after a switch differs
+    from run to run.
 
     Args:
-        use: With the accuracy of the model that it delivered.
-        number: Of the use, from 0.
-        seed: Of the use, 0 or more.
+        use: The switch that held, with the accuracy of the model that was delivered.
+        number: Position among the uses, from 0.
+        seed: Seed of the use, 0 or more.
+        failed_percents: Switch points that the guard took back before.
     """
-    baseline = replace(
-        use,
-        switch_percent=BASELINE_PERCENT,
-        trial_number=_FIRST_REPLICATE + number,
-        replicate=-1 - seed,
-        alarmed=False,
-        cost=None if use.alarmed else use.cost,
-    )
-    if use.switch_percent == BASELINE_PERCENT:
-        return [baseline]
-    switched = replace(
+    numbered = replace(
         use, trial_number=_FIRST_REPLICATE + number, replicate=_FIRST_REPLICATE + number
     )
-    return [switched, baseline] if use.alarmed else [switched]
+    if use.switch_percent == BASELINE_PERCENT:
+        numbered = replace(numbered, replicate=-1 - seed)
+    failed = (
+        replace(
+            numbered,
+            switch_percent=percent,
+            replicate=_FIRST_REPLICATE + number,
+            diverged=False,
+            alarmed=True,
+            cost=None,
+        )
+        for percent in failed_percents
+    )
+    return [*failed, numbered]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from syncswitch.searcher.learning.assessment import LearningAssessment
-from syncswitch.searcher.strategies.adaptive.options import AdaptiveOptions
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.observation import Observation
 
@@ -38,7 +38,7 @@ class Revision:
 
 
 def revised(
-    strategy: AdaptiveOptions,
+    strategy: AdaptiveStrategy,
     finished: Iterable[Observation],
     switch_percent: float,
     kept: Iterable[bool],

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+
+_SCATTER = 0.5
+"""Standard deviation of the accuracy that a job converges to, in thresholds: a usual one."""
+
+
+def target_error(threshold: float, runs: int) -> float:
+    """By how much a target, the mean of few runs, may be too high; 0 of one that was given.
+
+    Held against a lucky run, every tenth good run would be sent back.
+    """
+    return _SCATTER * threshold / math.sqrt(runs) if runs else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,19 +22,19 @@ from rich.table import Table
 
 from tests.benchmarks.console import new_table, parser
 from tests.benchmarks.learning_jobs import GuardedJob, guarded_jobs
-from tests.benchmarks.learning_rules import Course, Rule, bsp_alone, learn, search_then_use
+from tests.benchmarks.learning_rules import Course, Rule, best_known, bsp_alone, learn, search_then_use
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BASELINE_PERCENT
 from tests.benchmarks.trust_problems import JOBS
 
-_SEARCH = functools.partial(search_then_use, has_guard=False, revises=False)
 RULES: dict[str, Rule] = {
     "BSP alone": bsp_alone,
-    "search": _SEARCH,
-    "search, revised": functools.partial(_SEARCH, revises=True),
-    "search, guarded": functools.partial(_SEARCH, has_guard=True),
-    "search, guarded, revised": functools.partial(_SEARCH, has_guard=True, revises=True),
-    "learnt": learn,
+    "search, bare": functools.partial(search_then_use, has_guard=False, learns=False),
+    "search, guarded": functools.partial(search_then_use, has_guard=True, learns=False),
+    "search, learning": functools.partial(search_then_use, has_guard=True, learns=True),
+    "learning": learn,
+    "learning, one try": functools.partial(learn, tries_again=False),
+    "best known": best_known,
 }
 
 
@@ -83,9 +83,9 @@ def figures(job: GuardedJob, rule: str, number: int, uses: int) -> Figures:
         search_cost=course.search_cost,
         answered_at=uses if course.answered_at is None else course.answered_at,
         good_uses=len(good),
-        alarms=sum(use.observed.alarmed for use in course.uses),
-        false_alarms=sum(use.is_false_alarm for use in good),
-        revisions=sum(is_good[percent] for percent in course.revisions),
+        alarms=sum(len(use.failed) for use in course.uses),
+        false_alarms=sum(use.false_alarms for use in good),
+        revisions=len(course.revisions),
     )
 
 

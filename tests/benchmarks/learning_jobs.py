@@ -7,7 +7,7 @@ fork has exactly the first part of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,14 +32,18 @@ class Use:
         seed: Row of the recording.
         time: In trainings with BSP alone, what an alarm cost included.
         kept: Whether the model that it delivered loses at most beta against BSP's true mean.
-        is_false_alarm: The guard sent it back, though it would have kept the accuracy.
-        observed: What it shows.
+        false_alarms: Switches that the guard took back, though they would have kept the accuracy.
+        failed: Switch points that it took back, ascending.
+        alarmed_after: Share of what came after each of these that had passed at the alarm.
+        observed: The switch that held, and what it came to.
     """
 
     seed: int
     time: float
     kept: bool
-    is_false_alarm: bool
+    false_alarms: int
+    failed: tuple[float, ...]
+    alarmed_after: tuple[float, ...]
     observed: Observation
 
 
@@ -91,27 +95,45 @@ class GuardedJob:
         known = list(dict.fromkeys(seeds))
         return float(self.job.accuracies[known, self._place(BASELINE_PERCENT)].mean())
 
-    def train(self, percent: float, seed: int, band: Band | None) -> Use:
-        """A training with a switch; guarded where there is a band."""
-        run = seed, self._place(percent)
+    def train(
+        self, percent: float, seed: int, band: Band | None, later: Sequence[float] = ()
+    ) -> Use:
+        """A training with a switch; guarded where there is a band.
+
+        Args:
+            percent: The first switch.
+            seed: Row of the recording.
+            band: What it is held against.
+            later: Where it switches again if that failed, ascending; after the last of them it goes
+                on with the first protocol alone.
+        """
         baseline = seed, self._place(BASELINE_PERCENT)
-        is_own_kept = self._is_kept(run)
-        alarm_seconds = None if band is None else self._alarm_seconds(percent, seed, band)
-        seconds = float(self.job.seconds[run])
-        if alarm_seconds is not None:
-            rest = self.job.seconds[baseline] - self.job.first_seconds[run]
-            seconds, run = alarm_seconds + float(rest), baseline
+        failed: list[float] = []
+        alarmed_after: list[float] = []
+        false_alarms, wasted = 0, 0.0
+        for at in (percent, *later, BASELINE_PERCENT):
+            run = seed, self._place(at)
+            alarm_seconds = None if band is None else self._alarm_seconds(at, seed, band)
+            if alarm_seconds is None:
+                break
+            failed.append(at)
+            false_alarms += self._is_kept(run)
+            gone = alarm_seconds - float(self.job.first_seconds[run])
+            wasted += gone
+            alarmed_after.append(gone / float(self.job.seconds[run] - self.job.first_seconds[run]))
+        seconds = wasted + float(self.job.seconds[run])
         return Use(
             seed=seed,
             time=seconds / float(self.job.seconds[:, baseline[1]].mean()),
             kept=self._is_kept(run),
-            is_false_alarm=alarm_seconds is not None and is_own_kept,
+            false_alarms=false_alarms,
+            failed=tuple(failed),
+            alarmed_after=tuple(alarmed_after),
             observed=Observation(
-                percent,
+                at,
                 float(self.job.accuracies[run]),
                 bool(self.job.diverged[run]),
-                cost=self._cost(percent, seed, seconds),
-                alarmed=alarm_seconds is not None,
+                cost=self._cost(at, seed, float(self.job.seconds[run])),
             ),
         )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from syncswitch.searcher.learning.assessment import next_use
 from syncswitch.searcher.learning.lessons import lessons_of
-from syncswitch.searcher.learning.revision import revised
 from syncswitch.searcher.simulation.simulator import Ledger
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
@@ -37,6 +37,7 @@ class Course:
     job: GuardedJob
     strategy: AdaptiveStrategy
     has_guard: bool
+    tries_again: bool
     seeds: Iterator[int]
     uses: list[Use] = field(default_factory=list)
     search_cost: float = 0.0
@@ -74,69 +75,62 @@ class Course:
         has_band = self.has_guard and bool(self._baseline_seeds)
         # Of so many runs one more says nothing new.
         known = self._baseline_seeds[:_MOST_BASELINES]
-        band = self.job.band(known) if has_band and percent != BASELINE_PERCENT else None
-        use = self.job.train(percent, seed, band)
-        observed = use.observed
-        number = len(self.uses)
+        band = self.job.band(known) if has_band else None
+        later = [one for one in self.job.grid if percent < one < BASELINE_PERCENT]
+        use = self.job.train(percent, seed, band, later if self.tries_again else ())
+        observed, number = use.observed, len(self.uses)
         self.uses.append(use)
-        self._observations += lessons_of(observed, number, seed)
-        if observed.alarmed or percent == BASELINE_PERCENT:
+        self._observations += lessons_of(observed, number, seed, use.failed)
+        if observed.switch_percent == BASELINE_PERCENT:
             self._baseline_seeds.append(seed)
         known = self._baseline_seeds or [seed]
         least = self.job.target_accuracy(known) - BETA - ROUNDING
         is_kept = observed.accuracy >= least and not observed.diverged
-        self._kept.append(is_kept and not observed.alarmed)
+        self._kept.append(is_kept and not use.failed)
 
-    def next_percent(self, uses_left: int) -> float:
+    def next_percent(self, uses_left: int, learns: bool) -> float:
         """Where the next training switches; the answer, once there is one, becomes the policy."""
-        if self.percent is not None:
+        if self.percent is not None and not learns:
             return self.percent
         decision = next_use(self.strategy, self._observations, uses_left)
         assert not isinstance(decision, Wait)
         if isinstance(decision, Decided):
-            self.percent, self.answered_at = decision.switch_percent, len(self.uses)
-            self._kept = []
+            if self.percent is not None and self.percent != decision.switch_percent:
+                self.revisions.append(self.percent)
+            if self.answered_at is None:
+                self.answered_at = len(self.uses)
+            self.percent = decision.switch_percent
         return decision.switch_percent
-
-    def revise(self) -> None:
-        """Leaves the policy for a later switch, where it does not hold."""
-        if self.percent is None or self._kept[-1:] != [False]:
-            return
-        found = revised(self.strategy, self._observations, self.percent, self._kept)
-        if found is not None:
-            self.revisions.append(self.percent)
-            self.percent, self._kept = found.answer.switch_percent, []
 
 
 Rule = Callable[[GuardedJob, int, int], Course]
 
 
-def _new_course(job: GuardedJob, number: int, uses: int, has_guard: bool) -> Course:
+def _new_course(
+    job: GuardedJob, number: int, uses: int, has_guard: bool, tries_again: bool = True
+) -> Course:
     strategy = AdaptiveStrategy(settings=_SETTINGS, threshold=BETA, uses=uses).among(job.grid)
     assert isinstance(strategy, AdaptiveStrategy)
-    return Course(job, strategy, has_guard, job.seeds(number))
+    return Course(job, strategy, has_guard, tries_again, job.seeds(number))
 
 
 def search_then_use(
-    job: GuardedJob, number: int, uses: int, *, has_guard: bool, revises: bool
+    job: GuardedJob, number: int, uses: int, *, has_guard: bool, learns: bool, tries_again: bool = True
 ) -> Course:
     """A search, and its answer for every use."""
-    course = _new_course(job, number, uses, has_guard)
+    course = _new_course(job, number, uses, has_guard, tries_again)
     course.search()
     for left in range(uses, 0, -1):
-        course.use(course.next_percent(left))
-        if revises:
-            course.revise()
+        course.use(course.next_percent(left, learns))
     return course
 
 
-def learn(job: GuardedJob, number: int, uses: int) -> Course:
+def learn(job: GuardedJob, number: int, uses: int, tries_again: bool = True) -> Course:
     """No search: each use is a run of one."""
-    course = _new_course(job, number, uses, has_guard=True)
+    course = _new_course(job, number, uses, has_guard=True, tries_again=tries_again)
     course.strategy = replace(course.strategy, share_prefix=False, early_stop=False)
     for left in range(uses, 0, -1):
-        course.use(course.next_percent(left))
-        course.revise()
+        course.use(course.next_percent(left, True))
     return course
 
 
@@ -146,4 +140,19 @@ def bsp_alone(job: GuardedJob, number: int, uses: int) -> Course:
     course.percent = BASELINE_PERCENT
     for _ in range(uses):
         course.use(BASELINE_PERCENT)
+    return course
+
+
+def best_known(job: GuardedJob, number: int, uses: int) -> Course:
+    """Who knows of each job which switch point takes the least time, guarded."""
+    course = _new_course(job, number, uses, has_guard=True)
+    rows = range(len(job.curves))
+    band = job.band(rows)
+    def time(p: float) -> float:
+        later = [one for one in job.grid if p < one < BASELINE_PERCENT]
+        return statistics.fmean(job.train(p, s, band, later).time for s in rows)
+    course.percent = min(job.grid, key=time)
+    course._baseline_seeds = list(rows)
+    for _ in range(uses):
+        course.use(course.percent)
     return course

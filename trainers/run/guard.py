@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from syncswitch.storage.metrics import converged_accuracy
-from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.guard import Band, target_error
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation
 
@@ -18,14 +18,15 @@ _IN_A_ROW = 3
 _THRESHOLDS, _DEVIATIONS = 5.0, 4.0
 """A run that keeps the accuracy in the end stays above the mean curve less these of each."""
 
-_SCATTER = 0.5
-"""Standard deviation of the accuracy that a job converges to, in thresholds: a usual one."""
-
 _PRIOR_RUNS = 4.0
 """So many runs the guess weighs that tests scatter by the threshold, and as the curve is rough."""
 
 _NEAR = 0.05
 """Share of the job by which a run may be late, where the curve is steep."""
+
+_SETTLED = 0.1
+"""Share of what comes after a switch in which a run may fall low and recover: moving averages and
+momentum are those of the other protocol at first."""
 
 _BLOWN_UP = 2.0
 """Times the highest training loss before the switch."""
@@ -60,7 +61,10 @@ class Guard:
         after = evaluations[len(before) :]
         if not after:
             return None
-        found = self._below(after[-_IN_A_ROW:]) or _blown_up(before, after[-_IN_A_ROW:])
+        settled = switch_worker_step + _SETTLED * (self._total_worker_steps - switch_worker_step)
+        last = after[-_IN_A_ROW:]
+        is_settled = len(last) == _IN_A_ROW and last[0].worker_step > settled
+        found = (self._below(last) if is_settled else None) or _blown_up(before, last)
         if found is None and after[-1].worker_step >= self._total_worker_steps:
             return self._missed(evaluations)
         return found
@@ -72,8 +76,6 @@ class Guard:
         return float(np.interp(worker_step, self._steps, self._limits))
 
     def _below(self, last: Sequence[Evaluation]) -> str | None:
-        if len(last) < _IN_A_ROW:
-            return None
         for one in last:
             limit = self.lowest_accuracy(one.worker_step)
             if limit is None or one.accuracy >= limit:
@@ -89,7 +91,7 @@ class Guard:
 
     def _missed(self, evaluations: Sequence[Evaluation]) -> str | None:
         accuracy, target = converged_accuracy(evaluations), self._band.target_accuracy
-        error = self._target_error
+        error = target_error(self._band.threshold, self._band.runs)
         # The margin forgives the last bit of a difference of two floats.
         if accuracy >= target - self._band.threshold - error - 1e-9:
             return None
@@ -100,15 +102,6 @@ class Guard:
             f"it ends with {metric.text(accuracy)}, {metric.amount(target - accuracy)} {side} the"
             f" target {metric.text(target)}, where {allowed} may be lost{how_sure}"
         )
-
-    @property
-    def _target_error(self) -> float:
-        """By how much the target, a mean of few runs, may be too high; 0 of one that was given.
-
-        Held against a lucky run, every tenth good run would be sent back.
-        """
-        deviation = _SCATTER * self._band.threshold
-        return deviation / math.sqrt(self._band.runs) if self._band.runs else 0.0
 
 
 def _blown_up(before: Sequence[Evaluation], last: Sequence[Evaluation]) -> str | None:

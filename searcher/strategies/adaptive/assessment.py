@@ -1,13 +1,24 @@
-"""What the adaptive strategy makes of a history, whatever its criterion is."""
+"""Which run pays for itself in later trainings, and which switch point they then get.
+
+One rule for a search and for trainings that learn from each other: the expected time of everything
+to come is to be least. A run of a search is paid for beside the uses; a use that tries a switch
+point costs what it takes, and is one of them.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import functools
 from collections.abc import Iterable, Sequence
 
-from syncswitch.searcher.strategies.adaptive.options import AdaptiveOptions
+import numpy as np
+
+from syncswitch.searcher.strategies.adaptive.belief import Datum, KnownTarget, believe
+from syncswitch.searcher.strategies.adaptive.guesses import Floats, Prior
+from syncswitch.searcher.strategies.adaptive.outlook import Outlook
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.baseline import check_baseline
+from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.history import History
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.progress import (
@@ -18,6 +29,12 @@ from syncswitch.searcher.strategies.progress import (
 )
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
+# A bare switch, and all later ones, are good with this probability at least.
+_ACCEPTANCE = 0.7
+# A search under way accepts or rejects a switch point with less doubt than this.
+_DOUBT = 0.1
+# So many runs at one switch point are thought of at once.
+_AHEAD = 3
 # Of what a run may measure: the middles of three equally likely parts.
 _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
 # Where nothing is measured nothing is compared, so any does.
@@ -26,12 +43,27 @@ _ANY_ACCURACY = 0.5
 _NINE_OF_TEN = (0.05, 0.95)
 
 
-class Assessment(ABC):
-    """A strategy, a history, and what is believed after it."""
+class Assessment:
+    """What the adaptive strategy makes of a history.
 
-    def __init__(self, strategy: AdaptiveOptions, finished: Iterable[Observation]) -> None:
-        """Looks at what was measured and paid. Raises UserError where the baseline diverged."""
+    Args:
+        strategy: The strategy.
+        finished: Completed runs.
+        uses_left: Trainings to come, the next one included, each of which may try a switch point;
+            None for a search, whose runs come before all `strategy.uses`.
+
+    Raises:
+        UserError: The first protocol alone diverged, so there is nothing to compare with.
+    """
+
+    def __init__(
+        self,
+        strategy: AdaptiveStrategy,
+        finished: Iterable[Observation],
+        uses_left: int | None = None,
+    ) -> None:
         self._strategy = strategy
+        self._uses_left = uses_left
         self._grid = strategy.grid()
         self._last = len(self._grid) - 1
         self._history = History.of(finished, self._grid, strategy.accuracy_range)
@@ -58,24 +90,24 @@ class Assessment(ABC):
         """What a run at a switch point may measure, as `Strategy.outcomes`."""
         if not self._has_target:
             return [(1.0, _ANY_ACCURACY)]
-        accuracies = self._predicted(self._grid.index(percent), _QUANTILES)
+        accuracies = self._outlook.predicted(self._grid.index(percent), _QUANTILES)
         return [(1 / len(_QUANTILES), self._strategy.possible(one)) for one in accuracies]
 
     def answers(self) -> dict[float, float]:
         """How likely each switch point is to be the answer, as `Strategy.answers`."""
         if not self._has_target:
             return {}
-        return dict(zip(self._grid, map(float, self._answer_probabilities()), strict=True))
+        return dict(zip(self._grid, map(float, self._outlook.answers()), strict=True))
 
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
         """As `Strategy.beliefs`."""
         if not self._has_target:
             return ()
-        columns = zip(self._grid, self._good_probabilities(), self._kept_shares(), strict=True)
-        # Rounded, probabilities may sum to a little more than 1.
+        outlook = self._outlook
+        columns = zip(self._grid, outlook.good_probabilities, outlook.kept_shares, strict=True)
         return tuple(
             SwitchPointBelief(
-                percent, min(1.0, float(good)), kept, *self._predicted(index, _NINE_OF_TEN)
+                percent, float(good), float(kept), *outlook.predicted(index, _NINE_OF_TEN)
             )
             for index, (percent, good, kept) in enumerate(columns)
         )
@@ -93,49 +125,135 @@ class Assessment(ABC):
             summaries=self._summaries(verdicts),
             lower_percent=max(rejected, default=self._strategy.lowest_percent),
             upper_percent=min(percent for percent, verdict in verdicts.items() if verdict),
-            target_accuracy=self._target() if self._has_target else None,
+            target_accuracy=self._outlook.belief.target_accuracy if self._has_target else None,
             open_percent=None if isinstance(decision, Decided) else decision.switch_percent,
         )
 
-    @abstractmethod
+    @functools.cached_property
+    def _outlook(self) -> Outlook:
+        strategy = self._strategy
+        data = (
+            Datum(
+                self._grid.index(run.switch_percent), run.accuracy, run.diverged, failed=run.alarmed
+            )
+            for run in self._history.runs
+        )
+        target = strategy.target_accuracy
+        belief = believe(
+            Prior(self._grid, strategy.threshold, strategy.largest_loss),
+            data,
+            None if target is None else KnownTarget(target, strategy.target_runs),
+        )
+        shares = np.array(self._grid) / strategy.highest_percent
+        halved = {percent / 100 for percent in halvings(strategy.settings)}
+        tries = np.array([share in halved for share in shares])
+        return Outlook(
+            belief, shares, self._costs.ratio, strategy.keep, strategy.guarded, tries
+        )
+
     def _next_index(self) -> int | None:
         """Switch point of the run to make, once there is a target; None where none is needed."""
-
-    @abstractmethod
-    def _decided(self) -> Decided:
-        """The answer."""
-
-    @abstractmethod
-    def _target(self) -> float:
-        """A, once it is measured or known."""
-
-    @abstractmethod
-    def _acceptable(self) -> Iterable[float]:
-        """How likely each switch point and all later ones are acceptable, given a target."""
-
-    @abstractmethod
-    def _good_probabilities(self) -> Iterable[float]:
-        """How likely each switch point is acceptable, whatever the others are."""
-
-    @abstractmethod
-    def _kept_shares(self) -> list[float]:
-        """How likely one more run at each switch point loses at most beta."""
-
-    @abstractmethod
-    def _answer_probabilities(self) -> Iterable[float]:
-        """How likely each switch point is the earliest of these."""
-
-    @abstractmethod
-    def _predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
-        """Quantiles of the accuracy that a run at a switch point would measure."""
+        paying = self._paying()
+        if paying is not None or self._uses_left is not None:
+            return paying
+        # Neither is an answer given that was never tried, nor BSP alone before its neighbour.
+        answer = self._answer
+        if answer == self._last and self._outlook.ratio >= 1:
+            return None
+        if answer == self._last:
+            needed, least_runs = self._neighbour, 1
+        else:
+            needed, least_runs = answer, min(self._strategy.own_runs, self._strategy.runs)
+        is_tried = self._history.made(needed) >= least_runs
+        return needed if not is_tried and self._may_run(needed) else None
 
     @property
-    @abstractmethod
-    def _doubt(self) -> float:
-        """A search under way accepts or rejects a switch point with less doubt than this."""
+    def _neighbour(self) -> int:
+        """Of the first protocol alone, among the switch points of halving."""
+        middle = (self._strategy.lowest_percent + self._strategy.highest_percent) / 2
+        return max(i for i, percent in enumerate(self._grid) if percent <= middle)
+
+    def _paying(self) -> int | None:
+        """The run that makes the time of all trainings to come least; None where none does."""
+        totals = {i: self._total_time(i) for i in range(len(self._grid)) if self._may_run(i)}
+        best = min(totals, key=lambda index: totals[index], default=None)
+        return None if best is None or totals[best] >= self._time_without else best
+
+    @property
+    def _time_without(self) -> float:
+        """All uses to come, without another run."""
+        return self._uses * self._outlook.least_time(self._tried)
+
+    def _total_time(self, index: int) -> float:
+        """A few runs at a switch point and all uses to come, those at the best one then."""
+        outlook = self._outlook
+        least = outlook.least_times(index, sorted({*self._tried, index}), _AHEAD)
+        if self._uses_left is None:
+            price = self._next_cost(index)
+            return min(
+                runs * price + self._uses * later for runs, later in enumerate(least, 1)
+            )
+        own = float(outlook.times[index])
+        return min(
+            runs * own + (self._uses - runs) * later
+            for runs, later in enumerate(least[: self._uses], 1)
+        )
+
+    @property
+    def _uses(self) -> int:
+        return self._strategy.uses if self._uses_left is None else max(1, self._uses_left)
+
+    @functools.cached_property
+    def _tried(self) -> list[int]:
+        """Switch points that may be the answer: those with a run, and the first protocol alone."""
+        made = [index for index in range(self._last) if self._history.made(index)]
+        return [*made, self._last]
+
+    @functools.cached_property
+    def _answer(self) -> int:
+        """The switch point with the least expected time, of those that were tried.
+
+        For the bare switch the earliest good one with only good later ones.
+        """
+        times = self._outlook.times
+        if self._strategy.guarded:
+            return min(self._tried, key=lambda index: times[index])
+        answer = self._last
+        for index in range(self._last, -1, -1):
+            if self._outlook.good_probabilities[index] < _ACCEPTANCE:
+                break
+            if self._history.made(index) or self._may_run(index):
+                answer = index
+        return answer if times[answer] < times[-1] else self._last
+
+    def _decided(self) -> Decided:
+        outlook, index = self._outlook, self._answer
+        return Decided(
+            switch_percent=self._grid[index],
+            target_accuracy=outlook.belief.target_accuracy,
+            confidence=float(outlook.good_probabilities[index]),
+            kept_share=float(outlook.kept_shares[index]),
+            baseline_kept_share=float(outlook.kept_shares[-1]),
+            reason=self._reason() if index == self._last else None,
+        )
+
+    def _reason(self) -> str:
+        """Why no earlier switch is the answer."""
+        if self._outlook.ratio >= 1:
+            return "an earlier switch saves no time"
+        likely = self._outlook.good_probabilities[:-1]
+        if (likely < _ACCEPTANCE).all():
+            return "no earlier switch is likely enough to keep the accuracy as often as wanted"
+        if likely[-1] >= _ACCEPTANCE:
+            return "what an earlier switch saves is not worth its risk"
+        return (
+            "a switch a little earlier is not likely enough to keep the accuracy as often as wanted"
+        )
 
     def _may_run(self, index: int) -> bool:
-        """Whether one more run is within R and the budget."""
+        """Whether one more run is within R and the budget; a use is wanted anyway."""
+        if self._uses_left is not None:
+            return True
         if self._history.made(index) >= self._strategy.runs:
             return False
         if self._strategy.budget is None:
@@ -154,15 +272,20 @@ class Assessment(ABC):
 
     def _verdicts(self, decision: Decision) -> list[bool | None]:
         """Of each switch point: acceptable, not, or open."""
-        if isinstance(decision, Decided):
-            answer = self._grid.index(decision.switch_percent)
-            return [index >= answer for index in range(len(self._grid))]
         verdicts: list[bool | None] = [None] * len(self._grid)
         if self._has_target:
-            for index, acceptable in enumerate(self._acceptable()):
-                if acceptable >= 1 - self._doubt:
+            acceptable: Floats = np.cumsum(self._outlook.answers())
+            if isinstance(decision, Decided):
+                answer = self._grid.index(decision.switch_percent)
+                # What saves no time, or is as likely good as not, is no answer and not too early.
+                return [
+                    index >= answer or (None if likely > 1 - _ACCEPTANCE else False)
+                    for index, likely in enumerate(acceptable)
+                ]
+            for index, likely in enumerate(acceptable):
+                if likely >= 1 - _DOUBT:
                     verdicts[index] = True
-                elif acceptable <= self._doubt:
+                elif likely <= _DOUBT:
                     verdicts[index] = False
         verdicts[-1] = True
         return verdicts

@@ -1,9 +1,9 @@
 """The adaptive strategy: a binary search in which every run is chosen for what it is worth.
 
 The grid is that of halving from the top: 100 %, 50 %, 25 %, ... A belief over the whole curve says
-how likely each switch point is good. By the criterion `kept` the next run is the one that saves
-most in later trainings for its price, and the search ends when none pays for itself (see `kept/`);
-by `mean` it is the one that tells most of the earliest acceptable switch point (see `mean/`).
+how likely runs with each switch keep the accuracy, and so how long all later trainings are expected
+to take. A run is made where it saves more of that than it costs, and the answer is the switch point
+with the least expected time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.strategies.adaptive.options import AdaptiveOptions
-from syncswitch.searcher.strategies.base import Decided, Decision
+from syncswitch.searcher.strategies.base import Decided, Decision, Strategy
 from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointBelief
@@ -26,26 +25,60 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveStrategy(AdaptiveOptions):
+class AdaptiveStrategy(Strategy):
     """As many runs as the answer needs, and no more.
 
     Attributes:
-        criterion: `kept`: later runs keep the accuracy as often as is wanted; `mean`: they do in
-            the mean, as in the paper.
-        keep: Share of later runs that shall keep the accuracy, or 1 - keep less than those of the
-            first protocol alone.
+        guarded: Later trainings go back to a switch that failed and switch again later, as those of
+            `syncswitch-run` do; else the answer has to hold with the bare switch.
+        keep: Share of later runs that shall keep the accuracy with the bare switch, or 1 - keep
+            less than those of the first protocol alone.
         uses: How often the job will be trained with the policy: a run is made where it saves more
             in these trainings than it costs.
         target_runs: How many runs stand behind `target_accuracy`: so sure is it.
-        least_runs: Runs that the answer itself needs; None for 2, or by the criterion `mean` for 1.
+        least_runs: Runs that the answer itself needs; None for one, and two without a guard.
         budget: The most that the search may cost, in trainings with the first protocol alone;
             None for no limit. After the first run none is begun that would go beyond.
-        related: Switch points of related jobs, for a warm start.
         recorded: Switch point and replicate of each run that is recorded already and costs nothing:
             all of them are looked at before another is made, however many R allows.
         switch_points: The switch points to choose from, in percent of the range; empty for those of
-            halving and, by the criterion `kept`, 75 %: what is gained there is worth a look.
+            halving and 75 %: what is gained there is worth a look.
     """
+
+    share_prefix: bool = True
+    early_stop: bool = True
+    guarded: bool = True
+    keep: float = 0.95
+    uses: int = 30
+    target_runs: int = 5
+    least_runs: int | None = None
+    budget: float | None = None
+    recorded: tuple[tuple[float, int], ...] = ()
+    switch_points: tuple[float, ...] = ()
+
+    @property
+    @override
+    def name(self) -> str:
+        return "adaptive"
+
+    @property
+    @override
+    def most_runs(self) -> int:
+        """Runs of a search that is never sure, which may measure a known target again."""
+        return len(self.grid()) * self.runs
+
+    @property
+    def own_runs(self) -> int:
+        """Runs that the answer itself needs."""
+        if self.least_runs is not None:
+            return self.least_runs
+        return 1 if self.guarded else 2
+
+    @override
+    def grid(self) -> tuple[float, ...]:
+        percents = {*(self.switch_points or (*halvings(self.settings), 75.0)), 100.0}
+        width = self.highest_percent - self.lowest_percent
+        return tuple(self.lowest_percent + width * percent / 100 for percent in sorted(percents))
 
     @override
     def among(self, percents: Iterable[float]) -> AdaptiveStrategy:
@@ -85,15 +118,10 @@ class AdaptiveStrategy(AdaptiveOptions):
 
     @override
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
-        """Accepted or rejected is what is sure."""
         return self._assessment(finished).progress()
 
     def _assessment(self, finished: Iterable[Observation]) -> Assessment:
-        # NumPy takes a while to import, and the command line offers this strategy's options.
-        if self.criterion == "mean":
-            from syncswitch.searcher.strategies.adaptive.mean.assessment import MeanAssessment
+        # NumPy and SciPy take a while to import, and commands that only show a search need neither.
+        from syncswitch.searcher.strategies.adaptive.assessment import Assessment
 
-            return MeanAssessment(self, finished)
-        from syncswitch.searcher.strategies.adaptive.kept.assessment import KeptAssessment
-
-        return KeptAssessment(self, finished)
+        return Assessment(self, finished)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from syncswitch.searcher.strategies.adaptive.evidence import Floats
+from syncswitch.searcher.strategies.adaptive.guesses import Floats
 
 _SEED = 20_260_722
 # A step lets in so much that this share of the guesses stays effective.
@@ -37,7 +37,7 @@ def renewed(
 
     Args:
         cube: (P, d) the first ones, even over the unit cube.
-        log_weights_at: (P,) logarithm of prior times likelihood of (P, d) points.
+        log_weights_at: (P,) logarithm of the likelihood of (P, d) points.
         log_weights: Of the first ones.
 
     Returns:

@@ -15,9 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.searcher.strategies.adaptive.evidence import Datum, Floats, KnownTarget, Prior
-from syncswitch.searcher.strategies.adaptive.kept.guesses import Guesses, first_guesses, guesses_at
-from syncswitch.searcher.strategies.adaptive.kept.renewal import effective_size, renewed
+from syncswitch.searcher.strategies.adaptive.guesses import (
+    Floats,
+    Guesses,
+    Prior,
+    first_guesses,
+    guesses_at,
+)
+from syncswitch.searcher.strategies.adaptive.renewal import effective_size, renewed
 
 # With fewer effective guesses than this, new ones are drawn.
 _LEAST_EFFECTIVE = 100.0
@@ -30,8 +35,31 @@ _DIVERGED_BELOW_KNEE = 1e-3
 _SAMPLES = 512
 
 
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """One run that counts.
+
+    Attributes:
+        index: Position of its switch point in the grid.
+        failed: A guard ended it: it lost more than beta, and nobody knows how much.
+    """
+
+    index: int
+    accuracy: float
+    diverged: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTarget:
+    """A target that is known from earlier runs: their mean accuracy, and how many they were."""
+
+    accuracy: float
+    runs: int
+
+
 @dataclass(frozen=True, eq=False)
-class KeptBelief:
+class Belief:
     """The guesses, weighted by what was observed.
 
     Attributes:
@@ -71,7 +99,7 @@ class KeptBelief:
         return np.searchsorted(np.cumsum(self.weights), places).clip(0, last)
 
 
-def believe(prior: Prior, data: Iterable[Datum], known: KnownTarget | None = None) -> KeptBelief:
+def believe(prior: Prior, data: Iterable[Datum], known: KnownTarget | None = None) -> Belief:
     """The belief after some runs, which may come in any order.
 
     One at least is of the first protocol alone and did not diverge, unless the target is known.
@@ -86,7 +114,7 @@ def _order(datum: Datum) -> tuple[int, float, bool, bool]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _believed(prior: Prior, ordered: tuple[Datum, ...], known: KnownTarget | None) -> KeptBelief:
+def _believed(prior: Prior, ordered: tuple[Datum, ...], known: KnownTarget | None) -> Belief:
     evidence = _Evidence.of(prior, ordered, known)
     guesses = first_guesses(prior)
     log_weights = evidence.log_weights(guesses)
@@ -97,7 +125,7 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], known: KnownTarget | Non
         )
         guesses = guesses_at(prior, cube)
         weights = np.full(len(cube), 1 / len(cube))
-    return KeptBelief(
+    return Belief(
         threshold=prior.threshold,
         largest_loss=prior.largest_loss,
         guesses=guesses,
@@ -163,9 +191,9 @@ class _Evidence:
         )
 
     def log_weights(self, guesses: Guesses) -> Floats:
-        """(P,) logarithm of prior times likelihood, up to a constant."""
+        """(P,) logarithm of the likelihood, up to a constant."""
         sd = guesses.scatter[:, -1]
-        log_weights: Floats = guesses.log_weights - self.freedom * np.log(sd)
+        log_weights: Floats = -self.freedom * np.log(sd)
         log_weights -= self.squares / (2 * sd**2)
         error = guesses.target_z * sd / math.sqrt(self.target_runs)
         for index, loss in zip(self.indexes, self.losses, strict=True):

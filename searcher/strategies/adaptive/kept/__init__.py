@@ -1,1 +1,0 @@
-"""The criterion `kept`: how many of the later runs keep the accuracy."""

@@ -1,0 +1,230 @@
+"""The expected time of later trainings with each switch point, and what one more run saves of it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncswitch.searcher.strategies.adaptive.belief import Belief
+from syncswitch.searcher.strategies.adaptive.guesses import Floats
+from syncswitch.storage.records.guard import target_error
+
+# Share of the second protocol's steps that have passed when a guard sees that a switch failed.
+_ALARMED_AFTER = 0.6
+# Nobody watches a bare switch: a failure has to be noticed first. So much more counts each of those
+# that go beyond what was allowed, in trainings with the first protocol.
+_UNNOTICED = 5.0
+# Classes of a run by its loss in beta, and of a failed one how often it is in each.
+_EDGES = (0.25, 1.0, 3.0)
+_FAILED = (0.0, 0.0, 0.15, 0.85)
+# Of what a run may measure, given a guess: the middles of so many equally likely parts.
+_PARTS = (np.arange(20) + 0.5) / 20
+
+
+@functools.lru_cache(maxsize=8)
+def _combinations(runs: int) -> tuple[NDArray[np.intp], Floats]:
+    """(outcomes, runs) classes that some runs may be in, whatever their order; ways to each."""
+    outcomes = list(itertools.combinations_with_replacement(range(len(_FAILED)), runs))
+    ways = [
+        math.factorial(runs) / math.prod(math.factorial(outcome.count(c)) for c in set(outcome))
+        for outcome in outcomes
+    ]
+    return np.array(outcomes, dtype=np.intp), np.array(ways)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A belief, and what follows from it for later trainings.
+
+    Attributes:
+        shares: (m,) of W in the first protocol at each switch point.
+        ratio: Time of a training with the second protocol alone by that with the first.
+        keep: Share of later runs that shall keep the accuracy; 1 - keep is what may be lost
+            against the first protocol alone.
+        is_guarded: A run whose switch failed goes back to it, and switches again later.
+        tries: (m,) whether a run that failed before switches again there.
+    """
+
+    belief: Belief
+    shares: Floats
+    ratio: float
+    keep: float
+    is_guarded: bool
+    tries: NDArray[np.bool_]
+
+    @functools.cached_property
+    def kept(self) -> Floats:
+        """(P, m) share of later runs with the bare switch that keep the accuracy, by guess."""
+        return self.belief.guesses.kept_shares(self.belief.threshold)
+
+    @functools.cached_property
+    def good(self) -> Floats:
+        """(P, m) whether that is `keep`, or at most 1 - keep below the first protocol's own."""
+        wanted = np.minimum(self.keep, self.kept[:, -1:] - (1 - self.keep))
+        good: Floats = (self.kept >= wanted).astype(float)
+        return good
+
+    @functools.cached_property
+    def good_probabilities(self) -> Floats:
+        """(m,) how likely each switch point is good."""
+        return np.minimum(1.0, self.belief.mean(self.good))
+
+    @functools.cached_property
+    def kept_shares(self) -> Floats:
+        """(m,) expected share of later runs with the bare switch that keep the accuracy."""
+        return np.minimum(1.0, self.belief.mean(self.kept))
+
+    @functools.cached_property
+    def times(self) -> Floats:
+        """(m,) expected time of a later training in trainings with the first protocol alone.
+
+        Guarded, from the latest switch point to the earliest: T(last) = 1, and
+        T(i) = k(i) a(i) + (1 - k(i)) (T(next) + w (1 - s(i)) r), where 1 - k(i) is by how much
+        rarer it keeps the accuracy than the first protocol alone. A run whose switch failed has
+        lost w of what comes after it, and is then a run of the next switch point.
+
+        With the bare switch each such run is repeated with the first protocol alone, and those
+        beyond 1 - `keep` are noticed late.
+        """
+        return self.belief.mean(self._times_by_guess())
+
+    @functools.cached_property
+    def delivered_shares(self) -> Floats:
+        """(m,) expected share of delivered models that keep the accuracy.
+
+        With a guard a model is delivered by the first switch that it lets be. It goes by the
+        measured target, and forgives what that is not known to.
+        """
+        if not self.is_guarded:
+            return self.kept_shares
+        from scipy.special import ndtr
+
+        guesses, beta = self.belief.guesses, self.belief.threshold
+        forgiven = target_error(beta, self.belief.target_runs)
+        most = beta + self.belief.target_errors()[:, None] + forgiven
+        usual = 1 - guesses.failures
+        quiet = usual * ndtr((most - guesses.losses) / guesses.scatter)
+        delivered = usual * ndtr((np.minimum(most, beta) - guesses.losses) / guesses.scatter)
+        delivered[:, -1] = self.kept[:, -1]
+        later = delivered[:, -1]
+        for index in range(len(self.shares) - 2, -1, -1):
+            delivered[:, index] += (1 - quiet[:, index]) * later
+            if self.tries[index]:
+                later = delivered[:, index]
+        return np.minimum(1.0, self.belief.mean(delivered))
+
+    @functools.cached_property
+    def faster_probabilities(self) -> Floats:
+        """(m,) how likely trainings take less time than with the first protocol alone."""
+        faster = self._times_by_guess() < 1.0
+        return np.minimum(1.0, self.belief.mean(faster.astype(float)))
+
+    def answers(self) -> Floats:
+        """(m,) how likely each switch point is the best: the one with the least time.
+
+        With the bare switch the earliest from which on all are good.
+        """
+        number = self.shares.size
+        if self.is_guarded:
+            best = self._times_by_guess().argmin(axis=1)
+        else:
+            from_there = np.cumprod(self.good[:, ::-1], axis=1)[:, ::-1]
+            best = number - from_there.sum(axis=1).astype(int)
+        counted: Floats = np.bincount(best, self.belief.weights, number).astype(float)
+        return counted
+
+    def least_times(self, index: int, answers: Sequence[int], most_runs: int) -> list[float]:
+        """Expected least time of a later training after one, two, ... more runs at a switch point.
+
+        Over what the runs may measure, in four classes. One run alone may never change the answer
+        where two or three would.
+
+        Args:
+            index: The switch point.
+            answers: Those with which a later training may be made after that.
+            most_runs: So many runs are thought of.
+        """
+        sample, times = self._sampled_times
+        by_class = self._class_probabilities(sample, index)
+        least = []
+        for runs in range(1, most_runs + 1):
+            classes, ways = _combinations(runs)
+            # (samples, outcomes) probability of each number of runs in each class
+            outcomes = ways * by_class[:, classes].prod(axis=2)
+            after = np.einsum("po,pm->om", outcomes, times[:, answers]).min(axis=1)
+            least.append(float(after.sum() / len(sample)))
+        return least
+
+    def least_time(self, answers: Sequence[int]) -> float:
+        """The same without a further run."""
+        return float(self._sampled_times[1][:, answers].mean(axis=0).min())
+
+    @functools.cached_property
+    def _sampled_times(self) -> tuple[NDArray[np.intp], Floats]:
+        """(samples,) guesses and (samples, m) times."""
+        sample = self.belief.sample()
+        return sample, self._times_by_guess(sample)
+
+    def predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
+        """Quantiles of the accuracy that one more run at a switch point would measure."""
+        from scipy.special import ndtri
+
+        sample, beta = self.belief.sample(), self.belief.threshold
+        guesses = self.belief.guesses
+        losses = guesses.losses[sample, index] - self.belief.target_errors()[sample]
+        usual = losses[:, None] + guesses.scatter[sample, index][:, None] * ndtri(_PARTS)
+        largest = self.belief.largest_loss
+        failed = largest * np.exp(np.log(3 * beta / largest) * (1 - _PARTS))
+        failed = failed[None].repeat(len(sample), axis=0)
+        failures = guesses.failures[sample, index][:, None]
+        values = np.concatenate([usual, failed], axis=1).ravel()
+        shares = np.concatenate([1 - failures, failures], axis=1)
+        weights = shares.repeat(len(_PARTS), axis=1).ravel()
+        order = np.argsort(-values, kind="stable")
+        ends = np.cumsum(weights[order])
+        places = np.searchsorted(ends, np.array(quantiles) * ends[-1]).clip(0, len(order) - 1)
+        accuracies = self.belief.target_accuracy - values[order][places]
+        return list(map(float, accuracies))
+
+    @property
+    def _alone(self) -> Floats:
+        """(m,) time of a training that is not sent back."""
+        alone: Floats = self.shares + (1 - self.shares) * self.ratio
+        return alone
+
+    def _times_by_guess(self, sample: slice | NDArray[np.intp] = slice(None)) -> Floats:
+        """(P, m) time of a later training, as `times` has it."""
+        kept = self.kept[sample]
+        fewer = np.maximum(0.0, kept[:, -1:] - kept)
+        if not self.is_guarded:
+            beyond = np.maximum(0.0, fewer - (1 - self.keep))
+            bare: Floats = self._alone + fewer + _UNNOTICED * beyond
+            return bare
+        times = np.ones_like(kept)
+        later = times[:, -1]
+        for index in range(len(self.shares) - 2, -1, -1):
+            lost = _ALARMED_AFTER * (1 - self.shares[index]) * self.ratio
+            failing = fewer[:, index]
+            times[:, index] = (1 - failing) * self._alone[index] + failing * (later + lost)
+            if self.tries[index]:
+                later = times[:, index]
+        return times
+
+    def _class_probabilities(self, sample: NDArray[np.intp], index: int) -> Floats:
+        """(samples, classes) of a run's loss against the measured target."""
+        from scipy.special import ndtr
+
+        guesses = self.belief.guesses
+        loss = guesses.losses[sample, index] - self.belief.target_errors()[sample]
+        edges = self.belief.threshold * np.array(_EDGES)
+        below = ndtr((edges - loss[:, None]) / guesses.scatter[sample, index][:, None])
+        usual = np.diff(below, prepend=0.0, append=1.0, axis=1)
+        failures = guesses.failures[sample, index][:, None]
+        probabilities: Floats = (1 - failures) * usual + failures * np.array(_FAILED)
+        return probabilities
