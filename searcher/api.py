@@ -78,7 +78,6 @@ def search(
     checkpoints: Path = DEFAULT_FOLDER,
     tensorboard: Path | None = None,
     mlflow: str | None = None,
-    warm_start: bool = False,
     reporter: SkipValidation[Reporter | None] = None,
     **strategy_options: Any,
 ) -> TimingPolicy:
@@ -119,7 +118,6 @@ def search(
         tensorboard: Folder for logs of the runs, which TensorBoard shows; None for none.
         mlflow: Tracking URI of MLflow, to which the search is copied while it goes on; None for
             none.
-        warm_start: Start near the policies of related workloads in the database (adaptive).
         reporter: Is told how it goes on.
         strategy_options: Further fields of the strategy, such as `budget` of the adaptive one.
 
@@ -163,7 +161,6 @@ def search(
         request,
         decides,
         ConditionsChoice(online, switch),
-        warm_start=warm_start,
         threshold_is_given=threshold is not None,
     )
     word = too_short(job.identity, plan.strategy)

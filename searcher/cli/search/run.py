@@ -67,11 +67,6 @@ if TYPE_CHECKING:
     help="Number of runs behind --target-accuracy (adaptive). Default: 5.",
 )
 @click.option(
-    "--warm-start",
-    is_flag=True,
-    help="Start near the policies of related workloads in the database (adaptive).",
-)
-@click.option(
     "--seed",
     type=int,
     default=0,
@@ -122,7 +117,6 @@ def run(
     trainer: TrainerChoice,
     chosen: ConditionsChoice,
     strategy: str,
-    warm_start: bool,
     seed: int,
     checkpoint_folder: Path,
     return_percent: float | None,
@@ -160,7 +154,6 @@ def run(
             JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed),
             decides,
             chosen,
-            warm_start=warm_start,
             forks_are_wanted=is_given("share_prefix"),
             threshold_is_given=is_given("threshold"),
         )

@@ -17,15 +17,12 @@ class Prior:
     Attributes:
         grid: Switch points in percent, ascending; the last is the first protocol alone.
         threshold: beta, the accuracy that may be lost. The scale of everything.
-        related: Switch points of related jobs; half of the prior mass of the knee then lies around
-            them, the other half stays where it was, so that observations always win.
         largest_loss: The most accuracy that a run can lose.
         noisy_share: Of jobs far noisier than usual, as some lose a run now and then (by the mean).
     """
 
     grid: tuple[float, ...]
     threshold: float
-    related: tuple[float, ...] = ()
     largest_loss: float = 1.0
     noisy_share: float = 0.0
 

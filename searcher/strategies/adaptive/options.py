@@ -22,7 +22,6 @@ class AdaptiveOptions(Strategy):
     target_runs: int = 5
     least_runs: int | None = None
     budget: float | None = None
-    related: tuple[float, ...] = ()
     recorded: tuple[tuple[float, int], ...] = ()
     switch_points: tuple[float, ...] = ()
 

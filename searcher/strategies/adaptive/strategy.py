@@ -40,7 +40,6 @@ class AdaptiveStrategy(AdaptiveOptions):
         least_runs: Runs that the answer itself needs; None for 2, or by the criterion `mean` for 1.
         budget: The most that the search may cost, in trainings with the first protocol alone;
             None for no limit. After the first run none is begun that would go beyond.
-        related: Switch points of related jobs, for a warm start.
         recorded: Switch point and replicate of each run that is recorded already and costs nothing:
             all of them are looked at before another is made, however many R allows.
         switch_points: The switch points to choose from, in percent of the range; empty for those of

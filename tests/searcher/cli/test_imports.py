@@ -63,4 +63,3 @@ def test_commands_import_nothing_heavy(url: str, folder: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "plain,generated" in done.stdout.splitlines()
-    assert "SUGGESTION" in done.stdout

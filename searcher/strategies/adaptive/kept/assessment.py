@@ -43,7 +43,7 @@ class KeptAssessment(Assessment):
         )
         target = strategy.target_accuracy
         belief = believe(
-            Prior(self._grid, strategy.threshold, strategy.related, strategy.largest_loss),
+            Prior(self._grid, strategy.threshold, strategy.largest_loss),
             data,
             None if target is None else KnownTarget(target, strategy.target_runs),
         )

@@ -165,7 +165,7 @@ class _Evidence:
     def log_weights(self, guesses: Guesses) -> Floats:
         """(P,) logarithm of prior times likelihood, up to a constant."""
         sd = guesses.scatter[:, -1]
-        log_weights: Floats = guesses.log_weights - self.freedom * np.log(sd)
+        log_weights: Floats = -self.freedom * np.log(sd)
         log_weights -= self.squares / (2 * sd**2)
         error = guesses.target_z * sd / math.sqrt(self.target_runs)
         for index, loss in zip(self.indexes, self.losses, strict=True):

@@ -31,7 +31,6 @@ class Guesses:
         scatter: (P, m) standard deviation of their accuracy.
         failures: (P, m) probability that a run fails: diverges, or ends anywhere below.
         target_z: (P,) by how many standard errors the target lies above what was measured of it.
-        log_weights: (P,) of the prior.
     """
 
     cube: Floats
@@ -39,7 +38,6 @@ class Guesses:
     scatter: Floats
     failures: Floats
     target_z: Floats
-    log_weights: Floats
 
     def kept_shares(self, threshold: float) -> Floats:
         """(P, m) share of the runs at each switch point that lose at most so much."""
@@ -74,7 +72,7 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
       everywhere, or some in one place, whatever lies below it.
 
     Args:
-        prior: Grid, threshold, and related jobs.
+        prior: Grid and threshold.
         cube: (P, `DIMENSIONS`) points.
     """
     from scipy.special import ndtri
@@ -92,7 +90,6 @@ def guesses_at(prior: Prior, cube: Floats) -> Guesses:
         scatter=scatter[:, None] * 2 ** np.minimum(widening[:, None] * below, 4.0),
         failures=_failures(octaves, knee, deepest, u),
         target_z=ndtri(u[12]),
-        log_weights=_log_prior(prior, deepest, knee),
     )
 
 
@@ -135,19 +132,3 @@ def _beyond(u: Floats, edge: float) -> Floats:
 def _log_uniform(u: Floats, low: float, high: float) -> Floats:
     values: Floats = np.exp(math.log(low) + u * math.log(high / low))
     return values
-
-
-def _log_prior(prior: Prior, deepest: float, knee: Floats) -> Floats:
-    if not prior.related:
-        return np.zeros(len(knee))
-    centres = np.log2(prior.grid[-1] / np.maximum(prior.related, prior.grid[-1] / 2**deepest))
-    # Compared with the mean over an even knee, so that a guess weighs the same in any company.
-    even = np.linspace(0, deepest, 257)
-    usual = _bumps(even, centres).mean()
-    log_weights: Floats = np.log(0.5 + 0.5 * _bumps(knee, centres) / usual)
-    return log_weights
-
-
-def _bumps(knee: Floats, centres: Floats) -> Floats:
-    bumps: Floats = np.exp(-0.5 * (knee[:, None] - centres[None]) ** 2).mean(axis=1)
-    return bumps

@@ -46,7 +46,7 @@ class MeanAssessment(Assessment):
     def __init__(self, strategy: AdaptiveOptions, finished: Iterable[Observation]) -> None:
         """Updates the belief. Raises UserError where the baseline diverged."""
         super().__init__(strategy, finished)
-        prior = Prior(self._grid, strategy.threshold, strategy.related, strategy.largest_loss)
+        prior = Prior(self._grid, strategy.threshold, strategy.largest_loss)
         target = strategy.target_accuracy
         known = None if target is None else KnownTarget(target, strategy.target_runs)
         data = [

@@ -84,7 +84,7 @@ class MeanBelief:
 def update(prior: Prior, data: Sequence[Datum], known: KnownTarget | None = None) -> MeanBelief:
     """The belief after some runs, at most one for each switch point and replicate."""
     particles = draw_particles(prior)
-    log_weights = particles.log_weights.copy()
+    log_weights = np.zeros(len(particles.sd))
     for datum in data:
         if datum.diverged:
             acceptable = particles.first_within(prior.threshold) <= datum.index

@@ -32,14 +32,12 @@ class Particles:
             points
             multiplied: a quadratic function of the losses is a sum of these.
         log_sd: (P,) logarithm of the standard deviation of a run's accuracy.
-        log_weights: (P,) of the prior.
     """
 
     losses: Floats
     products: Floats
     log_sd: Floats
     sd: Floats
-    log_weights: Floats
 
     def first_within(self, limit: float) -> NDArray[np.intp]:
         """(P,) index of the earliest switch point that loses at most so much."""
@@ -90,7 +88,6 @@ def draw_particles(prior: Prior) -> Particles:
         products=np.vstack([losses.T, losses.T[first] * losses.T[second]]),
         log_sd=log_sd,
         sd=np.exp(log_sd),
-        log_weights=_log_prior(prior, octaves, knee),
     )
 
 
@@ -105,13 +102,3 @@ def _log_sd(uniform: Floats, prior: Prior) -> Floats:
         math.log(prior.threshold / 2) + usual + beyond * (math.log(2 * _NOISIEST) - usual)
     )
     return log_sd
-
-
-def _log_prior(prior: Prior, octaves: Floats, knee: Floats) -> Floats:
-    if not prior.related:
-        return np.zeros(len(knee))
-    deepest = octaves[0] + 1
-    centres = np.log2(prior.grid[-1] / np.maximum(prior.related, prior.grid[-1] / 2**deepest))
-    bumps = np.exp(-0.5 * (knee[:, None] - centres[None]) ** 2).mean(axis=1)
-    log_weights: Floats = np.log(0.5 + 0.5 * bumps / bumps.mean())
-    return log_weights
