@@ -100,17 +100,6 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
-def import_text(path: Path, text: str) -> ModuleType:
-    """Runs a text as if it were a file, which need not be there, and keeps nothing of it."""
-    if str(path.resolve().parent) not in sys.path:
-        sys.path.insert(0, str(path.resolve().parent))
-    module = ModuleType(path.stem)
-    module.__file__ = str(path.resolve())
-    with redirect_stdout(sys.stderr):
-        exec(compile(text, str(path), "exec"), vars(module))
-    return module
-
-
 def is_file_module(name: str) -> bool:
     """Whether this is what `import_file` calls a module."""
     return name.startswith(_OF_FILE)
