@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validat
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import trainer_named
-from syncswitch.searcher.loop.mlflow import copied_search
+from syncswitch.searcher.loop.mlflow import copy_to_mlflow
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
@@ -116,8 +116,7 @@ def search(
         switch: hot or restart.
         checkpoints: Folder for the checkpoints that runs share.
         tensorboard: Folder for logs of the runs, which TensorBoard shows; None for none.
-        mlflow: Tracking URI of MLflow, to which the search is copied while it goes on; None for
-            none.
+        mlflow: Tracking URI of MLflow, to which the job is copied in the end; None for none.
         reporter: Is told how it goes on.
         strategy_options: Further fields of the strategy, such as `budget` of the adaptive one.
 
@@ -172,11 +171,11 @@ def search(
             database,
             job.identity,
             plan,
-            lambda: watched(logged(job.open_trainer(), tensorboard, found.study_name)),
+            lambda: logged(job.open_trainer(), tensorboard, found.study_name),
             reference=reference,
             reporter=reporter,
             checkpoints=checkpoints,
         )
-        study = found.study_name
-        with copied_search(mlflow, database, job.identity, study, _LOG.warning) as watched:
-            return found.run().policy
+        policy = found.run().policy
+        copy_to_mlflow(mlflow, database, [job.identity], _LOG.warning)
+        return policy

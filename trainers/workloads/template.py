@@ -1,4 +1,4 @@
-"""A training job. Put your model and data into it, then:
+"""A training job, for you to put your model and data into.
 
 syncswitch-run FILE:workload --switch-at 100    # as it trains with BSP alone
 syncswitch-search run FILE:workload             # finds when to switch
