@@ -17,7 +17,6 @@ from syncswitch.trainers.job.workload import Workload
 BUILT_IN = {
     "breast-cancer": "syncswitch.trainers.workloads.breast_cancer:workload",
     "clicks": "syncswitch.trainers.workloads.clicks:workload",
-    "clicks-criteo": "syncswitch.trainers.workloads.criteo:workload",
     "digits": "syncswitch.trainers.workloads.digits:workload",
     "resnet32-cifar10": "syncswitch.trainers.workloads.resnets:resnet32_cifar10",
     "resnet50-cifar100": "syncswitch.trainers.workloads.resnets:resnet50_cifar100",
