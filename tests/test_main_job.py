@@ -234,7 +234,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path, tmp_path: P
     report = json.loads(done.stdout)
     assert report["worker_steps"] == 160
     assert report["conditions"]["injections"] == [
-        f"straggler:worker={n},at=0%,for=100%,delay=20ms,by=thread" for n in range(2)
+        f"straggler:worker={n},at=0%,for=100%,delay=20ms" for n in range(2)
     ]
     (resumed,) = [event for event in report["events"] if event["kind"] == "resumed"]
     assert resumed["worker_step"] >= 16
