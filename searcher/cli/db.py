@@ -32,7 +32,7 @@ def upgrade(storage_url: str, as_json: bool) -> None:
     elif mended:
         echo(f"{place}: added what Optuna's tables lacked: {', '.join(mended)}")
     else:
-        echo(f"{place} has the current tables")
+        echo(f"{place} has the current tables: nothing to do")
 
 
 @db.command()
