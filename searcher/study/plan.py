@@ -89,22 +89,14 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         "target_accuracy": None
         if strategy.target_accuracy is None
         else float(strategy.target_accuracy),
+        "options": {
+            name: value for name, value in strategy.options.items() if name not in _FIRST_WRITERS
+        },
         "trainer": plan.trainer,
         "base_seed": plan.base_seed,
+        "pairs": plan.pairs,
+        "conditions": asdict(plan.conditions),
     }
-    # Only what was asked for, so that the names of searches do not change with every new option.
-    unnamed = {*_FIRST_WRITERS, "criterion"}
-    options = {name: value for name, value in strategy.options.items() if name not in unnamed}
-    if strategy.criterion != "mean":
-        content["criterion"] = strategy.criterion
-    if options:
-        content["options"] = options
-    if plan.pairs:
-        content["pairs"] = plan.pairs
-    usual = asdict(RunConditions())
-    unusual = {name: v for name, v in asdict(plan.conditions).items() if v != usual[name]}
-    if unusual:
-        content["conditions"] = unusual
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity.name) or "workload"
