@@ -42,7 +42,7 @@ def expected_files() -> set[str]:
     return {
         f"syncswitch/{path.relative_to(ROOT)}"
         for folder in PARTS
-        for pattern in ("*.py", "*.json", "*.jinja", "py.typed")
+        for pattern in ("*.py", "*.json", "*.jinja", "*.npz", "SOURCES.txt", "py.typed")
         for path in (ROOT / folder).rglob(pattern)
     }
 
