@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validat
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import trainer_named
-from syncswitch.searcher.loop.mlflow import copied_search
+from syncswitch.searcher.loop.mlflow import copy_to_mlflow
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
@@ -78,7 +78,6 @@ def search(
     checkpoints: Path = DEFAULT_FOLDER,
     tensorboard: Path | None = None,
     mlflow: str | None = None,
-    warm_start: bool = False,
     reporter: SkipValidation[Reporter | None] = None,
     **strategy_options: Any,
 ) -> TimingPolicy:
@@ -117,9 +116,7 @@ def search(
         switch: hot or restart.
         checkpoints: Folder for the checkpoints that runs share.
         tensorboard: Folder for logs of the runs, which TensorBoard shows; None for none.
-        mlflow: Tracking URI of MLflow, to which the search is copied while it goes on; None for
-            none.
-        warm_start: Start near the policies of related workloads in the database (adaptive).
+        mlflow: Tracking URI of MLflow, to which the job is copied in the end; None for none.
         reporter: Is told how it goes on.
         strategy_options: Further fields of the strategy, such as `budget` of the adaptive one.
 
@@ -163,7 +160,6 @@ def search(
         request,
         decides,
         ConditionsChoice(online, switch),
-        warm_start=warm_start,
         threshold_is_given=threshold is not None,
     )
     word = too_short(job.identity, plan.strategy)
@@ -175,11 +171,11 @@ def search(
             database,
             job.identity,
             plan,
-            lambda: watched(logged(job.open_trainer(), tensorboard, found.study_name)),
+            lambda: logged(job.open_trainer(), tensorboard, found.study_name),
             reference=reference,
             reporter=reporter,
             checkpoints=checkpoints,
         )
-        study = found.study_name
-        with copied_search(mlflow, database, job.identity, study, _LOG.warning) as watched:
-            return found.run().policy
+        policy = found.run().policy
+        copy_to_mlflow(mlflow, database, [job.identity], _LOG.warning)
+        return policy

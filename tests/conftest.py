@@ -219,7 +219,7 @@ def published(once: Once) -> Path:
 def our_tables() -> None:
     """For tests that take a URL: our tables are there from the start.
 
-    To copy them is ten times as fast as to migrate.
+    To copy them is ten times as fast as to make them.
     """
 
 

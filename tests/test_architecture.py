@@ -102,7 +102,6 @@ HEAVY = {
     "optuna",
     "sqlalchemy",
     "alembic",
-    "sklearn",
     "scipy",
     "pandas",
     "pyarrow",

@@ -16,7 +16,6 @@ from tests import warm_tensorflow
 
 # All of our own, whatever it is called: what is missing here each program imports for itself.
 for module in pkgutil.walk_packages(syncswitch.__path__, "syncswitch."):
-    if ".migrations." not in module.name:  # Alembic runs these itself
-        import_module(module.name)
+    import_module(module.name)
 
 warm_tensorflow.prepare()

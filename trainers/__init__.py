@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.fingerprint import workload_identity
     from syncswitch.trainers.job.loading import load_workload
     from syncswitch.trainers.job.sources.numpy_files import NumpyFiles
-    from syncswitch.trainers.job.sources.parquet import ParquetFiles
     from syncswitch.trainers.job.sources.pipelines import PipelinePieces
-    from syncswitch.trainers.job.sources.records import CsvFiles, TFRecordFiles
+    from syncswitch.trainers.job.sources.records import TFRecordFiles
     from syncswitch.trainers.job.sources.source import Source
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.keras_api.callback import PolicyCallback
@@ -37,11 +36,9 @@ __all__ = [
     "CommandJob",
     "CommandTemplate",
     "CommandTrainer",
-    "CsvFiles",
     "Data",
     "NumpyFiles",
     "Observer",
-    "ParquetFiles",
     "PipelinePieces",
     "PolicyCallback",
     "SilentObserver",
@@ -66,10 +63,8 @@ _OTHERS = {
     "CommandJob": "command.job",
     "CommandTemplate": "command.template",
     "CommandTrainer": "command.trainer",
-    "CsvFiles": "job.sources.records",
     "Data": "job.data",
     "NumpyFiles": "job.sources.numpy_files",
-    "ParquetFiles": "job.sources.parquet",
     "PipelinePieces": "job.sources.pipelines",
     "PolicyCallback": "keras_api.callback",
     "SimulatedTrainer": "simulated.trainer",

@@ -175,7 +175,6 @@ def plan_search(
     strategy: Strategy,
     chosen: ConditionsChoice,
     *,
-    warm_start: bool = False,
     forks_are_wanted: bool = False,
     threshold_is_given: bool = True,
 ) -> tuple[SearchPlan, Job]:
@@ -194,7 +193,6 @@ def plan_search(
         strategy,
         trainer=trainer.kind,
         base_seed=request.seed,
-        warm_start=warm_start,
         conditions=trainer.conditions(chosen, request.size, 100.0, request.protocols[0]),
     )
     # What a metric can be, the job alone knows.

@@ -7,8 +7,8 @@ from dataclasses import asdict
 import click
 
 from syncswitch.storage.database.check import Finding
-from syncswitch.storage.database.engine import upgrade_database
-from syncswitch.storage.database.inspection import REVISION, shown
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.inspection import shown
 from syncswitch.trainers.cli.console import EXIT_FAILED, EXIT_OK, echo, print_json, print_text
 from syncswitch.trainers.cli.group import SubcommandGroup
 from syncswitch.trainers.cli.options import common_options
@@ -22,28 +22,17 @@ def db() -> None:
 @db.command()
 @common_options
 def upgrade(storage_url: str, as_json: bool) -> None:
-    """Brings the tables to the current version, ours and Optuna's. Copy the database first."""
+    """Brings Optuna's tables to the version of the installed Optuna. Copy the database first."""
     from syncswitch.searcher.study.tables import upgrade_study_tables
 
-    before = upgrade_database(storage_url)
-    mended = upgrade_study_tables(storage_url)
-    place = shown(storage_url)
+    open_database(storage_url, create=False).close()
+    place, mended = shown(storage_url), upgrade_study_tables(storage_url)
     if as_json:
-        print_json(
-            {
-                "storage": place,
-                "is_current": True,
-                "revision_before": before,
-                "revision": REVISION,
-                "mended": mended,
-            }
-        )
+        print_json({"storage": place, "is_current": True, "mended": mended})
     elif mended:
         echo(f"{place}: added what Optuna's tables lacked: {', '.join(mended)}")
-    elif before == REVISION:
-        echo(f"{place} has the current tables, revision {REVISION}: nothing to do")
     else:
-        echo(f"{place}: upgraded from revision {before or 'none'} to {REVISION}")
+        echo(f"{place} has the current tables: nothing to do")
 
 
 @db.command()

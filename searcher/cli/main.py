@@ -7,10 +7,7 @@ import click
 from syncswitch.trainers.cli.group import ProgramGroup
 
 _COMMANDS = {
-    "init": (
-        "search.init:init",
-        "Writes FILE, a workload for a model and data of yours, and tries it.",
-    ),
+    "init": ("search.init:init", "Writes FILE, a workload that trains as it is, to begin with."),
     "run": ("search.run:run", "Searches for the timing policy of WORKLOAD and saves it."),
     "evaluate": (
         "search.evaluate:evaluate",

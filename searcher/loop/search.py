@@ -24,7 +24,6 @@ from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.state import SearchState
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.nearest import related_switches
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
@@ -143,8 +142,5 @@ def first_strategy(database: Database, identity: WorkloadIdentity, plan: SearchP
     strategy = plan.strategy
     if not isinstance(strategy, AdaptiveStrategy):
         return strategy
-    return replace(
-        strategy,
-        related=related_switches(database, identity) if plan.warm_start else (),
-        recorded=recorded_replicates(TrialStore(database), identity, plan),
-    )
+    recorded = recorded_replicates(TrialStore(database), identity, plan)
+    return replace(strategy, recorded=recorded)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,9 +18,6 @@ from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Watching = AbstractContextManager[Callable[[Trainer], Trainer]]
-"""While a study makes its runs; gives what each trainer has to be wrapped in."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,6 @@ def make_sweep(
     base_seed: int = 0,
     guarded: bool = False,
     say: Callable[[JobToSweep], None] = lambda _: None,
-    watching: Callable[[WorkloadIdentity, str], Watching] | None = None,
     **options: Unpack[LoopOptions],
 ) -> Sweep:
     """Makes the runs that are missing; see `Comparison`, of which each job has one.
@@ -71,7 +66,6 @@ def make_sweep(
         guarded: Whether what fails goes back to its switch; then each job is trained with its first
             protocol alone, too.
         say: Is told which job comes next.
-        watching: Is called with each job and the name of its study.
         **options: See `LoopOptions`.
 
     Raises:
@@ -97,7 +91,7 @@ def make_sweep(
             guarded=guarded,
         )
         say(job)
-        made.append(_swept(database, job, strategy, base_seed, watching, **options))
+        made.append(_swept(database, job, strategy, base_seed, **options))
     swept = tuple(job for _, job in made)
     sweep = Sweep(swept, reference_percent, threshold, target_accuracy)
     if sweep.target_accuracy is not None:
@@ -111,7 +105,6 @@ def _swept(
     job: JobToSweep,
     strategy: ComparisonStrategy,
     base_seed: int,
-    watching: Callable[[WorkloadIdentity, str], Watching] | None,
     **options: Unpack[LoopOptions],
 ) -> tuple[Comparison, SweptJob]:
     options["reference"] = job.reference or job.identity.name
@@ -119,22 +112,14 @@ def _swept(
         database,
         job.identity,
         strategy,
-        lambda: watched(job.open_trainer(comparison.study_name)),
+        lambda: job.open_trainer(comparison.study_name),
         trainer=job.trainer,
         base_seed=base_seed,
         conditions=job.conditions,
         **options,
     )
-    watch = (
-        nullcontext(_plain) if watching is None else watching(job.identity, comparison.study_name)
-    )
-    with watch as watched:
-        found = comparison.run()
+    found = comparison.run()
     points = tuple(evaluated_switch_point(percent, found.rows) for percent in strategy.percents)
     name = comparison.study_name
     swept = SweptJob(job.identity, job.conditions, name, found.new_runs, points, job.reference)
     return comparison, swept
-
-
-def _plain(trainer: Trainer) -> Trainer:
-    return trainer

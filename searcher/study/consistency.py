@@ -38,12 +38,15 @@ _KINDS = {
 def check_database(url: str) -> list[Finding]:
     """Everything there is to say about a database.
 
-    Raises DatabaseError where it cannot be reached, or is missing, foreign or newer.
+    Raises DatabaseError where it cannot be reached, or is missing, foreign or of another revision.
     """
-    content, engine = examined(url, may_create=False)
+    is_ours, engine = examined(url, may_create=False)
     with Database(url, engine) as database:
+        if not is_ours:
+            fix = "`syncswitch-search run WORKLOAD` makes them"
+            return [Finding("tables", True, "no tables of syncswitch", fix)]
         # Where the database itself is damaged, nothing more can be trusted.
-        return list(database_findings(database, content)) or list(_search_findings(database))
+        return list(database_findings(database)) or list(_search_findings(database))
 
 
 def _search_findings(database: Database) -> Iterator[Finding]:

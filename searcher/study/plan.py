@@ -19,7 +19,7 @@ from syncswitch.storage.records.metric import Metric
 
 # What depends on what the database holds when a study begins is no part of its name: it is kept
 # with the study.
-_FIRST_WRITERS = {"related", "recorded", "wanted"}
+_FIRST_WRITERS = {"recorded", "wanted"}
 
 _MOST_RUNS = 10_000  # more than any search makes
 _MOST_USES = 1_000_000
@@ -30,7 +30,6 @@ class SearchPlan:
     """The switch points of a search; the same plan on the same workload is the same study.
 
     Attributes:
-        warm_start: Related policies in the database count as a first guess.
         trainer: Kind of trainer: runs of different kinds are not to be compared.
         base_seed: The seeds of all runs derive from it.
         pairs: The pairs of protocols that are searched together, where this search is of one of
@@ -40,7 +39,6 @@ class SearchPlan:
     strategy: Strategy = field(default_factory=AdaptiveStrategy)
     trainer: str = "local"
     base_seed: int = 0
-    warm_start: bool = False
     conditions: RunConditions = field(default_factory=RunConditions)
     pairs: tuple[str, ...] = ()
 
@@ -53,8 +51,6 @@ class SearchPlan:
         _require_count(strategy.runs, "--runs", _MOST_RUNS)
         _check_threshold(strategy)
         _check_criterion(strategy)
-        if self.warm_start and not isinstance(strategy, AdaptiveStrategy):
-            raise UserError(f"--warm-start is not for --strategy {strategy.name}; leave it out")
         _check_options(strategy.options)
         target = strategy.target_accuracy
         if target is not None and "baseline_runs" in strategy.options:
@@ -93,24 +89,14 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
         "target_accuracy": None
         if strategy.target_accuracy is None
         else float(strategy.target_accuracy),
+        "options": {
+            name: value for name, value in strategy.options.items() if name not in _FIRST_WRITERS
+        },
         "trainer": plan.trainer,
         "base_seed": plan.base_seed,
+        "pairs": plan.pairs,
+        "conditions": asdict(plan.conditions),
     }
-    # Only what was asked for, so that the names of searches do not change with every new option.
-    unnamed = {*_FIRST_WRITERS, "criterion"}
-    options = {name: value for name, value in strategy.options.items() if name not in unnamed}
-    if strategy.criterion != "mean":
-        content["criterion"] = strategy.criterion
-    if plan.warm_start:
-        options["warm_start"] = True
-    if options:
-        content["options"] = options
-    if plan.pairs:
-        content["pairs"] = plan.pairs
-    usual = asdict(RunConditions())
-    unusual = {name: v for name, v in asdict(plan.conditions).items() if v != usual[name]}
-    if unusual:
-        content["conditions"] = unusual
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity.name) or "workload"

@@ -114,7 +114,7 @@ def _strategy_words(options: Any) -> list[str]:
     for name in _VALUES:
         if options.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", f"{options[name]:g}"]
-    return [*words, *(["--warm-start"] if options.get("related") else [])]
+    return words
 
 
 def _as_found(conditions: RunConditions) -> list[str]:

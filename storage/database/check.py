@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import inspect
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.database.inspection import REVISION, Content, revision_of, shown
+from syncswitch.storage.database.inspection import VERSION_TABLE
 from syncswitch.storage.errors import SyncSwitchError, one_line
+from syncswitch.storage.tables.base import TABLE_PREFIX, Base
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 
 RESTORE = "restore the database from a copy"
@@ -33,12 +35,8 @@ class Finding:
     fix: str
 
 
-def database_findings(database: Database, content: Content) -> Iterator[Finding]:
-    """What keeps the database from being used, or from being trusted, of whatever revision."""
-    if content is not Content.CURRENT:
-        with database.engine.connect() as connection:
-            yield _of_revision(revision_of(connection), shown(database.url))
-        return
+def database_findings(database: Database) -> Iterator[Finding]:
+    """What keeps a database with our tables from being trusted."""
     if missing := _missing(database):
         yield Finding("schema", True, listed("missing or changed", missing), RESTORE)
     if database.engine.dialect.name != "sqlite":
@@ -54,24 +52,36 @@ def listed(what: str, examples: Sequence[str]) -> str:
     return f"{what} ({len(examples)}): {', '.join(examples[:_EXAMPLES])}{more}"
 
 
-def _of_revision(found: str | None, place: str) -> Finding:
-    if found is None:
-        what, fix = "no tables of syncswitch", "`syncswitch-search run WORKLOAD` makes them"
-    else:
-        what = f"the tables have revision {found}, this version of syncswitch needs {REVISION}"
-        fix = f"copy the database, then run `syncswitch-search db upgrade --storage {place}`"
-    return Finding("revision", True, what, fix)
-
-
 def _missing(database: Database) -> list[str]:
     """Parts of our tables that somebody removed or changed; what somebody added does no harm."""
-    from syncswitch.storage.database.migrations import differences
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
 
+    from syncswitch.storage.tables import checkpoints, policies  # noqa: F401 (with all other tables)
+
+    def is_ours(name: str | None, kind: str, _: object) -> bool:
+        return kind != "table" or (name or "").startswith(TABLE_PREFIX)
+
+    options = {"version_table": VERSION_TABLE, "include_name": is_ours, "compare_type": True}
     with database.engine.connect() as connection:
-        found = differences(connection)
+        context = MigrationContext.configure(connection, opts=options)
+        changes = compare_metadata(context, Base.metadata)
+        found = [name for change in changes for name in _lacking(change)]
         if TRIAL_FACTS.name not in inspect(connection).get_view_names():
             found.append(TRIAL_FACTS.name)
     return found
+
+
+def _lacking(change: Any) -> list[str]:
+    """What a change of Alembic's would add or modify; none where it would remove something."""
+    match change:
+        case [(_, _, table, column, *_), *_]:
+            return [f"{table}.{column}"]
+        case ("add_column", _, table, column):
+            return [f"{table}.{column.name}"]
+        case (str(kind), part, *_) if kind.startswith("add_"):
+            return [str(part.name)]
+    return []
 
 
 def _damage(database: Database) -> list[str]:

@@ -1,7 +1,4 @@
-"""Opens the database, and runs each operation on it as one transaction.
-
-Alembic is imported only where tables are made or changed: a lookup has to answer at once.
-"""
+"""Opens the database, and runs each operation on it as one transaction."""
 
 from __future__ import annotations
 
@@ -21,11 +18,10 @@ from syncswitch.storage.database.connections import WRITER, new_engine, use_writ
 from syncswitch.storage.database.driver_errors import CollisionError, reason, translated
 from syncswitch.storage.database.inspection import (
     REVISION,
-    Content,
+    VERSION_TABLE,
     check_sqlite_file,
-    content_of,
+    has_our_tables,
     parse_url,
-    revision_of,
     shown,
     sqlite_path,
 )
@@ -134,23 +130,18 @@ def open_database(url: str, *, create: bool) -> Database:
         create: Whether a missing file or missing tables are made.
 
     Raises:
-        DatabaseError: It cannot be reached or read, or is foreign, older, newer or (without
+        DatabaseError: It cannot be reached or read, or is foreign, of another revision or (without
             `create`) missing.
     """
-    content, engine = examined(url, may_create=create)
+    is_ours, engine = examined(url, may_create=create)
     try:
-        if content is Content.OLDER:
-            raise DatabaseError(
-                f"{shown(url)} was made by an older syncswitch; run"
-                f" `syncswitch-search db upgrade --storage {shown(url)}` (copy the database first)"
-            )
-        if content is Content.NOTHING:
+        if not is_ours:
             if not create:
                 raise DatabaseError(
                     f"{shown(url)} holds no results of syncswitch yet;"
                     f" `syncswitch-search run WORKLOAD` adds them"
                 )
-            _migrate(engine, shown(url))
+            _make_tables(engine, shown(url))
     except BaseException:
         engine.dispose()
         raise
@@ -167,23 +158,11 @@ def opened(database: Database | str) -> AbstractContextManager[Database]:
     return nullcontext(database)
 
 
-def upgrade_database(url: str) -> str | None:
-    """Brings our tables to the current revision; gives that which they had, None for none.
-
-    Raises DatabaseError where the database is missing, foreign or newer.
-    """
-    content, engine = examined(url, may_create=False)
-    try:
-        return REVISION if content is Content.CURRENT else _migrate(engine, shown(url))
-    finally:
-        engine.dispose()
-
-
-def examined(url: str, *, may_create: bool) -> tuple[Content, Engine]:
-    """What a database holds, and an engine for it, which the caller disposes of.
+def examined(url: str, *, may_create: bool) -> tuple[bool, Engine]:
+    """Whether a database holds our tables, and an engine for it, which the caller disposes of.
 
     `may_create` is whether a SQLite file may still be missing. Raises DatabaseError where it cannot
-    be reached or read, or is foreign or newer.
+    be reached or read, or is foreign or of another revision.
     """
     parsed = parse_url(url)
     path = sqlite_path(parsed)
@@ -192,7 +171,7 @@ def examined(url: str, *, may_create: bool) -> tuple[Content, Engine]:
     engine = new_engine(parsed, url)
     try:
         with engine.connect() as connection:
-            return content_of(connection, shown(url)), engine
+            return has_our_tables(connection, shown(url)), engine
     except DBAPIError as error:
         engine.dispose()
         if path is not None and not os.access(path.parent, os.W_OK):
@@ -209,12 +188,14 @@ def examined(url: str, *, may_create: bool) -> tuple[Content, Engine]:
         raise
 
 
-def _migrate(engine: Engine, place: str) -> str | None:
-    """Makes or upgrades the tables, and gives the revision that they had before.
+def _make_tables(engine: Engine, place: str) -> None:
+    """Makes all tables and the view as the models describe them, or nothing.
 
     Of several processes that try, one does and the others wait.
     """
-    from syncswitch.storage.database import migrations
+    from syncswitch.storage.tables import checkpoints, policies  # noqa: F401 (with all other tables)
+    from syncswitch.storage.tables.base import Base
+    from syncswitch.storage.tables.trial_facts import create_view
 
     is_sqlite = engine.dialect.name == "sqlite"
     try:
@@ -223,12 +204,14 @@ def _migrate(engine: Engine, place: str) -> str | None:
         with engine.execution_options(**{WRITER: True}).begin() as connection:
             if not is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
-            found = revision_of(connection)
-            content = content_of(connection, place)
-            if content is Content.NOTHING:
-                migrations.create(connection)
-            elif content is Content.OLDER:
-                migrations.upgrade(connection, place)
-            return found
+            if has_our_tables(connection, place):
+                return
+            Base.metadata.create_all(connection)
+            connection.exec_driver_sql(create_view())
+            connection.exec_driver_sql(
+                f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL,"
+                f" CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
+            )
+            connection.exec_driver_sql(f"INSERT INTO {VERSION_TABLE} VALUES ('{REVISION}')")
     except DBAPIError as error:
         raise translated(error, place) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from pathlib import Path
 
@@ -18,6 +17,7 @@ REVISION = "0001"
 """The revision of the tables that this version of the software reads and writes."""
 
 VERSION_TABLE = f"{TABLE_PREFIX}alembic_version"
+"""Holds the revision as Alembic does, which can take over when a release changes tables."""
 
 _OPTUNA_TABLES = frozenset(
     {
@@ -41,14 +41,6 @@ _SQLITE_HEADER = b"SQLite format 3\x00"
 _PLAIN_PATH = r"[\w./~+-]+"
 _SECRET = r"(?i)([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*"
 _ALLOWED = "allowed: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
-
-
-class Content(enum.Enum):
-    """What a database holds, for us."""
-
-    NOTHING = "no tables, or Optuna's alone"
-    OLDER = "our tables as an older version of the software made them"
-    CURRENT = "our tables"
 
 
 def parse_url(url: str) -> URL:
@@ -183,15 +175,16 @@ def holds_nothing(url: str) -> bool:
     try:
         # Unlike a pool this keeps no connection open.
         with create_engine(parsed, poolclass=NullPool).connect() as connection:
-            return content_of(connection, shown(url)) is Content.NOTHING
+            return not has_our_tables(connection, shown(url))
     except (DBAPIError, ImportError, NoSuchModuleError):
         return False
 
 
-def content_of(connection: Connection, place: str) -> Content:
-    """Reads what the database holds; `place` is what messages call it.
+def has_our_tables(connection: Connection, place: str) -> bool:
+    """Whether our tables are there; else there are none, or Optuna's alone.
 
-    Raises DatabaseError where it belongs to another application, or to a newer version of this one.
+    `place` is what messages call the database. Raises DatabaseError where it belongs to another
+    application, or its tables are of another revision.
     """
     # One look: between two, another process may make the tables.
     tables = set(inspect(connection).get_table_names())
@@ -202,31 +195,15 @@ def content_of(connection: Connection, place: str) -> Content:
                 f"{place} holds tables of another application ({_some(foreign)}); allowed: an empty"
                 f" database, or one of syncswitch or Optuna; name another with --storage URL"
             )
-        return Content.NOTHING
-    revision = _stated_revision(connection)
-    if revision == REVISION:
-        return Content.CURRENT
-    if revision.isdigit() and int(revision) < int(REVISION):
-        return Content.OLDER
-    if revision.isdigit():
-        raise DatabaseError(
-            f"{place} has schema revision {revision}, made by a newer syncswitch; this version"
-            f" allows {REVISION}: upgrade syncswitch, or name another database with --storage URL"
-        )
-    raise DatabaseError(
-        f"{place} has schema revision {revision!r}, which no version of syncswitch makes; this"
-        f" version allows {REVISION}: restore the database, or name another with --storage URL"
-    )
-
-
-def revision_of(connection: Connection) -> str | None:
-    """The revision of our tables, `none` where nobody says it; None where there are no tables."""
-    return _stated_revision(connection) if inspect(connection).has_table(VERSION_TABLE) else None
-
-
-def _stated_revision(connection: Connection) -> str:
+        return False
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
-    return str(found[0]) if len(found) == 1 else "none"
+    if found != [REVISION]:
+        revision = ", ".join(map(repr, found)) or "none"
+        raise DatabaseError(
+            f"{place} has tables of revision {revision}, and this syncswitch reads and writes"
+            f" {REVISION!r}: use the version that made them, or name another with --storage URL"
+        )
+    return True
 
 
 def holds_studies(connection: Connection) -> bool:

@@ -1,1 +1,1 @@
-"""The policy registry: versions, aliases, files, and policies of related jobs."""
+"""The policy registry: versions, aliases, and files."""

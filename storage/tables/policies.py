@@ -79,7 +79,7 @@ class PolicyRow(Base):
     imported_at: Mapped[datetime | None]
     software: Mapped[dict[str, str]]
     confidence: Mapped[float | None]
-    criterion: Mapped[str] = mapped_column(String(16), server_default="mean")
+    criterion: Mapped[str] = mapped_column(String(16))
     keep: Mapped[float | None]
     kept_share: Mapped[float | None]
     baseline_kept_share: Mapped[float | None]
@@ -87,9 +87,9 @@ class PolicyRow(Base):
     speed_up_high: Mapped[float | None]
     reason: Mapped[str | None] = mapped_column(String(255))
     band: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    later_switches: Mapped[list[float]] = mapped_column(JSON, server_default="[]")
-    metric: Mapped[str] = mapped_column(String(255), server_default="accuracy")
-    metric_goal: Mapped[str] = mapped_column(String(8), server_default="max")
+    later_switches: Mapped[list[float]] = mapped_column(JSON)
+    metric: Mapped[str] = mapped_column(String(255))
+    metric_goal: Mapped[str] = mapped_column(String(8))
     metric_unit: Mapped[str | None] = mapped_column(String(64))
     metric_lowest: Mapped[float | None]
     metric_highest: Mapped[float | None]

@@ -221,7 +221,7 @@ _COMPUTED = {
 
 
 def create_view() -> str:
-    """The statement that makes the view; a migration of one of its tables drops it first."""
+    """The statement that makes the view."""
     columns = []
     for name in TRIAL_FACTS.columns.keys():  # noqa: SIM118 (no dictionary)
         table = "w" if name in _OF_WORKLOAD else "t"

@@ -60,8 +60,8 @@ class WorkloadRow(Base):
     first_protocol: Mapped[str] = mapped_column(String(64))
     second_protocol: Mapped[str] = mapped_column(String(64))
     simulated_cluster: Mapped[str | None] = mapped_column(String(64))
-    metric_name: Mapped[str] = mapped_column(String(255), server_default="accuracy")
-    metric_goal: Mapped[str] = mapped_column(String(8), server_default="max")
+    metric_name: Mapped[str] = mapped_column(String(255))
+    metric_goal: Mapped[str] = mapped_column(String(8))
     metric_unit: Mapped[str | None] = mapped_column(String(64))
     metric_lowest: Mapped[float | None]
     metric_highest: Mapped[float | None]
@@ -90,8 +90,8 @@ class SearchRow(Base):
     trainer: Mapped[str] = mapped_column(String(64))
     base_seed: Mapped[int] = mapped_column(BigInteger)
     registered_at: Mapped[datetime]
-    options: Mapped[dict[str, Any]] = mapped_column(JSON, server_default="{}")
-    pairs: Mapped[list[str]] = mapped_column(JSON, server_default="[]")
+    options: Mapped[dict[str, Any]] = mapped_column(JSON)
+    pairs: Mapped[list[str]] = mapped_column(JSON)
     dropped: Mapped[str | None] = mapped_column(Text)
 
     workload: Mapped[WorkloadRow] = relationship()

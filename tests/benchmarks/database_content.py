@@ -129,6 +129,7 @@ def _count_on(database: Database) -> None:
 def _workload(identity: WorkloadIdentity) -> Row:
     return {
         **asdict(identity),
+        "metric_name": identity.decided_by.name,
         "fingerprint": identity.fingerprint,
         "reference": reference_of(identity),
         "registered_at": _START,
@@ -167,6 +168,8 @@ def _search(search: int, fingerprint: str) -> Row:
         "trainer": "local",
         "base_seed": search,
         "registered_at": _START + timedelta(hours=search),
+        "options": {},
+        "pairs": [],
     }
 
 
@@ -257,6 +260,10 @@ def _policy(search: int, identity: WorkloadIdentity) -> Row:
         "created_at": _START + timedelta(hours=search + 1),
         "imported_at": None,
         "software": {"python": "3.12.1", "syncswitch": "0.1.0"},
+        "criterion": "mean",
+        "later_switches": [],
+        "metric": "accuracy",
+        "metric_goal": "max",
     }
 
 

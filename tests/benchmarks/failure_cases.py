@@ -43,13 +43,12 @@ _SHARED = {
     CHIEF_KILLED: "kill:chief,at={at}%",
     DISK_FULL: None,
     TRUNCATED: None,
-    "straggler, thread": "straggler:worker={worker},at={at}%,for={length}%,delay=4ms",
+    "straggler": "straggler:worker={worker},at={at}%,for={length}%,delay=4ms",
 }
 _PROCESSES = _SHARED | {
     "worker hung": "hang:worker={worker},at={at}%",
     "ps killed": "kill:ps={server},at={at}%",
     "ps hung": "hang:ps={server},at={at}%",
-    "straggler, proxy": "straggler:worker={worker},at={at}%,for={length}%,delay=2ms,by=proxy",
 }
 KINDS = tuple(_PROCESSES)
 """What may happen; for those that no injection can express, the campaign does it."""

@@ -108,7 +108,6 @@ def test_a_workload_may_be_an_object(url: str, tmp_path: Path) -> None:
         ({"online": "sometimes"}, "online is 'sometimes'"),
         ({"checkpoints": 3}, "checkpoints is 3"),
         ({"threshold": 3.0}, "--threshold is 3.0"),
-        ({"strategy": "paper", "warm_start": True}, "--warm-start is not for --strategy paper"),
         ({"mlflow": "ftp://here"}, "ftp"),
         ({"trainer": "replay"}, "--recordings"),
         ({"trainer": "command"}, "--command"),

@@ -44,7 +44,7 @@ SIMULATED_CLUSTER = "5" * 64
 CONDITIONS = RunConditions(
     "elastic",
     "restart",
-    ("straggler:worker=1,at=10%,for=5s,delay=30ms,by=thread", "kill:ps,at=60%"),
+    ("straggler:worker=1,at=10%,for=5s,delay=30ms", "kill:ps,at=60%"),
     (90.0, 95.0),
 )
 REGRET = Metric("regret", "min", "EUR", None, None)

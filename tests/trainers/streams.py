@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from syncswitch.trainers.job.data import Data, StreamedData
-from syncswitch.trainers.job.sources.parquet import ParquetFiles
+from syncswitch.trainers.job.sources.numpy_files import NumpyFiles
 from syncswitch.trainers.job.sources.pipelines import PipelinePieces
-from syncswitch.trainers.job.sources.records import CsvFiles, TFRecordFiles
+from syncswitch.trainers.job.sources.records import TFRecordFiles
 from syncswitch.trainers.job.sources.source import Rows, Source
 from tests.trainers.jobs import BRIEF, digits_data
 
@@ -51,8 +51,7 @@ def streamed(kind: str, folder: Path) -> StreamedData:
     data = flat_data()
     train = _source(kind, folder, "train", data.train_inputs, data.train_labels)
     test = _source(kind, folder, "test", data.test_inputs, data.test_labels)
-    parses = {"tfrecord": parse_tfrecord, "csv": parse_csv}
-    return StreamedData(train, test, parses.get(kind))
+    return StreamedData(train, test, parse_tfrecord if kind == "tfrecord" else None)
 
 
 def parse_tfrecord(records: Any) -> tuple[Any, Any]:
@@ -66,26 +65,19 @@ def parse_tfrecord(records: Any) -> tuple[Any, Any]:
     return found["inputs"], found["label"]
 
 
-def parse_csv(lines: Any) -> tuple[Any, Any]:
-    import tensorflow as tf
-
-    *columns, label = tf.io.decode_csv(lines, [[0.0]] * FEATURES + [[0]])
-    return tf.stack(columns, -1), tf.cast(label, tf.int64)
-
-
 def _source(kind: str, folder: Path, name: str, inputs: Any, labels: Any) -> Source:
+    if kind == "numpy":
+        paths = [folder / f"{name}-{part}.npy" for part in ("inputs", "labels")]
+        for path, array in zip(paths, (inputs, labels), strict=True):
+            np.save(path, array)
+        return NumpyFiles(*paths)
     cuts = [len(labels) * part // PARTS for part in range(PARTS + 1)]
     for part, (start, stop) in enumerate(pairwise(cuts)):
         path = folder / f"{name}-{part}.{kind}"
-        WRITERS.get(kind, write_tfrecord)(path, (inputs[start:stop], labels[start:stop]))
-    pattern = str(folder / f"{name}-*.{kind}")
+        write_tfrecord(path, (inputs[start:stop], labels[start:stop]))
     if kind == "tfrecord":
-        return TFRecordFiles(pattern)
-    if kind == "csv":
-        return CsvFiles(pattern)
-    if kind == "parquet":
-        # All in one window, so that the order is that of arrays.
-        return ParquetFiles(pattern, ["inputs", "label"], blocks_in_window=99)
+        return TFRecordFiles(folder / f"{name}-*.{kind}")
+    # All in one window, so that the order is that of arrays.
     sizes = [stop - start for start, stop in pairwise(cuts)]
     return PipelinePieces(PARTS, pipeline_of(folder, name), sizes, blocks_in_window=PARTS)
 
@@ -111,21 +103,3 @@ def write_tfrecord(path: Path, rows: Rows) -> None:
             }
             example = tf.train.Example(features=tf.train.Features(feature=features))
             writer.write(example.SerializeToString())
-
-
-def write_csv(path: Path, rows: Rows) -> None:
-    names = [*(f"x{number}" for number in range(FEATURES)), "label"]
-    lines = [",".join(map(repr, [*map(float, x), int(y)])) for x, y in zip(*rows, strict=True)]
-    path.write_text("\n".join([",".join(names), *lines]) + "\n")
-
-
-def write_parquet(path: Path, rows: Rows) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    inputs, labels = rows
-    table = pa.table({"label": labels, "inputs": list(inputs), "unused": labels})
-    parquet.write_table(table, path, row_group_size=100)
-
-
-WRITERS = {"tfrecord": write_tfrecord, "csv": write_csv, "parquet": write_parquet}

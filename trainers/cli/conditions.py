@@ -155,10 +155,10 @@ def conditions_options(function: _F) -> _F:
 
 inject_option = click.option(
     "--inject",
-    metavar="INJECTION|SCENARIO|FILE",
+    metavar="INJECTION|SCENARIO",
     multiple=True,
     help="A deliberate disturbance, such as kill:worker=1,at=30% or"
-    " straggler:worker=2,at=20%,for=100s,delay=30ms; a scenario of the paper: mild, moderate;"
-    " or a .json file of injections. May be given several times.",
+    " straggler:worker=2,at=20%,for=100s,delay=30ms; or a scenario of the paper: mild,"
+    " moderate. May be given several times.",
 )
 """Stands above `conditions_options`, which takes it."""

@@ -134,15 +134,16 @@ def _checked_uri(context: click.Context, _: click.Parameter, uri: str | None) ->
     return uri
 
 
-def mlflow_option(text: str, *, required: bool = False) -> Callable[[_F], _F]:
-    """`--mlflow`, with what it is good for."""
+def mlflow_option(*, required: bool = False) -> Callable[[_F], _F]:
+    """`--mlflow`."""
     return click.option(
         "--mlflow",
         "mlflow_uri",
         metavar="URI",
         required=required,
         callback=_checked_uri,
-        help=f"{text} Needs the extra mlflow.",
+        help="Copy runs with their curves, and policies, to this tracking URI of MLflow in the end,"
+        " such as http://localhost:5000. Needs the extra mlflow.",
     )
 
 

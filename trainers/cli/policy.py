@@ -119,7 +119,7 @@ def chosen_by_policy(
     """The switch of a policy; see `policies_of_cluster` and `fitting_policy`."""
     candidates = policies_of_cluster(cluster, reference, choice, workers, pair, storage_url)
     workload = cluster.load(reference, max(one.workers for one in candidates))
-    policy, identity = fitting_policy(cluster, candidates, workload, reference, choice, storage_url)
+    policy, identity = fitting_policy(cluster, candidates, workload, reference, choice)
     band = known_band(policy, storage_url) if is_guarded else None
     later = policy.later_switches
     return Chosen(workload, identity, policy.switch_percent, policy, band, later_switches=later)
@@ -267,7 +267,6 @@ def fitting_policy(
     workload: Workload,
     reference: str,
     choice: str,
-    storage_url: str,
 ) -> tuple[TimingPolicy, WorkloadIdentity]:
     """The first policy that was found for exactly this job, which is the second value.
 
@@ -277,7 +276,6 @@ def fitting_policy(
         workload: What `reference` names.
         reference: The workload, as the user named it.
         choice: What the user called the policy.
-        storage_url: The database, for a hint.
 
     Raises:
         PolicyError: There is none.
@@ -287,13 +285,11 @@ def fitting_policy(
         identity = cluster.identity(workload, policy.workers, pair)
         if identity.fingerprint == policy.fingerprint:
             return policy, identity
-    from syncswitch.storage.policies.nearest import nearest_hint
-
     policy = candidates[0]
     raise PolicyError(
         f"policy {choice!r} is for workload {policy.workload!r} as it was with "
         f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
         f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
         f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference}"
-        f"{cluster.search_options} --workers {policy.workers}{nearest_hint(storage_url, identity)}"
+        f"{cluster.search_options} --workers {policy.workers}"
     )

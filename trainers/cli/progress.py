@@ -11,7 +11,6 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cli import console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from syncswitch.storage.records.job import WorkloadIdentity
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.cli.resume import RunCheckpoints
     from syncswitch.trainers.cli.simulated import AnyCluster
     from syncswitch.trainers.job.workload import Workload
-    from syncswitch.trainers.trainer import Observer, Trainer, Verdict
+    from syncswitch.trainers.trainer import Observer, Verdict
 
 
 @contextmanager
@@ -63,9 +62,8 @@ def trained(
     cluster: AnyCluster,
     checkpoints: RunCheckpoints,
     tensorboard_folder: Path | None,
-    watched: Callable[[Trainer], Trainer],
 ) -> TrialRecord:
-    """Trains, and shows how far it is; `watched` wraps what trains.
+    """Trains, and shows how far it is.
 
     Raises RetryableError with a word on how to go on where the infrastructure failed.
     """
@@ -74,12 +72,10 @@ def trained(
     identity = checkpoints.spec.identity
     try:
         with (
-            watched(
-                logged(
-                    cluster.open(workload, reference, identity.workers),
-                    tensorboard_folder,
-                    _name_of_logs(checkpoints.spec),
-                )
+            logged(
+                cluster.open(workload, reference, identity.workers),
+                tensorboard_folder,
+                _name_of_logs(checkpoints.spec),
             ) as trainer,
             watching(identity) as observer,
         ):

@@ -34,6 +34,8 @@ from syncswitch.trainers.cli.options import (
 from syncswitch.trainers.cli.simulated import AnyCluster, cluster_chosen, profile_option
 
 if TYPE_CHECKING:
+    from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.storage.records.trial import TrialRecord
     from syncswitch.trainers.job.workload import Workload
 
 
@@ -151,10 +153,7 @@ if TYPE_CHECKING:
     help="Continue from the last intact checkpoint of this run, or start afresh if there is none.",
 )
 @tensorboard_option
-@mlflow_option(
-    "Tracking URI of MLflow: copy the run there while it trains. It waits for no server that is"
-    " away."
-)
+@mlflow_option()
 @trained_by_command
 @cluster_chosen
 @common_options
@@ -207,7 +206,6 @@ def main(
     from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
-    from syncswitch.trainers.run.mlflow_use import copied_use
 
     if cluster.take_part(console.print_note):
         return None
@@ -258,21 +256,15 @@ def main(
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     uses = UsesHome(storage_url, choice, output)
     try:
-        with (
-            closing(checkpoints.open()),
-            copied_use(
-                mlflow_uri, spec, policy, checkpoints.use_id, console.print_note
-            ) as on_mlflow,
-        ):
-            record = trained(
-                workload, reference, cluster, checkpoints, tensorboard_folder, on_mlflow.watched
-            )
+        with closing(checkpoints.open()):
+            record = trained(workload, reference, cluster, checkpoints, tensorboard_folder)
             if learns and policy is None:
                 policy = first_policy(identity, reference, record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
-            on_mlflow.end(record, policy)
             after_use(policy, storage_url, revise)
             save_at_end(workload, reference, record, checkpoints, output)
+            if mlflow_uri is not None:
+                _copy_to_mlflow(mlflow_uri, checkpoints.use_id, record, policy)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
         return EXIT_INTERRUPTED
@@ -282,3 +274,21 @@ def main(
     else:
         print_report(report)
     return None
+
+
+def _copy_to_mlflow(
+    uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
+) -> None:
+    """Copies a run that is over; a server that is away costs one line."""
+    from syncswitch.storage.errors import RetryableError
+    from syncswitch.storage.export.mlflow.runs import use_copy
+    from syncswitch.storage.export.mlflow.server import MlflowServer
+
+    copy = use_copy(use_id, record, None if policy is None else policy.version)
+    try:
+        MlflowServer(uri).put(record.spec.identity, [copy])
+    except RetryableError as error:
+        console.print_note(
+            f"{error}; syncswitch-search export copies the runs with policies that are in a"
+            " database"
+        )

@@ -11,8 +11,6 @@ from syncswitch.trainers.faults.grammar import Extent, Injection
 SIMULATED_ABSENCE = Extent(3.0, False)
 """How long a killed worker of a simulated cluster is away, unless its injection says so."""
 
-_SIMULATED_MESSAGES = 3  # of a worker-step: request, parameters, gradient
-
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -62,11 +60,7 @@ class ActiveInjections:
         now_seconds: Training time that the run begins with.
         resumed: The run was interrupted and goes on: no injection kills its chief again, which
             would go on for ever, and no kill or hang happens again at the very worker-step.
-        simulated: Stragglers of all kinds count in `delay_seconds` and `slowdown`, those of the
-            real cluster's threads alone otherwise; a killed worker comes back.
-
-    Attributes:
-        has_threads: Whether one of them slows a worker in its thread at any time.
+        simulated: A killed worker comes back.
     """
 
     def __init__(
@@ -84,8 +78,6 @@ class ActiveInjections:
         self._active: list[_Occurrence] = []
         self._delays: dict[int, float] = {}
         self._slowdowns: dict[int, float] = {}
-        injections = tuple(injections)
-        self.has_threads = any(one.by == "thread" for one in injections)
         found = [one for each in injections for one in self._occurrences(each, resumed)]
         self._pending = [one for one in found if not self._is_over(one, done, now_seconds, resumed)]
         self._look_ahead()
@@ -126,14 +118,6 @@ class ActiveInjections:
     def slowdown(self, worker: int) -> float:
         """Factor on the time of a worker's steps now, before the delay."""
         return self._slowdowns.get(worker, 1.0)
-
-    def message_delay_seconds(self, worker: int) -> float:
-        """Seconds added now to each message of a worker, one way."""
-        return math.fsum(
-            one.injection.delay_seconds
-            for one in self._active
-            if one.injection.by == "proxy" and one.injection.worker == worker
-        )
 
     def _occurrences(self, injection: Injection, resumed: bool) -> list[_Occurrence]:
         if resumed and injection.role == "chief":
@@ -204,11 +188,9 @@ class ActiveInjections:
         for one in self._active:
             injection = one.injection
             worker = injection.worker
-            if worker is None or (injection.by != "thread" and not self._simulated):
+            if worker is None:
                 continue
-            messages = _SIMULATED_MESSAGES if injection.by == "proxy" else 1
-            delay = self.delay_seconds(worker) + messages * injection.delay_seconds
-            self._delays[worker] = delay
+            self._delays[worker] = self.delay_seconds(worker) + injection.delay_seconds
             self._slowdowns[worker] = self.slowdown(worker) * injection.slowdown
 
 

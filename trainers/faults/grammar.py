@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from syncswitch.storage.errors import UserError
 
 USAGES: Mapping[str, str] = {
-    "straggler": "straggler:worker=2,at=20%,for=100s,delay=30ms[,by=thread|proxy]"
-    "[,times=4,every=10%] (or slowdown=2 with by=thread, for delay)",
+    "straggler": "straggler:worker=2,at=20%,for=100s,delay=30ms[,times=4,every=10%]"
+    " (or slowdown=2, for delay)",
     "kill": "kill:worker=1,at=30%[,for=3s] or kill:ps[=1],at=50% or kill:chief,at=50%",
     "hang": "hang:worker=1,at=30% or hang:ps[=1],at=30%",
 }
@@ -22,9 +22,9 @@ _ROLES = {
     "hang": ("worker", "ps"),
 }
 _TARGETS = {"worker": "worker=NUMBER", "ps": "ps[=NUMBER]"}
-_STRENGTHS = {"delay": ("thread", "proxy"), "slowdown": ("thread",)}
+_STRENGTHS = ("delay", "slowdown")
 _OPTIONS = {
-    "straggler": ("at", "for", *_STRENGTHS, "by", "times", "every"),
+    "straggler": ("at", "for", *_STRENGTHS, "times", "every"),
     "kill": ("at", "for"),
     "hang": ("at",),
 }
@@ -65,10 +65,8 @@ class Injection:
         at: When it begins, for the first time.
         worker: Number of the worker, from 0; None for another role.
         lasting: How long it lasts; None for what does not end by itself.
-        by: What slows a straggler: `thread` (its thread sleeps) or `proxy` (its messages are late);
-            None for others.
-        delay_seconds: Added to each worker-step (thread), or to each message one way (proxy).
-        slowdown: Its worker-steps take so many times as long (thread).
+        delay_seconds: Added to each worker-step.
+        slowdown: Its worker-steps take so many times as long.
         times: How often it happens.
         every: From one beginning to the next, in the unit of `at`; None where it happens once.
         server: Number of the parameter server, from 0; 0 for another role.
@@ -79,7 +77,6 @@ class Injection:
     at: Extent
     worker: int | None = None
     lasting: Extent | None = None
-    by: str | None = None
     delay_seconds: float = 0.0
     slowdown: float = 1.0
     times: int = 1
@@ -98,8 +95,6 @@ class Injection:
             parts.append(f"delay={_seconds_text(self.delay_seconds)}")
         if self.slowdown != 1.0:
             parts.append(f"slowdown={_decimal(self.slowdown)}")
-        if self.by is not None:
-            parts.append(f"by={self.by}")
         if self.every is not None:
             parts += [f"times={self.times}", f"every={self.every.text}"]
         return ",".join(parts)
@@ -184,23 +179,15 @@ def _straggler(
     given = [name for name in _STRENGTHS if name in options]
     if len(given) != 1:
         raise ValueError("it needs delay= or slowdown=")
-    (strength,) = given
-    allowed = _STRENGTHS[strength]
-    by = options.get("by", allowed[0])
-    if by not in allowed:
-        wanted = " or ".join(f"by={one}" for one in allowed)
-        raise ValueError(f"{strength}= goes with {wanted}, not with by={by}")
     times, every = _repeats(at, lasting, options)
-    text = options[strength]
     return Injection(
         "straggler",
         "worker",
         at,
         worker,
         lasting,
-        by,
-        delay_seconds=parse_seconds(text, "delay") if strength == "delay" else 0.0,
-        slowdown=_slowdown(text) if strength == "slowdown" else 1.0,
+        delay_seconds=parse_seconds(options["delay"], "delay") if "delay" in options else 0.0,
+        slowdown=_slowdown(options["slowdown"]) if "slowdown" in options else 1.0,
         times=times,
         every=every,
     )

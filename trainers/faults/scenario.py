@@ -1,14 +1,11 @@
-"""Reads `--inject`: an injection, a scenario of the paper, or a file of injections."""
+"""Reads `--inject`: an injection, or a scenario of the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from syncswitch.storage.errors import UserError, one_line
+from syncswitch.storage.errors import UserError
 from syncswitch.trainers.faults.grammar import (
     USAGES,
     Extent,
@@ -31,7 +28,7 @@ SCENARIOS: Mapping[str, _Scenario] = {
 """Of the Sync-Switch paper's evaluation of its online policies."""
 
 _NOT_OURS = "the processes of TF_CONFIG's cluster belong to whoever started them"
-_USAGE = "mild or moderate[:by=proxy][,delay=100ms]"
+_USAGE = "mild or moderate[:delay=100ms]"
 
 # Which failures each launcher can cause, by kind and role.
 _FAILURES = {
@@ -45,20 +42,11 @@ _FAILURES = {
 }
 
 
-class _ScenarioFile(BaseModel):
-    """Injections to be used together."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    description: str = ""
-    injections: tuple[str, ...] = Field(min_length=1)
-
-
 def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tuple[Injection, ...]:
     """The injections that the texts of `--inject` mean for one job, in their order.
 
     Args:
-        texts: Each is an injection, a scenario, or the path of a JSON file.
+        texts: Each is an injection or a scenario.
         workers: n.
         switch_percent: The paper's scenarios disturb the part of the job before this.
     """
@@ -75,7 +63,7 @@ def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, .
     workers with the highest numbers are the stragglers, all at the same time.
 
     Args:
-        text: A name in `SCENARIOS`, or one with options: `moderate:by=proxy,delay=100ms`.
+        text: A name in `SCENARIOS`, or one with another delay: `moderate:delay=100ms`.
         workers: n.
         switch_percent: Where the switch is.
     """
@@ -83,8 +71,11 @@ def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, .
     if name not in SCENARIOS:
         raise UserError(f"scenario {text!r} is not known; write it as {_USAGE}")
     scenario = SCENARIOS[name]
+    option, _, value = (part.strip() for part in rest.partition("="))
     try:
-        by, delay_seconds = _scenario_options(rest if colon else None, scenario.delay_seconds)
+        if colon and option != "delay":
+            raise ValueError(f"{rest!r} is no option of it")
+        delay_seconds = parse_seconds(value, "delay") if colon else scenario.delay_seconds
     except ValueError as error:
         raise UserError(f"scenario {text!r}: {error}; write it as {_USAGE}") from error
     if workers <= scenario.stragglers:
@@ -106,7 +97,6 @@ def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, .
             Extent(share / 4, True),
             worker,
             Extent(share / 2, True),
-            by,
             delay_seconds,
             times=scenario.occurrences,
             every=Extent(share, True) if repeats else None,
@@ -142,49 +132,10 @@ def _read(text: str, workers: int, switch_percent: float) -> tuple[Injection, ..
         return (parse_injection(text),)
     if name in SCENARIOS:
         return expand(text, workers, switch_percent)
-    if text.endswith(".json"):
-        return _read_file(text)
     raise UserError(
         f"--inject is {text!r}: give an injection such as kill:worker=1,at=30% (kinds:"
-        f" {', '.join(USAGES)}), a scenario ({', '.join(SCENARIOS)}), or a .json file of injections"
+        f" {', '.join(USAGES)}), or a scenario ({', '.join(SCENARIOS)})"
     )
-
-
-def _read_file(path: str) -> tuple[Injection, ...]:
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"scenario file {path!r} cannot be read ({error.strerror or one_line(error)});"
-            ' give a JSON file such as {"injections": ["kill:worker=1,at=30%"]}'
-        ) from error
-    try:
-        texts = _ScenarioFile.model_validate_json(content).injections
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        message = f"{place}: {first['msg']}".lstrip(": ")
-        raise UserError(
-            f'scenario file {path!r}: {message}; it is to be such as {{"description": "...",'
-            ' "injections": ["kill:worker=1,at=30%"]}'
-        ) from error
-    try:
-        return tuple(parse_injection(text) for text in texts)
-    except UserError as error:
-        raise UserError(f"scenario file {path!r}: {error}") from error
-
-
-def _scenario_options(text: str | None, usual_delay_seconds: float) -> tuple[str, float]:
-    by, delay_seconds = "thread", usual_delay_seconds
-    for part in [] if text is None else text.split(","):
-        name, _, value = (piece.strip() for piece in part.partition("="))
-        if name == "by" and value in ("thread", "proxy"):
-            by = value
-        elif name == "delay":
-            delay_seconds = parse_seconds(value, "delay")
-        else:
-            raise ValueError(f"{part.strip()!r} is no option of it")
-    return by, delay_seconds
 
 
 def _check_workers(found: Sequence[Injection], workers: int) -> None:
@@ -209,10 +160,8 @@ def _check_workers(found: Sequence[Injection], workers: int) -> None:
 
 
 def _problem_of(injection: Injection, launcher: str) -> str | None:
-    if injection.by is not None:
-        if injection.by == "thread" or launcher != "in-process":
-            return None
-        return "workers in one process have no network; use by=thread, or --launcher processes"
+    if injection.kind == "straggler":
+        return None
     if (injection.kind, injection.role) not in _FAILURES[launcher]:
         if launcher == "simulated":
             return "a simulated cluster knows stragglers and kill:worker alone; leave it out"

@@ -130,8 +130,8 @@ class StreamedData:
     batches that it will probably be asked for ahead of time.
 
     Attributes:
-        train: Training examples, such as `TFRecordFiles`, `CsvFiles`, `ParquetFiles`,
-            `PipelinePieces`, or a `Source` of one's own.
+        train: Training examples, such as `TFRecordFiles`, `NumpyFiles`, `PipelinePieces`, or
+            a `Source` of one's own.
         test: Test examples; read anew for each test.
         parse: Makes `(inputs, labels)`, or `(inputs, labels, weights)`, of the arrays that these
             sources read for a batch, one argument for each, in TensorFlow; each of the three as in

@@ -17,7 +17,6 @@ from syncswitch.trainers.job.workload import Workload
 BUILT_IN = {
     "breast-cancer": "syncswitch.trainers.workloads.breast_cancer:workload",
     "clicks": "syncswitch.trainers.workloads.clicks:workload",
-    "clicks-criteo": "syncswitch.trainers.workloads.criteo:workload",
     "digits": "syncswitch.trainers.workloads.digits:workload",
     "resnet32-cifar10": "syncswitch.trainers.workloads.resnets:resnet32_cifar10",
     "resnet50-cifar100": "syncswitch.trainers.workloads.resnets:resnet50_cifar100",
@@ -97,17 +96,6 @@ def import_file(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
-    return module
-
-
-def import_text(path: Path, text: str) -> ModuleType:
-    """Runs a text as if it were a file, which need not be there, and keeps nothing of it."""
-    if str(path.resolve().parent) not in sys.path:
-        sys.path.insert(0, str(path.resolve().parent))
-    module = ModuleType(path.stem)
-    module.__file__ = str(path.resolve())
-    with redirect_stdout(sys.stderr):
-        exec(compile(text, str(path), "exec"), vars(module))
     return module
 
 

@@ -1,7 +1,7 @@
 """Breast tumours, benign or malignant: a small network on measured features, trained in seconds.
 
-The data set is the one that scikit-learn ships (569 tumours with 30 features each, from the UCI
-Breast Cancer Wisconsin (Diagnostic) data), so nothing is downloaded.
+The 569 tumours with 30 features each, from the UCI Breast Cancer Wisconsin (Diagnostic) data, come
+with the package.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _TOTAL_WORKER_STEPS = 2400
 def _load() -> Data:
     import numpy as np
 
-    from syncswitch.trainers.workloads.scikit_learn import shipped_table
+    from syncswitch.trainers.workloads.shipped import shipped_table
 
-    table = shipped_table("breast_cancer", "breast_cancer.csv", header_lines=1)
+    table = shipped_table("breast_cancer")
     features, labels = table[:, :-1], table[:, -1].astype(np.int32)
     order = np.random.default_rng(0).permutation(len(labels))
     train, test = order[_TEST_EXAMPLES:], order[:_TEST_EXAMPLES]

@@ -123,19 +123,12 @@ def auc() -> Any:
 
 
 def rows_of_tables() -> int:
-    """What the environment says, or the default."""
-    return whole_number(ROWS_VARIABLE, _ROWS, _MOST_ROWS)
-
-
-def whole_number(variable: str, usual: int, most: int) -> int:
-    """Reads a number from the environment.
-
-    Raises:
-        WorkloadError: It is not between 1 and `most`.
-    """
-    text = os.environ.get(variable) or str(usual)
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= most:
-        raise WorkloadError(f"{variable} is {text!r}; give a whole number from 1 to {most}")
+    """The number in the environment, or the default. Raises WorkloadError where it is none."""
+    text = os.environ.get(ROWS_VARIABLE) or str(_ROWS)
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= _MOST_ROWS:
+        raise WorkloadError(
+            f"{ROWS_VARIABLE} is {text!r}; give a whole number from 1 to {_MOST_ROWS}"
+        )
     return int(text)
 
 
@@ -146,28 +139,18 @@ def _load(rows: int) -> Data:
     return Data(inputs[:cut], labels[:cut], inputs[cut:], labels[cut:])
 
 
-def click_workload(name: str, tables: int, dense: int, **fields: Any) -> Workload:
-    """A job that trains `click_model` with tables as large as the environment says."""
-    rows = rows_of_tables()
-    steps = fields["total_worker_steps"]
-    return Workload(
-        name=name,
-        model=partial(click_model, dense, tables, rows),
-        loss="binary_crossentropy",
-        metric=auc,
-        learning_rate_boundaries=((steps // 2, 0.1), (steps * 3 // 4, 0.01)),
-        evaluation_interval_worker_steps=steps // 20,
-        **fields,
-    )
+_STEPS = 2_000
 
-
-workload = click_workload(
-    "clicks",
-    tables=2,
-    dense=DENSE,
+workload = Workload(
+    name="clicks",
+    model=partial(click_model, DENSE, 2, rows_of_tables()),
     data=partial(_load, rows_of_tables()),
     data_set=f"generated clicks, tables of {rows_of_tables()} rows",
-    total_worker_steps=2_000,
+    total_worker_steps=_STEPS,
     batch_size=64,
     learning_rate=0.1,
+    learning_rate_boundaries=((_STEPS // 2, 0.1), (_STEPS * 3 // 4, 0.01)),
+    loss="binary_crossentropy",
+    metric=auc,
+    evaluation_interval_worker_steps=_STEPS // 20,
 )

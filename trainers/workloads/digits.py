@@ -1,7 +1,7 @@
 """Handwritten digits: a small convolutional network, trained in seconds.
 
-The data set is the one that scikit-learn ships (1,797 images of 8 x 8 pixels, from the UCI Optical
-Recognition of Handwritten Digits data), so nothing is downloaded.
+The 1,797 images of 8 x 8 pixels, from the UCI Optical Recognition of Handwritten Digits data, come
+with the package.
 
 The learning rate is one that BSP bears (its scaling ends at 8 workers), and ASP from the start does
 not: its gradients, 1.2 updates old on average with 4 workers on this machine and 3 with 8, make
@@ -22,9 +22,9 @@ _TOTAL_WORKER_STEPS = 4000
 def _load() -> Data:
     import numpy as np
 
-    from syncswitch.trainers.workloads.scikit_learn import shipped_table
+    from syncswitch.trainers.workloads.shipped import shipped_table
 
-    table = shipped_table("digits", "digits.csv.gz")
+    table = shipped_table("digits")
     inputs = (table[:, :-1].reshape(-1, 8, 8, 1) / 16.0).astype(np.float32)
     labels = table[:, -1].astype(np.int32)
     # The images are sorted by writer in part: a fixed shuffle makes the two sets alike.

@@ -1,4 +1,4 @@
-"""Preprocessing of the pictures of CIFAR.
+"""The pictures of CIFAR, and their preprocessing.
 
 Shifts by up to 4 pixels and mirror images, as in He et al., "Deep Residual Learning for Image
 Recognition" (CVPR 2016), section 4.2; each picture to mean 0 and standard deviation 1, as in
@@ -9,16 +9,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from syncswitch.trainers.job.data import Data
-from syncswitch.trainers.workloads.cifar import CifarFiles, read_cifar
 
 PADDING = 4
 """Black pixels added on each side before a picture is cut to its old size."""
 
 
-def load_pictures(files: CifarFiles) -> Data:
-    """The data set in bytes; a batch becomes float32 on the worker that trains on it."""
-    return Data(*read_cifar(files), transform=augment, test_transform=standardize)
+def load_pictures(name: str) -> Data:
+    """A data set in bytes; a batch becomes float32 on the worker that trains on it.
+
+    Keras downloads it, once, into the folder that `KERAS_HOME` names.
+
+    Args:
+        name: `cifar10` or `cifar100`, of which the labels are the fine ones.
+    """
+    from keras import datasets
+
+    (train, train_labels), (test, test_labels) = getattr(datasets, name).load_data()
+    labels = [one.reshape(-1).astype(np.int32) for one in (train_labels, test_labels)]
+    return Data(train, labels[0], test, labels[1], transform=augment, test_transform=standardize)
 
 
 def augment(inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from functools import partial
 
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.workloads.cifar import CIFAR_10, CIFAR_100
 from syncswitch.trainers.workloads.pictures import load_pictures
 from syncswitch.trainers.workloads.residual import basic_network, bottleneck_network
 
 resnet32_cifar10 = Workload(
     name="resnet32-cifar10",
-    model=partial(basic_network, blocks_per_stage=5, classes=CIFAR_10.classes),
-    data=partial(load_pictures, CIFAR_10),
+    model=partial(basic_network, blocks_per_stage=5, classes=10),
+    data=partial(load_pictures, "cifar10"),
     data_set="CIFAR-10, shifted by 4, mirrored, standardized by picture",
     total_worker_steps=64_000,
     batch_size=128,
@@ -29,8 +28,8 @@ resnet32_cifar10 = Workload(
 
 resnet50_cifar100 = Workload(
     name="resnet50-cifar100",
-    model=partial(bottleneck_network, (3, 4, 6, 3), classes=CIFAR_100.classes),
-    data=partial(load_pictures, CIFAR_100),
+    model=partial(bottleneck_network, (3, 4, 6, 3), classes=100),
+    data=partial(load_pictures, "cifar100"),
     data_set="CIFAR-100, shifted by 4, mirrored, standardized by picture",
     total_worker_steps=128_000,
     batch_size=128,

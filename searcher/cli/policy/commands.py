@@ -27,7 +27,6 @@ from syncswitch.searcher.cli.policy.text import (
     evidence_as_json,
     print_evidence,
     print_policy,
-    print_suggestion,
     print_why,
 )
 from syncswitch.searcher.cli.policy.versions import diff, move_alias, rollback
@@ -44,10 +43,8 @@ from syncswitch.searcher.text.why import why_as_json
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.policies.file import policy_to_dict
-from syncswitch.storage.policies.nearest import known_facts, suggest
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import PolicyEntry
-from syncswitch.storage.policies.similarity import JobFacts
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.uses.store import uses_of
 from syncswitch.trainers.cli.console import EXIT_FAILED, echo, print_error, print_json, print_table
@@ -74,17 +71,17 @@ def lookup(
     storage_url: str,
     as_json: bool,
 ) -> int | None:
-    """Prints the policy of WORKLOAD. Exit status 1 where there is none.
-
-    Then the policy of the nearest workload is suggested, with what differs.
-    """
+    """Prints the policy of WORKLOAD. Exit status 1 where there is none."""
     if holds_nothing(storage_url):
         return _nothing(_none_found(selection, storage_url), as_json)
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         found = find(registry, selection, alias)
         if not found:
-            return _suggest(database, selection, alias, storage_url, as_json)
+            reason = no_alias(registry, selection, alias)
+            if reason is None:
+                reason = _none_found(selection, storage_url) + near_misses(registry, selection)
+            return _nothing(reason, as_json)
         best = newest(registry, found)
         entry = registry.entry(best.fingerprint, best.version)
         uses = uses_of(database, best)
@@ -160,40 +157,6 @@ for _command in (export, import_policy_files, schema, diff, move_alias, rollback
     policy.add_command(_command)
 
 
-def _suggest(
-    database: Database, selection: Selection, alias: str, storage_url: str, as_json: bool
-) -> int:
-    """There is no policy: says so, and what is nearest."""
-    registry = PolicyRegistry(database)
-    unknown_alias = no_alias(registry, selection, alias)
-    if unknown_alias is not None:
-        return _nothing(unknown_alias, as_json)
-    wanted = known_facts(
-        database, selection.selector, workers=selection.workers, protocols=selection.pair
-    )
-    suggestion = None if wanted is None else suggest(database, wanted)
-    if suggestion is not None and as_json:
-        content = {
-            "policy": {
-                **policy_to_dict(suggestion.policy),
-                **_simulated(suggestion.identity),
-            },
-            "differences": list(suggestion.differences),
-        }
-        print_json({"policy": None, "suggestion": content})
-        return EXIT_FAILED
-    job = selection if wanted is None else _completed(selection, wanted)
-    message = _none_found(job, storage_url)
-    if suggestion is None:
-        message += near_misses(registry, selection)
-        if wanted is None:
-            message += "; with --workers N the nearest known policy is suggested"
-        return _nothing(message, as_json)
-    print_error(message)
-    print_suggestion(suggestion, job.words)
-    return EXIT_FAILED
-
-
 def _explained(database: Database, entry: PolicyEntry) -> Explanation:
     # NumPy takes a while to import.
     from syncswitch.searcher.learning.why import policy_explained
@@ -202,18 +165,10 @@ def _explained(database: Database, entry: PolicyEntry) -> Explanation:
 
 
 def _nothing(message: str, as_json: bool) -> int:
-    """There is neither a policy nor a suggestion."""
     if as_json:
-        print_json({"policy": None, "suggestion": None})
+        print_json({"policy": None})
     print_error(message)
     return EXIT_FAILED
-
-
-def _completed(selection: Selection, wanted: JobFacts) -> Selection:
-    """With the size and the protocols of the registered workload, where none were given."""
-    pair = (wanted.first_protocol, wanted.second_protocol)
-    protocols = ",".join(name for name in pair if name is not None) or None
-    return Selection(selection.reference, wanted.workers, protocols)
 
 
 def _none_found(selection: Selection, storage_url: str) -> str:

@@ -1,8 +1,7 @@
-"""Policies, suggestions and differences, for people and as JSON."""
+"""Policies and differences, for people and as JSON."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,7 +18,6 @@ from syncswitch.searcher.text.why import (
     why_sentences,
 )
 from syncswitch.storage.policies.diff import FieldDifference
-from syncswitch.storage.policies.nearest import Suggestion
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.summary import UseSummary
@@ -108,23 +106,6 @@ def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> l
         {**metric.with_values(asdict(run)), **asdict(trial)}
         for run, trial in zip(policy.evidence, trials, strict=True)
     ]
-
-
-def print_suggestion(suggestion: Suggestion, wanted: Sequence[str]) -> None:
-    """A policy that was found for something else than `wanted`, the words of a command line."""
-    policy, cluster = suggestion.policy, suggestion.identity.cluster
-    echo(f"SUGGESTION, found for something else: {policy.workload}, {cluster}")
-    echo()
-    print_text(policy_text(policy))
-    echo()
-    echo(f"How its job differs from {shlex.join(wanted)}:")
-    for words in suggestion.differences or ("nothing that is known",):
-        print_text(f"- {words}")
-    echo()
-    echo("Verify it with a search of its own:")
-    echo(f"  {shlex.join(['syncswitch-search', 'run', *wanted])}")
-    echo("See what it rests on:")
-    echo(f"  syncswitch-search policy show {policy.fingerprint[:12]} --version {policy.version}")
 
 
 def print_diff(found: Sequence[FieldDifference], first: NamedPolicy, second: NamedPolicy) -> None:

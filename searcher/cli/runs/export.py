@@ -16,7 +16,7 @@ from syncswitch.trainers.cli.options import common_options, mlflow_option
 
 @click.command()
 @optional_workload
-@mlflow_option("Tracking URI of MLflow, such as http://localhost:5000.", required=True)
+@mlflow_option(required=True)
 @common_options
 def export(reference: str | None, mlflow_uri: str, storage_url: str, as_json: bool) -> None:
     """Copies searches, later runs and policies to MLflow, of WORKLOAD or of all.

@@ -11,14 +11,14 @@ import click
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.policy.selection import policy_named
-from syncswitch.searcher.cli.search.jobs import jobs_option
-from syncswitch.searcher.cli.search.mlflow import copied_by_first_job, mlflow_search_option
+from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
 from syncswitch.searcher.cli.search.opening import opened_for
 from syncswitch.searcher.cli.views.evaluation import (
     print_matrix,
     print_result,
     result_as_json,
 )
+from syncswitch.searcher.loop.mlflow import copy_to_mlflow
 from syncswitch.searcher.results.transfer import EvaluationResult
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
@@ -28,6 +28,7 @@ from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_opti
 from syncswitch.trainers.cli.console import EXIT_INTERRUPTED, print_error, print_json
 from syncswitch.trainers.cli.options import (
     common_options,
+    mlflow_option,
     protocols_option,
     tensorboard_option,
     workers_option,
@@ -76,7 +77,7 @@ from syncswitch.trainers.run.tensorboard import logged
 )
 @jobs_option
 @tensorboard_option
-@mlflow_search_option
+@mlflow_option()
 @common_options
 def evaluate(
     policy_text: str,
@@ -144,7 +145,7 @@ def evaluate(
                 database,
                 job.identity,
                 one.policy,
-                lambda: watched(logged(trainers(), tensorboard_folder, evaluation.study_name)),
+                lambda: logged(trainers(), tensorboard_folder, evaluation.study_name),
                 runs=runs,
                 trainer=trainer.kind,
                 base_seed=seed,
@@ -152,11 +153,10 @@ def evaluate(
                 reference=one.reference,
                 reporter=reporter,
             )
-            study = evaluation.study_name
-            with copied_by_first_job(
-                mlflow_uri, database, job.identity, study, reporter
-            ) as watched:
-                return evaluation.run()
+            result = evaluation.run()
+            if not is_further_job():
+                copy_to_mlflow(mlflow_uri, database, [job.identity], reporter.tell)
+            return result
 
     try:
         results = [evaluated(one) for one in every]

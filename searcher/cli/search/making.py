@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.cli.search.jobs import is_further_job
-from syncswitch.searcher.cli.search.mlflow import copied_by_first_job
 from syncswitch.searcher.cli.search.opening import opened_for_several
 from syncswitch.searcher.cli.search.progress import LineReporter
+from syncswitch.searcher.loop.mlflow import copy_to_mlflow
 from syncswitch.searcher.loop.pairs import PairToSearch, search_pairs
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.loop.trial_loop import LoopOptions
@@ -66,13 +65,15 @@ class SearchMaker:
         study = study_name(jobs[0].identity, first)
         with opened_for_several(jobs, self.storage_url, "search", self.jobs, study) as opened:
             database, openings, reporter = opened
-            with contextlib.ExitStack() as copied:
-                pairs = [
-                    self._pair(plan, job, opening, copied, database, reporter)
-                    for (plan, job), opening in zip(planned, openings, strict=True)
-                ]
-                reference = jobs[0].reference or normal_reference(self.called)
-                result, outcomes = self._searched(database, pairs, reference, reporter)
+            pairs = [
+                self._pair(plan, job, opening)
+                for (plan, job), opening in zip(planned, openings, strict=True)
+            ]
+            reference = jobs[0].reference or normal_reference(self.called)
+            result, outcomes = self._searched(database, pairs, reference, reporter)
+            if not is_further_job():
+                identities = [job.identity for job in jobs]
+                copy_to_mlflow(self.mlflow_uri, database, identities, reporter.tell)
             fingerprint = result.policy.fingerprint
             current = PolicyRegistry(database).aliases(fingerprint).get(CURRENT)
         plan, job = next(one for one in planned if one[1].identity.fingerprint == fingerprint)
@@ -83,15 +84,10 @@ class SearchMaker:
         plan: SearchPlan,
         job: Job,
         opening: Callable[[], Trainer],
-        copied: contextlib.ExitStack,
-        database: Database,
-        reporter: LineReporter,
     ) -> PairToSearch:
         study = study_name(job.identity, plan)
-        copying = copied_by_first_job(self.mlflow_uri, database, job.identity, study, reporter)
-        watched = copied.enter_context(copying)
         return PairToSearch(
-            job.identity, plan, lambda: watched(logged(opening(), self.tensorboard_folder, study))
+            job.identity, plan, lambda: logged(opening(), self.tensorboard_folder, study)
         )
 
     def _searched(

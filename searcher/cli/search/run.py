@@ -14,7 +14,6 @@ from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import is_given, trainer_options
 from syncswitch.searcher.cli.search.dry_run import print_forecast
 from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
-from syncswitch.searcher.cli.search.mlflow import mlflow_search_option
 from syncswitch.searcher.cli.search.pairs import chosen_pairs, pairs_option
 from syncswitch.searcher.cli.search.strategy_options import strategy_options
 from syncswitch.searcher.cli.views import result as result_view
@@ -29,6 +28,7 @@ from syncswitch.trainers.cli.console import EXIT_INTERRUPTED, print_error, print
 from syncswitch.trainers.cli.options import (
     FiniteRange,
     common_options,
+    mlflow_option,
     tensorboard_option,
     workers_option,
 )
@@ -67,11 +67,6 @@ if TYPE_CHECKING:
     help="Number of runs behind --target-accuracy (adaptive). Default: 5.",
 )
 @click.option(
-    "--warm-start",
-    is_flag=True,
-    help="Start near the policies of related workloads in the database (adaptive).",
-)
-@click.option(
     "--seed",
     type=int,
     default=0,
@@ -98,7 +93,7 @@ if TYPE_CHECKING:
 )
 @jobs_option
 @tensorboard_option
-@mlflow_search_option
+@mlflow_option()
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -122,7 +117,6 @@ def run(
     trainer: TrainerChoice,
     chosen: ConditionsChoice,
     strategy: str,
-    warm_start: bool,
     seed: int,
     checkpoint_folder: Path,
     return_percent: float | None,
@@ -160,7 +154,6 @@ def run(
             JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed),
             decides,
             chosen,
-            warm_start=warm_start,
             forks_are_wanted=is_given("share_prefix"),
             threshold_is_given=is_given("threshold"),
         )

@@ -15,10 +15,10 @@ from syncswitch.searcher.backends.local import named
 from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.cli.search.evaluate import check_chief
 from syncswitch.searcher.cli.search.jobs import is_further_job, jobs_option
-from syncswitch.searcher.cli.search.mlflow import copied_by_first_job, mlflow_search_option
 from syncswitch.searcher.cli.search.opening import opened_for_several
 from syncswitch.searcher.cli.search.targets import allowed_and_target
 from syncswitch.searcher.cli.views.sweep import print_sweeps, rows_as_json
+from syncswitch.searcher.loop.mlflow import copy_to_mlflow
 from syncswitch.searcher.results.sweep import Sweep, with_reference
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
@@ -30,6 +30,7 @@ from syncswitch.trainers.cli.options import (
     PROTOCOLS_HELP,
     FiniteRange,
     common_options,
+    mlflow_option,
     tensorboard_option,
 )
 from syncswitch.trainers.job.loading import normal_reference
@@ -123,7 +124,7 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 )
 @jobs_option
 @tensorboard_option
-@mlflow_search_option
+@mlflow_option()
 @common_options
 def sweep(
     reference: str | None,
@@ -212,12 +213,12 @@ def sweep(
                     base_seed=seed,
                     guarded=is_guarded,
                     say=announce,
-                    watching=lambda identity, study: copied_by_first_job(
-                        mlflow_uri, database, identity, study, reporter
-                    ),
                     reporter=reporter,
                 )
                 sweeps.append(one)
+            if not is_further_job():
+                identities = [job.identity for job in ready]
+                copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.export.mlflow.policies import put_policies
@@ -11,7 +11,6 @@ from syncswitch.storage.export.mlflow.runs import (
     KILLED,
     RUNNING,
     RunCopy,
-    RunUnderWay,
     search_copy,
     trial_copy,
 )
@@ -21,7 +20,6 @@ from syncswitch.storage.policies.rows import PolicyEntry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Owner
 from syncswitch.storage.uses.store import use_curves, uses
 
 _COMPARISON = "comparison"  # a strategy that publishes no policy
@@ -31,18 +29,15 @@ def copy_job(
     database: Database,
     server: MlflowServer,
     workload: RegisteredWorkload,
-    *,
-    studies: Sequence[str] | None = None,
-    under_way: Mapping[str, RunUnderWay] | None = None,
 ) -> int:
     """Brings MLflow up to date with the searches, later runs and policies of a job.
+
+    What is under way is copied once it has ended.
 
     Args:
         database: Is read only.
         server: Gets the copies.
         workload: The job.
-        studies: Only these searches, and no later runs; None for all.
-        under_way: Searches that this process makes, each with the trial that it trains.
 
     Returns:
         So many runs it has there now.
@@ -50,17 +45,15 @@ def copy_job(
     Raises:
         RetryableError: MLflow, or the database, does not answer as it should.
     """
-    identity, live = workload.identity, under_way or {}
+    identity = workload.identity
     registry = PolicyRegistry(database)
     entries = registry.entries(workload=identity.fingerprint)
-    copies = _searches(database, workload, entries, studies, live)
-    copies += _trials(database, identity, studies, live)
-    if studies is None:
-        curves = use_curves(database, identity.fingerprint)
-        copies += [
-            trial_copy(use, curves.get(use.trial_id, ()), identity.decided_by)
-            for use in uses(database, identity.fingerprint)
-        ]
+    copies = _searches(database, workload, entries) + _trials(database, identity)
+    curves = use_curves(database, identity.fingerprint)
+    copies += [
+        trial_copy(use, curves.get(use.trial_id, ()), identity.decided_by)
+        for use in uses(database, identity.fingerprint)
+    ]
     put_policies(server, workload, entries, server.put(identity, copies))
     return len(copies)
 
@@ -69,8 +62,6 @@ def _searches(
     database: Database,
     workload: RegisteredWorkload,
     entries: Sequence[PolicyEntry],
-    studies: Sequence[str] | None,
-    live: Mapping[str, RunUnderWay],
 ) -> list[RunCopy]:
     """The searches, and one for each policy that none of them published."""
     store, fingerprint = TrialStore(database), workload.identity.fingerprint
@@ -83,13 +74,11 @@ def _searches(
     published = {entry.policy.study: entry.policy for entry in reversed(entries)}
     copies = []
     for study in (*found, *(name for name in published if name not in found)):
-        if studies is not None and study not in studies and study not in published:
-            continue
         search, policy = found.get(study), published.get(study)
         is_compared = search is not None and search.strategy == _COMPARISON
         if policy is not None or search is None:
             status = FINISHED
-        elif study in live or study in running:
+        elif study in running:
             status = RUNNING
         else:
             status = FINISHED if is_compared else KILLED
@@ -100,20 +89,11 @@ def _searches(
     return copies
 
 
-def _trials(
-    database: Database,
-    identity: WorkloadIdentity,
-    studies: Sequence[str] | None,
-    live: Mapping[str, RunUnderWay],
-) -> list[RunCopy]:
-    store, me = TrialStore(database), Owner.current()
+def _trials(database: Database, identity: WorkloadIdentity) -> list[RunCopy]:
+    store = TrialStore(database)
     curves = store.curves(identity.fingerprint)
-    copies = []
-    for row in store.trials(fingerprint=identity.fingerprint):
-        if row.study is None or (studies is not None and row.study not in studies):
-            continue
-        known = curves.get(row.trial_id, ())
-        if row.state == TrialState.RUNNING and row.owner == me and row.study in live:
-            known = live[row.study].evaluations_of(row.switch_percent, row.replicate)
-        copies.append(trial_copy(row, known, identity.decided_by))
-    return copies
+    return [
+        trial_copy(row, curves.get(row.trial_id, ()), identity.decided_by)
+        for row in store.trials(fingerprint=identity.fingerprint)
+        if row.study is not None and row.state != TrialState.RUNNING
+    ]

@@ -21,7 +21,7 @@ from syncswitch.storage.export.mlflow.points import (
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
+from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 
 RUNNING, FINISHED, FAILED, KILLED = "RUNNING", "FINISHED", "FAILED", "KILLED"
@@ -64,28 +64,6 @@ class RunCopy:
     parameters: Mapping[str, str]
     tags: Mapping[str, str]
     points: tuple[Point, ...]
-
-
-@dataclass
-class RunUnderWay:
-    """What a process knows of the run that it trains, before the database does.
-
-    Attributes:
-        spec: What is trained; None before the first run.
-        evaluations: Its tests so far.
-    """
-
-    spec: TrialSpec | None = None
-    evaluations: tuple[Evaluation, ...] = ()
-
-    def evaluations_of(self, switch_percent: float, replicate: int) -> tuple[Evaluation, ...]:
-        """Its tests, if this is the run: the next one may have begun in the database."""
-        spec = self.spec
-        is_it = spec is not None and (spec.switch_percent, spec.replicate) == (
-            switch_percent,
-            replicate,
-        )
-        return self.evaluations if is_it else ()
 
 
 def search_key(study: str) -> str:
@@ -186,27 +164,15 @@ def use_key(use_id: str) -> str:
     return f"use {use_id}"
 
 
-def use_copy(
-    use_id: str,
-    spec: TrialSpec,
-    version: int | None,
-    started_at: datetime,
-    evaluations: Iterable[Evaluation],
-    record: TrialRecord | None,
-    *,
-    status: str,
-) -> RunCopy:
-    """A later run while it trains, and at its end: then just what the database says of it.
+def use_copy(use_id: str, record: TrialRecord, version: int | None) -> RunCopy:
+    """A later run, just as the database would say it.
 
     Args:
         use_id: Names the run.
-        spec: What is asked for.
+        record: What it measured.
         version: Of its policy; None for a switch point of the user's own.
-        started_at: When this process began with it.
-        evaluations: So far.
-        record: What it measured; None as long as it trains.
-        status: How far it is.
     """
+    spec = record.spec
     metric = spec.identity.decided_by
     tags = {"syncswitch.kind": "use", **metric_tags(metric)}
     if version is not None:
@@ -215,14 +181,14 @@ def use_copy(
         key=use_key(use_id),
         name=_use_name(spec.switch_percent, spec.seed, version),
         parent=None,
-        status=status,
-        started_at=started_at,
-        ended_at=None if record is None else record.ended_at,
+        status=FINISHED,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
         parameters=_trial_parameters(
             spec.switch_percent, 0, spec.seed, spec.conditions, spec.identity
         ),
         tags=tags,
-        points=(*curve(evaluations, metric), *(() if record is None else results(record, metric))),
+        points=(*curve(record.evaluations, metric), *results(record, metric)),
     )
 
 

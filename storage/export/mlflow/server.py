@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from syncswitch.storage.errors import RetryableError, UserError, one_line
-from syncswitch.storage.export.mlflow.points import Point
 from syncswitch.storage.export.mlflow.runs import FINISHED, RUNNING, RunCopy
 from syncswitch.storage.records.job import WorkloadIdentity
 
@@ -36,7 +35,7 @@ _LONGEST_TAG = 5000
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks")
 _UNREACHABLE = ("Max retries exceeded", "timed out", "Connection aborted")
 _MANNERS = {
-    # A training does not wait for a server that is away; MLflow's own patience is of many minutes.
+    # Nobody waits for a server that is away; MLflow's own patience is of many minutes.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     # Standard output is for results.
@@ -78,7 +77,6 @@ class MlflowServer:
         """Asks nobody yet."""
         self._uri = uri
         self._known_client: MlflowClient | None = None
-        self._logged: dict[str, set[Point]] = defaultdict(set)  # by identifier of the run
 
     @property
     def client(self) -> MlflowClient:
@@ -118,9 +116,6 @@ class MlflowServer:
         found: dict[str, str] = {}
         for copy in copies:
             run = runs.get(copy.key)
-            if run is not None and self._is_void(run, copy):
-                self.client.delete_run(run.info.run_id)
-                run = None
             parent = None if copy.parent is None else found[copy.parent]
             if run is None:
                 run = self._create(experiment, identity, copy, parent)
@@ -130,11 +125,6 @@ class MlflowServer:
             if run.info.status != FINISHED:
                 self._update(run, copy)
         return found
-
-    def _is_void(self, run: Run, copy: RunCopy) -> bool:
-        """Whether it has points that count no longer, as the run went back; none can be removed."""
-        counts = copy.status in {RUNNING, FINISHED}  # of one that failed nothing does
-        return counts and not self._logged[str(run.info.run_id)] <= set(copy.points)
 
     def _experiment(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
@@ -198,7 +188,6 @@ class MlflowServer:
         from mlflow.entities import Metric, Param, RunTag
 
         run_id = str(run.info.run_id)
-        new = [point for point in copy.points if point not in self._logged[run_id]]
         known, data = run.data.params, run.data.tags
         parameters = [Param(*one) for one in copy.parameters.items() if one[0] not in known]
         tags = [RunTag(*one) for one in _shortened(copy.tags).items() if data.get(one[0]) != one[1]]
@@ -211,13 +200,12 @@ class MlflowServer:
                 start + round(1000 * point.elapsed_seconds),
                 point.worker_step,
             )
-            for point in new
+            for point in copy.points
         ]
         while metrics or parameters or tags:
             batch, metrics = metrics[: _MOST_POINTS - 200], metrics[_MOST_POINTS - 200 :]
             self.client.log_batch(run_id, metrics=batch, params=parameters, tags=tags)
             parameters, tags = [], []
-        self._logged[run_id].update(new)
         if copy.status == run.info.status:
             return
         if copy.status == RUNNING:

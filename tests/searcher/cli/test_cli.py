@@ -122,7 +122,6 @@ def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.Monk
         # Options of another strategy.
         (["--strategy", "paper", "--budget", "5"], "--budget is not for --strategy paper"),
         (["--strategy", "paper", "--least-runs", "2"], "--least-runs is not for --strategy paper"),
-        (["--strategy", "paper", "--warm-start"], "--warm-start is not for --strategy paper"),
         (["--baseline-runs", "2"], "--baseline-runs is not for --strategy adaptive"),
         (["--baseline-runs", "2"], "leave it out, or give --strategy paper"),
         (["--budget", "0"], "--budget is 0.0"),

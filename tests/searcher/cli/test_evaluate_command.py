@@ -165,8 +165,7 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
     done = invoke(*command, *chosen)
     assert done.exit_code == 0, done.stderr
     injections = "; ".join(
-        f"straggler:worker={worker},at=0.78125%,for=1.5625%,delay=30ms,by=thread,times=4,"
-        "every=3.125%"
+        f"straggler:worker={worker},at=0.78125%,for=1.5625%,delay=30ms,times=4,every=3.125%"
         for worker in (6, 7)
     )
     assert done.stdout.splitlines()[-1] == (

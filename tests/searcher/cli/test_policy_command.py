@@ -27,13 +27,9 @@ def test_lookup_without_a_database_or_a_policy(invoke: Invoke, url: str) -> None
     assert database_file(url).stat().st_size == 0
 
     invoke("run", "generated", *LEAST)
-    # Too far from what there is to suggest anything.
     result = invoke("policy", "lookup", "generated", "--workers", "17")
     assert result.exit_code == 1
     assert "there is one for 4 workers, bsp,asp" in error_line(result)
-    result = invoke("policy", "lookup", "other")
-    assert result.exit_code == 1
-    assert "with --workers N the nearest known policy is suggested" in error_line(result)
 
 
 def test_no_policy_at_all_is_an_object_as_json_too(invoke: Invoke) -> None:
@@ -42,7 +38,7 @@ def test_no_policy_at_all_is_an_object_as_json_too(invoke: Invoke) -> None:
         for names in lookups:
             result = invoke("policy", "lookup", *names, "--json")
             assert result.exit_code == 1
-            assert json.loads(result.stdout) == {"policy": None, "suggestion": None}
+            assert json.loads(result.stdout) == {"policy": None}
             (line,) = result.stderr.splitlines()
             assert line.startswith("error: no policy for ")
         invoke("run", "generated", *LEAST)
@@ -139,56 +135,10 @@ def test_no_policy_is_for_an_impossible_cluster(invoke: Invoke, command: str, wo
 
 
 @pytest.mark.usefixtures("one_version")
-def test_the_nearest_policy_is_suggested_as_what_it_is(invoke: Invoke) -> None:
-    result = invoke("policy", "lookup", "mine.py:job", "--workers", "8", "--protocols", "bsp,asp")
-    assert result.exit_code == 1
-    (error,) = result.stderr.splitlines()
-    command = "syncswitch-search run mine.py:job --workers 8 --protocols bsp,asp"
-    assert error.startswith("error: no policy for 'mine.py:job' in sqlite:///")
-    assert error.endswith(f"find one with: {command}")
-    lines = result.stdout.splitlines()
-    assert lines[0] == "SUGGESTION, found for something else: generated, 4 workers, bsp,asp"
-    assert "Train generated with BSP for the first 12.5 %" in result.stdout
-    assert "- 4 workers instead of 8: a larger cluster needs a later switch" in lines
-    assert any(line.startswith("- not known, so not compared: worker-steps") for line in lines)
-    assert f"  {command}" in lines
-    show = lines[-1].split()[1:]
-    assert "12.5 %" in invoke(*show).stdout
-
-
-@pytest.mark.usefixtures("one_version")
-def test_a_suggestion_as_json_is_all_that_is_printed(invoke: Invoke) -> None:
-    exact = json.loads(invoke("policy", "lookup", "generated", "--json").stdout)
-    result = invoke("policy", "lookup", "generated", "--workers", "2", "--json")
-    assert (result.exit_code, result.stderr) == (1, "")
-    assert json.loads(result.stdout) == {
-        "policy": None,
-        "suggestion": {
-            "policy": exact,
-            "differences": ["4 workers instead of 2: a smaller cluster may switch earlier"],
-        },
-    }
-
-
-@pytest.mark.usefixtures("one_version")
-def test_other_protocols_are_never_suggested(invoke: Invoke) -> None:
+def test_a_lookup_names_what_there_is_for_other_protocols(invoke: Invoke) -> None:
     result = invoke("policy", "lookup", "generated", "--protocols", "asp,bsp")
     assert result.exit_code == 1
     assert "there is one for 4 workers, bsp,asp" in error_line(result)
-
-
-@pytest.mark.usefixtures("one_version")
-def test_a_registered_workload_without_a_policy_needs_no_options(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "101")  # ends without a policy
-    assert invoke("run", "mine.py:job", "--workers", "8", *LEAST).exit_code == 2
-    result = invoke("policy", "lookup", "mine.py:job")
-    assert "found for something else: generated, 4 workers" in result.stdout
-    assert "- 4 workers instead of 8" in result.stdout
-    assert "not compared" not in result.stdout
-    # The command would take 4 workers, if nothing said 8.
-    assert "  syncswitch-search run mine.py:job --workers 8 --protocols bsp,asp" in result.stdout
 
 
 @pytest.mark.usefixtures("one_version")

@@ -109,13 +109,6 @@ def test_what_is_to_be_used_has_to_be_named(invoke: Invoke, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("simulated_alone")
-def test_a_suggestion_says_that_it_is_a_simulated_one(invoke: Invoke) -> None:
-    lookup = ["policy", "lookup", "other", "--workers", "4"]
-    result = invoke(*lookup)
-    assert result.exit_code == 1
-    assert f"SUGGESTION, found for something else: generated, {WORDS}" in result.stdout
-    assert "- a simulated cluster instead of a real one" in result.stdout
-    content = json.loads(invoke(*lookup, "--json").stdout)["suggestion"]
-    assert content["policy"]["simulated_cluster"] == SIMULATED_CLUSTER
+def test_who_asks_for_another_cluster_is_told_what_there_is(invoke: Invoke) -> None:
     line = error_line(invoke("policy", "show", "generated", "--workers", "8"))
     assert f"there is one for {WORDS}" in line

@@ -132,7 +132,7 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 UNDER = (
-    "elastic, restart, straggler:worker=1,at=10%,for=5s,delay=30ms,by=thread; kill:ps,at=60%, "
+    "elastic, restart, straggler:worker=1,at=10%,for=5s,delay=30ms; kill:ps,at=60%, "
     "protocols change places again at 90 %, 95 %"
 )
 

@@ -165,10 +165,6 @@ class StrategyContract:
         values = data.draw(st.fixed_dictionaries(fields), label="strategy")
         return self.kind(**{**values, **fixed})
 
-    def moved(self, strategy: Strategy, lowest: float, highest: float) -> Strategy:
-        """The same strategy on another range."""
-        return strategy.between(lowest, highest)
-
     @given(st.data(), JOBS)
     def test_every_search_ends(self, data: st.DataObject, job: Job) -> None:
         ends = data.draw(st.sampled_from([(0.0, 100.0), (0.1, 0.9)]))
@@ -318,7 +314,7 @@ class StrategyContract:
         strategy = self.draw(data)
         finished = searched(strategy, job)
         for ends in self.like_ranges:
-            other = self.moved(strategy, *ends)
+            other = strategy.between(*ends)
             percents = dict(zip(strategy.grid(), other.grid(), strict=True))
             assert (other.lowest_percent, other.grid()[-1]) == ends
             for count in range(len(finished) + 1):

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from syncswitch.storage.database.check import Finding, database_findings, listed
-from syncswitch.storage.database.engine import Database, examined
-from syncswitch.storage.database.inspection import VERSION_TABLE, Content, driver_url
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.trials.store import TrialStore
 from tests.storage.conftest import both_databases
 
@@ -21,7 +21,7 @@ only_sqlite = pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
 
 
 def findings(database: Database) -> list[Finding]:
-    found = list(database_findings(database, Content.CURRENT))
+    found = list(database_findings(database))
     for finding in found:
         assert finding.is_problem
         assert "\n" not in finding.what
@@ -115,24 +115,6 @@ def test_rows_that_sqlite_should_have_refused_are_found(
     (found,) = changed("PRAGMA ignore_check_constraints=ON", change)
     assert found.kind == "integrity"
     assert said in found.what
-
-
-def test_tables_of_another_revision_are_not_looked_at(database: Database) -> None:
-    with database.session() as session:
-        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0000'"))
-    content, engine = examined(database.url, may_create=False)
-    with Database(database.url, engine) as older:
-        (found,) = database_findings(older, content)
-    assert "revision 0000" in found.what
-    assert "db upgrade" in found.fix
-
-
-def test_an_empty_database_is_told_how_to_begin(url: str, path: Path) -> None:
-    path.touch()
-    content, engine = examined(url, may_create=False)
-    with Database(url, engine) as database:
-        (found,) = database_findings(database, content)
-    assert (found.kind, found.what) == ("revision", "no tables of syncswitch")
 
 
 def test_examples_are_few() -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.database.inspection import Content
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
@@ -95,7 +94,7 @@ def check_everything(
         aliases = registry.aliases(policy.fingerprint)
         assert aliases.pop(CURRENT) == len(versions)
         assert aliases == {f"of-{number}": version for number, version in versions.items()}
-        assert list(database_findings(database, Content.CURRENT)) == []
+        assert list(database_findings(database)) == []
 
 
 @pytest.mark.parametrize(

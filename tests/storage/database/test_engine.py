@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from syncswitch.storage.database.engine import Database, open_database, upgrade_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError
 from syncswitch.storage.tables.trials import PhaseRow, WorkloadRow
@@ -52,25 +52,14 @@ def test_a_missing_file_is_refused_and_not_made(sqlite_url: str, path: Path) -> 
     assert names_of(path.parent) == []
 
 
-def test_upgrade_refuses_a_missing_file(sqlite_url: str, path: Path) -> None:
-    with pytest.raises(DatabaseError, match="no database at"):
-        upgrade_database(sqlite_url)
-    assert names_of(path.parent) == []
-
-
 @pytest.mark.usefixtures("our_tables")
-def test_an_older_database_is_refused_with_the_command_that_upgrades_it(url: str) -> None:
-    set_revision(url, "0000")
-    with pytest.raises(DatabaseError, match=r"older.*syncswitch-search db upgrade"):
-        open_database(url, create=True)
-
-
-@pytest.mark.usefixtures("our_tables")
-def test_a_newer_database_is_refused(url: str) -> None:
+def test_a_database_of_another_revision_is_refused(url: str) -> None:
     set_revision(url, "9999")
-    for attempt in (lambda: open_database(url, create=True), lambda: upgrade_database(url)):
-        with pytest.raises(DatabaseError, match=r"revision 9999.*newer.*upgrade syncswitch"):
-            attempt()
+    with pytest.raises(
+        DatabaseError, match=r"tables of revision '9999'.* use the version that"
+    ) as e:
+        open_database(url, create=True)
+    assert "\n" not in str(e.value)
 
 
 @pytest.mark.usefixtures("our_tables")
@@ -86,22 +75,6 @@ def test_nothing_is_written_to_a_refused_database(
     assert names_of(path.parent) == [path.name]
 
 
-@pytest.mark.usefixtures("our_tables")
-def test_upgrade_without_a_way_says_so_in_one_line(url: str) -> None:
-    set_revision(url, "0000")
-    with pytest.raises(DatabaseError, match="cannot upgrade") as caught:
-        upgrade_database(url)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.usefixtures("our_tables")
-def test_upgrade_leaves_a_current_database_alone(sqlite_url: str, path: Path) -> None:
-    open_database(sqlite_url, create=True).close()
-    before = path.read_bytes()
-    upgrade_database(sqlite_url)
-    assert path.read_bytes() == before
-
-
 def test_optuna_and_we_share_one_database(url: str) -> None:
     optuna.create_study(storage=url, study_name="first").add_trial(
         optuna.trial.create_trial(value=1.0)
@@ -109,7 +82,6 @@ def test_optuna_and_we_share_one_database(url: str) -> None:
     with pytest.raises(DatabaseError, match="no results of syncswitch yet"):
         open_database(url, create=False)
     open_database(url, create=True).close()
-    upgrade_database(url)
     assert len(optuna.load_study(storage=url, study_name="first").trials) == 1
     optuna.create_study(storage=url, study_name="second")
     open_database(url, create=False).close()

@@ -346,21 +346,21 @@ def test_tables_that_users_add_later_do_no_harm(path: Path, sqlite_url: str) -> 
 
 @pytest.mark.usefixtures("our_tables")
 @pytest.mark.parametrize(
-    "statement",
+    ("statement", "revision"),
     [
-        "DELETE FROM syncswitch_alembic_version",
-        "UPDATE syncswitch_alembic_version SET version_num = 'deadbeef'",
+        ("DELETE FROM syncswitch_alembic_version", "none"),
+        ("UPDATE syncswitch_alembic_version SET version_num = 'deadbeef'", "'deadbeef'"),
     ],
 )
 def test_a_revision_that_nobody_made_is_refused(
-    path: Path, sqlite_url: str, statement: str
+    path: Path, sqlite_url: str, statement: str, revision: str
 ) -> None:
     open_database(sqlite_url, create=True).close()
     connection = sqlite3.connect(path)
     connection.execute(statement)
     connection.commit()
     connection.close()
-    assert "which no version of syncswitch makes" in refusal(sqlite_url)
+    assert f"has tables of revision {revision}, and this" in refusal(sqlite_url)
 
 
 @pytest.mark.parametrize(

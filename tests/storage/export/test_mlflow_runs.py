@@ -12,7 +12,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.export.mlflow.points import Point
 from syncswitch.storage.export.mlflow.runs import (
     FINISHED,
-    RunUnderWay,
     search_copy,
     trial_copy,
     use_copy,
@@ -35,39 +34,15 @@ def test_a_use_is_the_same_from_the_run_itself_and_from_the_database(database: D
     curve = use_curves(database, IDENTITY.fingerprint)[stored.trial_id]
     from_database = trial_copy(stored, curve)
     record = use.record
-    from_run = use_copy(
-        "use-3",
-        record.spec,
-        policy.version,
-        record.started_at,
-        record.evaluations,
-        record,
-        status=FINISHED,
-    )
+    from_run = use_copy("use-3", record, policy.version)
     assert from_run == from_database
     assert [point.value for point in from_run.points if point.name == "accuracy"] == [0.8, 0.9]
 
 
-def test_tests_of_a_run_under_way_are_of_no_other_run() -> None:
-    spec = replace(RECORD.spec, switch_percent=12.5, replicate=1)
-    under_way = RunUnderWay(spec, (Evaluation(500, 2.0, 0.8, math.nan),))
-    assert under_way.evaluations_of(12.5, 1) == under_way.evaluations
-    # The next one may have begun in the database.
-    assert under_way.evaluations_of(25.0, 0) == ()
-    assert RunUnderWay().evaluations_of(12.5, 1) == ()
-
-
 def test_what_is_not_finite_is_no_point() -> None:
-    copy = use_copy(
-        "use-1",
-        RECORD.spec,
-        None,
-        RECORD.started_at,
-        [Evaluation(500, 2.0, 0.8, math.nan)],
-        None,
-        status="RUNNING",
-    )
-    assert copy.points == (
+    tests = (Evaluation(500, 2.0, 0.8, math.nan),)
+    copy = use_copy("use-1", replace(RECORD, evaluations=tests), None)
+    assert copy.points[:2] == (
         Point("accuracy", 0.8, 500, 2.0),
         Point("elapsed_seconds", 2.0, 500, 2.0),
     )
@@ -77,16 +52,9 @@ def test_what_is_not_finite_is_no_point() -> None:
 def test_an_error_has_its_own_values_under_its_name() -> None:
     error = {"metric": "mae", "metric_goal": "min", "metric_unit": "km", "metric_highest": None}
     spec = replace(RECORD.spec, identity=replace(IDENTITY, **error))
-    record = replace(RECORD, spec=spec, evaluations=(), converged_accuracy=-2.5, phases=())
-    copy = use_copy(
-        "use-1",
-        spec,
-        None,
-        record.started_at,
-        [Evaluation(500, 2.0, -3.0, math.nan)],
-        record,
-        status=FINISHED,
-    )
+    tests = (Evaluation(500, 2.0, -3.0, math.nan),)
+    record = replace(RECORD, spec=spec, evaluations=tests, converged_accuracy=-2.5, phases=())
+    copy = use_copy("use-1", record, None)
     values = {point.name: point.value for point in copy.points}
     assert (values["accuracy"], values["mae"]) == (-3.0, 3.0)
     assert (values["converged_accuracy"], values["converged_mae"]) == (-2.5, 2.5)

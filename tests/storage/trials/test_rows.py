@@ -13,7 +13,6 @@ from sqlalchemy import null, select
 from syncswitch.storage import frames
 from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.database.inspection import Content
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_details
@@ -131,7 +130,7 @@ def test_a_cancelled_run_has_no_result(
     assert [row[name] for name in unknown] == [None] * len(unknown)
     assert switch_point_statistics(database) == []
     assert len(frames.time_to_accuracy(database, target_accuracy=0.1)) == 0
-    assert list(database_findings(database, Content.CURRENT)) == []
+    assert list(database_findings(database)) == []
 
 
 def test_what_a_run_of_part_cost_changes_no_mean(

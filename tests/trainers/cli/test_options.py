@@ -38,7 +38,7 @@ def test_what_is_recorded_is_canonical() -> None:
     assert chosen.conditions(4, 20.0, "bsp", "processes") == RunConditions(
         "greedy",
         "restart",
-        ("straggler:worker=3,at=5%,for=10%,delay=10ms,by=thread", "kill:worker=1,at=5%"),
+        ("straggler:worker=3,at=5%,for=10%,delay=10ms", "kill:worker=1,at=5%"),
     )
 
 

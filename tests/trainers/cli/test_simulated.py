@@ -42,14 +42,20 @@ def refused(*words: str) -> str:
     return line
 
 
-def test_a_policy_is_used_as_its_search_says(folder: Path) -> None:
+def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> None:
+    from mlflow import MlflowClient
+
     words = said_to_use(folder)
-    done = CliRunner().invoke(run, [*words, "--json"])
+    done = CliRunner().invoke(run, [*words, "--json", "--mlflow", mlflow_uri])
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     # 12 rounds of 1 + 3 s, all on the virtual clock.
     assert report["phases"][0]["seconds"] == pytest.approx(48)
     assert report["speed_up"] > 1.5
+    client = MlflowClient(mlflow_uri)
+    (copy,) = client.search_runs([one.experiment_id for one in client.search_experiments()])
+    assert (copy.info.status, copy.data.tags["syncswitch.policy_version"]) == ("FINISHED", "1")
+    assert copy.data.metrics["converged_accuracy"] == report["accuracy"]
     assert Path("tiny.keras").is_file()
     assert not Path("tiny-checkpoints").exists()
     again = CliRunner().invoke(run, [*words, "--json", "-o", "again.keras"])

@@ -113,25 +113,23 @@ class TestHowSlow:
         "straggler:worker=0,at=0%,for=50%,delay=2s",
         "straggler:worker=0,at=0%,for=60%,slowdown=3",
         "straggler:worker=0,at=0%,for=60%,delay=1s",
-        "straggler:worker=1,at=0%,for=50%,delay=2s,by=proxy",
+        "straggler:worker=1,at=0%,for=50%,delay=2s",
     )
 
     def figures(self, found: ActiveInjections, worker: int) -> tuple[float, float]:
         return found.delay_seconds(worker), found.slowdown(worker)
 
-    def test_threads_know_their_own_stragglers(self) -> None:
+    def test_several_of_one_worker_add_up(self) -> None:
         found = active(*self.TEXTS)
         assert self.figures(found, 0) == (0.0, 1.0)
         found.advance(0, 0.0)
         assert [self.figures(found, worker) for worker in range(3)] == [
             (3.0, 3.0),
-            (0.0, 1.0),
+            (2.0, 1.0),
             (0.0, 1.0),
         ]
-        assert [found.message_delay_seconds(worker) for worker in range(3)] == [0.0, 2.0, 0.0]
         found.advance(500, 1.0)
         assert self.figures(found, 0) == (1.0, 3.0)
-        assert found.message_delay_seconds(1) == 0.0
         found.advance(600, 1.0)
         assert self.figures(found, 0) == (0.0, 1.0)
 
@@ -142,17 +140,7 @@ class TestHowSlow:
             parse_injection(text).text for text in self.TEXTS
         )
         assert [self.figures(found, worker) for worker in range(2)] == [(0.0, 1.0)] * 2
-        assert found.message_delay_seconds(1) == 0.0
         assert found.end() == []
-
-    def test_a_simulated_cluster_knows_all(self) -> None:
-        found = active(*self.TEXTS, simulated=True)
-        found.advance(0, 0.0)
-        assert [self.figures(found, worker) for worker in range(3)] == [
-            (3.0, 3.0),
-            (6.0, 1.0),  # three messages
-            (0.0, 1.0),
-        ]
 
 
 extents = st.integers(0, 40).map("{}%".format) | st.integers(0, 40).map("{}s".format)

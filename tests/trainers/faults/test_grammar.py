@@ -16,10 +16,8 @@ percents = _number(1e-9, 49).map(lambda value: Extent(value, True))
 times = _number(1e-9, 1e8).map(lambda value: Extent(value, False))
 extents = percents | times
 strengths = st.one_of(
-    st.fixed_dictionaries(
-        {"by": st.sampled_from(["thread", "proxy"]), "delay_seconds": _number(1e-9, 1e8)}
-    ),
-    st.fixed_dictionaries({"by": st.just("thread"), "slowdown": _number(1.001, 1e6)}),
+    st.fixed_dictionaries({"delay_seconds": _number(1e-9, 1e8)}),
+    st.fixed_dictionaries({"slowdown": _number(1.001, 1e6)}),
 )
 
 
@@ -53,19 +51,19 @@ def test_what_is_written_reads_back_as_the_same(injection: Injection) -> None:
     [
         (
             "straggler:worker=2,at=20%,for=100s,delay=30ms",
-            "straggler:worker=2,at=20%,for=100s,delay=30ms,by=thread",
+            "straggler:worker=2,at=20%,for=100s,delay=30ms",
         ),
         (
-            " Straggler: worker = 0, by=proxy, delay=1500ms, at=500 ms , for=2.50s",
-            "straggler:worker=0,at=500ms,for=2.5s,delay=1.5s,by=proxy",
+            " Straggler: worker = 0, delay=1500ms, at=500 ms , for=2.50s",
+            "straggler:worker=0,at=500ms,for=2.5s,delay=1.5s",
         ),
         (
             "straggler:worker=1,for=5%,at=10%,every=20%,times=4,slowdown=2.0",
-            "straggler:worker=1,at=10%,for=5%,slowdown=2,by=thread,times=4,every=20%",
+            "straggler:worker=1,at=10%,for=5%,slowdown=2,times=4,every=20%",
         ),
         (
             "straggler:worker=01,at=0s,for=0.5s,delay=1ms",
-            "straggler:worker=1,at=0s,for=500ms,delay=1ms,by=thread",
+            "straggler:worker=1,at=0s,for=500ms,delay=1ms",
         ),
         ("kill:worker=1,at=30.0%,for=3000ms", "kill:worker=1,at=30%,for=3s"),
         ("kill:ps,at=50%", "kill:ps,at=50%"),
@@ -114,8 +112,7 @@ def test_a_straggler_comes_again() -> None:
         ("straggler:worker=1,at=1%,for=1s,delay=0ms", "delay=0s must be more than 0"),
         ("straggler:worker=1,at=1%,for=1s,delay=5%", "delay=5% must be a time such as 30ms"),
         ("straggler:worker=1,at=1%,for=1s,slowdown=1", "slowdown=1 must be a number above 1"),
-        ("straggler:worker=1,at=1%,for=1s,slowdown=2,by=proxy", "goes with by=thread, not with"),
-        ("straggler:worker=1,at=1%,for=1s,delay=1s,by=cpu", "goes with by=thread or by=proxy"),
+        ("straggler:worker=1,at=1%,for=1s,delay=1s,by=cpu", "'by=cpu' is no option of it"),
         ("straggler:worker=1,at=1%,for=1s,cpu=25%", "'cpu=25%' is no option of it"),
         ("straggler:worker=1,at=1%,for=1s,delay=1s,times=2", "times= and every= go together"),
         ("straggler:worker=1,at=1%,for=1s,delay=1s,times=1,every=2%", "times=1 must be a whole"),

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,18 +20,16 @@ def texts(name: str, workers: int = 8, switch_percent: float = 40) -> list[str]:
 
 class TestTheScenariosOfThePaper:
     def test_mild_is_one_straggler_once(self) -> None:
-        assert texts("mild") == ["straggler:worker=7,at=10%,for=20%,delay=10ms,by=thread"]
+        assert texts("mild") == ["straggler:worker=7,at=10%,for=20%,delay=10ms"]
 
     def test_moderate_is_two_stragglers_four_times(self) -> None:
         assert texts("moderate") == [
-            f"straggler:worker={worker},at=2.5%,for=5%,delay=30ms,by=thread,times=4,every=10%"
+            f"straggler:worker={worker},at=2.5%,for=5%,delay=30ms,times=4,every=10%"
             for worker in (6, 7)
         ]
 
-    def test_delay_and_way_can_be_chosen(self) -> None:
-        assert texts("Mild: by=proxy, delay=100ms") == [
-            "straggler:worker=7,at=10%,for=20%,delay=100ms,by=proxy"
-        ]
+    def test_the_delay_can_be_chosen(self) -> None:
+        assert texts("Mild: delay = 100ms") == ["straggler:worker=7,at=10%,for=20%,delay=100ms"]
 
     @given(
         name=st.sampled_from(sorted(SCENARIOS)),
@@ -72,45 +67,13 @@ class TestTheScenariosOfThePaper:
 
 
 class TestWhatMayBeNamed:
-    def test_injections_scenarios_and_files_together(self, tmp_path: Path) -> None:
-        path = tmp_path / "two.json"
-        path.write_text(
-            json.dumps({"description": "two", "injections": ["kill:ps,at=1%", "hang:ps,at=2s"]})
-        )
-        found = injections([str(path), "mild", "kill:chief,at=3%"], 2, 40)
+    def test_injections_and_scenarios_together(self) -> None:
+        found = injections(["hang:ps,at=2s", "mild", "kill:chief,at=3%"], 2, 40)
         assert [(one.kind, one.role) for one in found] == [
-            ("kill", "ps"),
             ("hang", "ps"),
             ("straggler", "worker"),
             ("kill", "chief"),
         ]
-
-    @pytest.mark.parametrize(
-        ("content", "words"),
-        [
-            ("", "Invalid JSON"),
-            ("[]", "object"),
-            ('{"injections": []}', "injections: "),
-            ('{"description": "none"}', "injections: Field required"),
-            ('{"injections": [3]}', "injections.0: "),
-            ('{"injections": ["kill:ps,at=1%"], "seed": 3}', "seed: "),
-            ('{"injections": ["kill:ps"]}', "injection 'kill:ps': at= is missing"),
-            ('{"injections": ["mild"]}', "begins with none of"),
-        ],
-    )
-    def test_a_file_is_read_strictly(self, content: str, words: str, tmp_path: Path) -> None:
-        path = tmp_path / "scenario.json"
-        path.write_text(content)
-        with pytest.raises(UserError) as caught:
-            injections([str(path)], 4, 40)
-        message = str(caught.value)
-        assert message.startswith(f"scenario file {str(path)!r}: ")
-        assert words in message
-        assert "\n" not in message
-
-    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match=r"no\.json' cannot be read \(No such file"):
-            injections([str(tmp_path / "no.json")], 4, 40)
 
     @pytest.mark.parametrize(
         ("given_texts", "words"),
@@ -134,13 +97,12 @@ class TestWhatMayBeNamed:
         assert len(injections(["kill:worker=0,at=1%", "kill:worker=1,at=2%"], 2, 40)) == 2
 
 
-THREAD = "straggler:worker=1,at=1%,for=1s,delay=1ms"
-PROXY = f"{THREAD},by=proxy"
+STRAGGLER = "straggler:worker=1,at=1%,for=1s,delay=1ms"
 KILL = "kill:worker=1,at=1%"
 KILL_FOR = f"{KILL},for=2s"
 HANG = "hang:worker=1,at=1%"
 PS, CHIEF, HANG_PS = "kill:ps,at=1%", "kill:chief,at=1%", "hang:ps,at=1%"
-ALL = {THREAD, PROXY, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
+ALL = {STRAGGLER, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
 
 
 def test_a_parameter_server_that_is_not_there_cannot_be_disturbed() -> None:
@@ -155,11 +117,11 @@ def test_a_parameter_server_that_is_not_there_cannot_be_disturbed() -> None:
 @pytest.mark.parametrize(
     ("launcher", "allowed"),
     [
-        ("in-process", {THREAD, KILL, CHIEF}),
+        ("in-process", {STRAGGLER, KILL, CHIEF}),
         ("processes", ALL - {KILL_FOR}),
-        ("tf-config", {THREAD, PROXY, CHIEF}),
+        ("tf-config", {STRAGGLER, CHIEF}),
         ("ray", ALL - {KILL_FOR}),
-        ("simulated", {THREAD, PROXY, KILL, KILL_FOR}),
+        ("simulated", {STRAGGLER, KILL, KILL_FOR}),
     ],
 )
 def test_a_launcher_refuses_what_it_cannot_do(launcher: str, allowed: set[str]) -> None:

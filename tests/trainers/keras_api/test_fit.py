@@ -83,7 +83,7 @@ def test_data_in_files_train_as_those_in_memory(
         "y": data.train_labels,
         "validation_data": (data.test_inputs, data.test_labels),
     }
-    for given in (arrays, {"x": streamed("csv", tmp_path)}):
+    for given in (arrays, {"x": streamed("numpy", tmp_path)}):
         keras.utils.set_random_seed(1)
         model = flat_model()
         model.compile(keras.optimizers.SGD(0.02), "sparse_categorical_crossentropy")

@@ -35,8 +35,7 @@ def gradient(keras: Any) -> Any:
 
 
 def test_keras_wrappers_for_scikit_learn_are_there_for_who_uses_them(keras: Any) -> None:
-    bases = {(one.__module__, one.__name__) for one in keras.wrappers.SKLearnClassifier.__mro__}
-    assert ("sklearn.base", "ClassifierMixin") in bases
+    assert keras.wrappers.SKLearnClassifier.__module__.startswith("keras.")
     assert tf.keras.wrappers.SKLearnClassifier is keras.wrappers.SKLearnClassifier
 
 

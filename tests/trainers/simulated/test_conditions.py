@@ -109,7 +109,7 @@ def test_a_checkpoint_that_cannot_be_written_is_missed_alone(
 
 
 class TestDisturbed:
-    SLOW = "straggler:worker=3,at=5%,for=35%,slowdown=4,by=thread"
+    SLOW = "straggler:worker=3,at=5%,for=35%,slowdown=4"
     KILL = "kill:worker=1,at=20%,for=300ms"
     LATE = "kill:worker=0,at=70%,for=500ms"
 
@@ -186,7 +186,7 @@ class TestDisturbed:
             momentum_after_switch="zero",
             batch_after_switch=batch,
         )
-        slow = "straggler:worker=5,at=10%,for=30%,slowdown=3,by=thread"
+        slow = "straggler:worker=5,at=10%,for=30%,slowdown=3"
         spec = spec_of(
             workload,
             8,
@@ -207,7 +207,7 @@ class TestDisturbed:
 
     def test_a_straggler_is_as_stale_as_it_is_slow(self, make_trainer: MakeTrainer) -> None:
         """Nine more seconds between pull and push, in which the other one pushes as often."""
-        slow = "straggler:worker=1,at=0s,for=1000s,delay=9s,by=thread"
+        slow = "straggler:worker=1,at=0s,for=1000s,delay=9s"
         spec = spec_of(CONSTANT, 2, 0.0, profile=EVEN, conditions=RunConditions(injections=(slow,)))
         (phase,) = make_trainer(CONSTANT, 2, EVEN).train(spec).phases
         assert phase.max_staleness == 10

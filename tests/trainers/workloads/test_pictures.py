@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from syncswitch.trainers.workloads.cifar import CIFAR_10, FOLDER_VARIABLE
 from syncswitch.trainers.workloads.pictures import PADDING, augment, load_pictures, standardize
-from tests.trainers.workloads.cifar_files import contents_of, small, write_folder
 
 LABELS = np.arange(512, dtype=np.int32)
 
@@ -104,15 +101,13 @@ class TestAugment:
         np.testing.assert_allclose(outputs.numpy(), augmented(inputs, 5, 6), atol=1e-6)
 
 
-def test_data_stay_bytes_until_a_batch_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(
-        FOLDER_VARIABLE, str(write_folder(tmp_path / "cifar", contents_of(CIFAR_10)))
-    )
-    data = load_pictures(small(CIFAR_10))
+@pytest.mark.usefixtures("small_cifar")
+@pytest.mark.parametrize(("name", "chance"), [("cifar10", 0.1), ("cifar100", 0.05)])
+def test_data_stay_bytes_until_a_batch_is_made(name: str, chance: float) -> None:
+    data = load_pictures(name)
     assert data.train_inputs.dtype == data.test_inputs.dtype == np.uint8
     assert (len(data.train_inputs), len(data.test_inputs)) == (100, 20)
-    assert data.chance_accuracy == 0.1
+    assert (data.train_labels.dtype, data.train_labels.shape) == (np.int32, (100,))
+    assert data.chance_accuracy == chance
     transforms: list[Any] = [data.transform, data.test_transform]
     assert transforms == [augment, standardize]

@@ -22,23 +22,12 @@ from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from syncswitch.trainers.workloads.cifar import CIFAR_10, CIFAR_100, FOLDER_VARIABLE
-from syncswitch.trainers.workloads.pictures import load_pictures
 from syncswitch.trainers.workloads.residual import basic_network, bottleneck_network
 from syncswitch.trainers.workloads.resnets import resnet32_cifar10 as resnet32
 from syncswitch.trainers.workloads.resnets import resnet50_cifar100 as resnet50
 from tests.trainers.jobs import RecordingObserver, spec_of
-from tests.trainers.workloads.cifar_files import contents_of, small, write_folder
 
 BOTH = pytest.mark.parametrize("workload", [resnet32, resnet50], ids=lambda job: job.name)
-
-
-@pytest.fixture
-def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 pictures in each file, where the variable says."""
-    for files in (CIFAR_10, CIFAR_100):
-        write_folder(tmp_path / files.folder, contents_of(files))
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
 
 
 @BOTH
@@ -63,22 +52,24 @@ class TestBoth:
         rest = workload.total_worker_steps - last
         assert rest // workload.evaluation_interval_worker_steps >= 5
 
-    def test_without_data_say_so_in_one_line(
-        self, workload: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_that_cannot_be_downloaded_say_so_in_one_line(
+        self, keras: Any, workload: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-        with pytest.raises(WorkloadError, match=r"missing.*load_data\(\)") as error:
+        def load_data() -> None:
+            raise OSError("URL fetch failure on https://www.cs.toronto.edu")
+
+        for module in (keras.datasets.cifar10, keras.datasets.cifar100):
+            monkeypatch.setattr(module, "load_data", load_data)
+        with pytest.raises(WorkloadError, match="URL fetch failure on") as error:
             workload.load_data()
         assert "\n" not in str(error.value)
 
-    @pytest.mark.usefixtures("small_data")
+    @pytest.mark.usefixtures("small_cifar")
     def test_labels_fit_the_outputs(self, request: pytest.FixtureRequest, workload: Any) -> None:
-        files, network = {resnet32: (CIFAR_10, "resnet_32"), resnet50: (CIFAR_100, "resnet_50")}[
-            workload
-        ]
-        data = load_pictures(small(files))
+        network = "resnet_32" if workload is resnet32 else "resnet_50"
+        data = workload.load_data()
         classes = request.getfixturevalue(network).output.shape[-1]
-        assert max(data.train_labels.max(), data.test_labels.max()) < classes
+        assert max(data.train_labels.max(), data.test_labels.max()) == classes - 1
 
 
 def identity_of(workload: Workload, model: Callable[[], Any]) -> WorkloadIdentity:
@@ -104,7 +95,7 @@ def test_describing_them_imports_nothing_heavy() -> None:
         "import sys\n"
         "from syncswitch.trainers.job.loading import load_workload\n"
         "load_workload('resnet32-cifar10'), load_workload('resnet50-cifar100')\n"
-        "heavy = {'tensorflow', 'keras', 'sklearn', 'optuna', 'sqlalchemy'}\n"
+        "heavy = {'tensorflow', 'keras', 'optuna', 'sqlalchemy'}\n"
         "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))\n"
     )
     result = subprocess.run(
@@ -113,7 +104,7 @@ def test_describing_them_imports_nothing_heavy() -> None:
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.usefixtures("small_data")
+@pytest.mark.usefixtures("small_cifar")
 def test_trains_on_the_cluster(make_trainer: Any, tmp_path: Path) -> None:
     """Both protocols, real gradients: it learns, and its statistics move.
 
@@ -121,8 +112,7 @@ def test_trains_on_the_cluster(make_trainer: Any, tmp_path: Path) -> None:
     """
     workload = replace(
         load_workload("resnet32-cifar10"),
-        model=partial(basic_network, 1, CIFAR_10.classes),
-        data=lambda: load_pictures(small(CIFAR_10)),
+        model=partial(basic_network, 1, 10),
         total_worker_steps=16,
         batch_size=8,
         learning_rate=0.003,

@@ -48,11 +48,7 @@ class FaultInjector:
     def hold_of(self, worker: int) -> Hold:
         """How a worker is slowed now."""
         active = self._active
-        return Hold(
-            active.delay_seconds(worker),
-            active.slowdown(worker),
-            active.message_delay_seconds(worker),
-        )
+        return Hold(active.delay_seconds(worker), active.slowdown(worker))
 
     def maybe_lose(self, worker: int, *, is_done: bool) -> None:
         """Loses a worker that has no process of its own, when it is due; called in its thread.

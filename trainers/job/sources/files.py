@@ -11,7 +11,7 @@ from pathlib import Path
 from syncswitch.storage.errors import WorkloadError
 
 Paths = str | Path | Iterable[str | Path]
-"""A path or pattern such as `data/train-*.csv`, or several of them."""
+"""A path or pattern such as `data/train-*.tfrecord`, or several of them."""
 
 
 def found_files(paths: Paths) -> tuple[str, ...]:
@@ -26,7 +26,8 @@ def found_files(paths: Paths) -> tuple[str, ...]:
         matching = sorted(glob.glob(one)) if glob.has_magic(one) else [one]
         if not matching:
             raise WorkloadError(
-                f"data: no file is called {one!r}; give a path or a pattern such as 'train-*.csv'"
+                f"data: no file is called {one!r}; give a path or a pattern such as"
+                " 'train-*.tfrecord'"
             )
         found += matching
     if not found:

@@ -1,11 +1,10 @@
-"""Records in files, each found by its offset: TFRecord files, and lines of CSV files."""
+"""Records in TFRecord files, each found by its offset."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import struct
-from abc import abstractmethod
 
 import numpy as np
 from typing_extensions import override
@@ -18,18 +17,18 @@ _LENGTH = struct.Struct("<Q")
 # Of a TFRecord: its length and a checksum before it, another checksum behind it.
 _BEFORE, _BEHIND = 12, 4
 _GZIP = b"\x1f\x8b"
-_NEWLINE, _RETURN = b"\n\r"
-_CHUNK = 1 << 24  # bytes
 
 Spans = tuple[Array, Array]
 """Where records begin and how long they are, in bytes."""
 
 
-class RecordFiles(Source):
-    """Records as bytes, in one column; only their places are kept in memory, 16 bytes for each.
+class TFRecordFiles(Source):
+    """The records of uncompressed TFRecord files, as bytes for `tf.io.parse_example`.
+
+    Only their places are kept in memory, 16 bytes for each: the files are looked through once.
 
     Args:
-        paths: Files, in the order of the examples.
+        paths: Files or patterns, in the order of the examples.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -81,19 +80,6 @@ class RecordFiles(Source):
                 )
             return self._found_in(held, path)
 
-    @abstractmethod
-    def _found_in(self, held: mmap.mmap, path: str) -> Spans:
-        """Looks through a file."""
-
-
-class TFRecordFiles(RecordFiles):
-    """The records of uncompressed TFRecord files, as bytes for `tf.io.parse_example`.
-
-    Args:
-        paths: Files or patterns. The file's lengths of its records are read once, in the beginning.
-    """
-
-    @override
     def _found_in(self, held: mmap.mmap, path: str) -> Spans:
         starts, lengths = [], []
         place, size = 0, len(held)
@@ -107,38 +93,3 @@ class TFRecordFiles(RecordFiles):
             lengths.append(length)
             place += _BEFORE + length + _BEHIND
         return np.array(starts, np.int64), np.array(lengths, np.int64)
-
-
-class CsvFiles(RecordFiles):
-    """The lines of CSV files, as bytes for `tf.io.decode_csv`; empty ones are left out.
-
-    Args:
-        paths: Files or patterns. They are looked through once, in the beginning.
-        header_lines: So many lines at the top of each file are no examples.
-    """
-
-    def __init__(self, paths: Paths, header_lines: int = 1) -> None:
-        self._header_lines = header_lines
-        super().__init__(paths)
-
-    @override
-    def _found_in(self, held: mmap.mmap, path: str) -> Spans:
-        newlines = [
-            start
-            + np.flatnonzero(np.frombuffer(held[start : start + _CHUNK], np.uint8) == _NEWLINE)
-            for start in range(0, len(held), _CHUNK)
-        ]
-        stops = np.concatenate(newlines).astype(np.int64)
-        if not len(stops) or stops[-1] != len(held) - 1:
-            stops = np.append(stops, len(held))
-        starts = np.concatenate([[0], stops[:-1] + 1])[self._header_lines :]
-        lengths = stops[self._header_lines :] - starts
-        is_empty = lengths == 0
-        for line in np.flatnonzero(lengths == 1):
-            is_empty[line] = held[starts[line]] == _RETURN
-        return starts[~is_empty], lengths[~is_empty]
-
-    @override
-    def _record(self, file: int, descriptor: int, number: int) -> bytes:
-        # Files from elsewhere end their lines with two characters.
-        return super()._record(file, descriptor, number).removesuffix(b"\r")

@@ -55,13 +55,12 @@ def search(
     recording: Recording,
     strategy: AdaptiveStrategy = RULE,
     trainer: ReplayTrainer | None = None,
-    warm_start: bool = False,
 ) -> SearchResult:
     with open_database(url, create=True) as database:
         return Search(
             database,
             recording.identity,
-            SearchPlan(strategy, trainer="replay", warm_start=warm_start),
+            SearchPlan(strategy, trainer="replay"),
             lambda: trainer or ReplayTrainer(recording),
             patience=QUICK,
             checkpoints=checkpoints,
@@ -237,20 +236,6 @@ def test_a_run_that_could_not_be_told_is_told_with_all_that_it_measured(
     search(url, checkpoints, RECORDING)
     assert not lost
     assert _attributes(url) == _attributes(finished.url)
-
-
-def test_a_warm_start_keeps_what_it_started_from(
-    url: str, checkpoints: Path, finished: Finished
-) -> None:
-    finished.copy(url)
-    related = replace(RECORDING, identity=replace(RECORDING.identity, learning_rate=0.2))
-    result = search(url, checkpoints, related, warm_start=True)
-    assert result.policy.switch_percent == 12.5
-    with open_database(url, create=False) as database:
-        searches = {info.study: info for info in TrialStore(database).searches()}
-    assert searches[result.policy.study].options["related"] == [12.5]
-    # Now there are two related policies; the search goes on from what it began with.
-    assert search(url, checkpoints, related, warm_start=True) == result
 
 
 def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(

@@ -20,8 +20,8 @@ from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.job.data import AnyData, StreamedData
 from syncswitch.trainers.job.loading import load_workload
+from syncswitch.trainers.job.sources.numpy_files import NumpyFiles
 from syncswitch.trainers.job.sources.pipelines import PipelinePieces
-from syncswitch.trainers.job.sources.records import CsvFiles
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.simulated.profile import load_profile
@@ -48,7 +48,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return trained(SHORT, tmp_path_factory.mktemp("arrays"))
 
 
-# Those of tables and columns are read by the tests that follow.
+# Arrays are read by the tests that follow.
 @pytest.mark.parametrize("kind", ["tfrecord", "pipeline"])
 def test_whatever_they_are_read_from_the_run_is_the_same(
     kind: str, expected: Trained, tmp_path: Path
@@ -61,7 +61,7 @@ def test_whatever_they_are_read_from_the_run_is_the_same(
 
 
 def test_a_fork_goes_on_at_the_same_example(expected: Trained, tmp_path: Path) -> None:
-    data = streamed("csv", tmp_path)
+    data = streamed("numpy", tmp_path)
     with ClusterTrainer(replace(SHORT, data=lambda: data), WORKERS) as trainer:
         spec = spec_of(SHORT, WORKERS, 100, checkpoint_percents=(50.0,))
         spec = replace(spec, checkpoint_directory=tmp_path / "whole")
@@ -73,7 +73,7 @@ def test_a_fork_goes_on_at_the_same_example(expected: Trained, tmp_path: Path) -
 def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:
     profile = load_profile("uniform")
     states = []
-    data = streamed("parquet", tmp_path)
+    data = streamed("numpy", tmp_path)
     for workload in (SHORT, replace(SHORT, data=lambda: data)):
         identity = simulated_identity(workload, WORKERS, ("bsp", "asp"), profile)
         spec = replace(spec_of(SHORT, WORKERS, 50), identity=identity)
@@ -85,18 +85,15 @@ def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:
 def test_embedding_tables_are_looked_up_for_what_was_read(
     make_trainer: Callable[[Workload, int], ClusterTrainer], tmp_path: Path
 ) -> None:
-    def parse(lines: Any) -> Any:
-        import tensorflow as tf
-
-        user, item, label = tf.io.decode_csv(lines, [tf.constant([0], tf.int64)] * 3)
-        return tf.stack([user, item], -1), label
+    def parse(rows: Any) -> Any:
+        return rows[:, :2], rows[:, 2]
 
     data, sources = clicks_data(), []
     for part in (data.train, data.test):
         inputs, labels = part.read(np.arange(part.examples))
-        path = tmp_path / f"{len(sources)}.csv"
-        np.savetxt(path, np.column_stack([inputs, labels]), fmt="%d", delimiter=",")
-        sources.append(CsvFiles(path, header_lines=0))
+        path = tmp_path / f"{len(sources)}.npy"
+        np.save(path, np.column_stack([inputs, labels]).astype(np.int64))
+        sources.append(NumpyFiles(path))
     streams = StreamedData(sources[0], sources[1], parse)
     spec = spec_of(CLICKS, 2, 100.0)
     with ClusterTrainer(replace(CLICKS, data=lambda: streams), 2) as trainer:
@@ -185,16 +182,13 @@ def test_a_killed_worker_costs_no_example_and_doubles_none(
 
 @pytest.mark.slow
 def test_what_a_worker_cannot_read_is_said_in_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "train.csv"
-    path.write_text("x,y\n" + "1,0\n" * 64)
+    path = tmp_path / "train.npy"
+    np.save(path, np.ones((64, EXAMPLES + 1), np.float32))
 
-    def parse(lines: Any) -> Any:
-        import tensorflow as tf
+    def parse(rows: Any) -> Any:
+        return rows[:, :-1], rows[:, -1:]
 
-        columns = tf.io.decode_csv(lines, [[0.0], [0.0]])
-        return tf.repeat(columns[0][:, None], EXAMPLES, 1), columns[1][:, None]
-
-    source = CsvFiles(path)
+    source = NumpyFiles(path)
     workload = replace(COUNTING, data=lambda: StreamedData(source, source, parse))
 
     def new_cluster(program: Program, workers: int) -> ConnectedCluster:
@@ -208,6 +202,6 @@ def test_what_a_worker_cannot_read_is_said_in_one_line(tmp_path: Path) -> None:
         ClusterTrainer(workload, 1, without_file)
     (tmp_path / "elsewhere").rename(path)
     with ClusterTrainer(workload, 1, new_cluster) as trainer:
-        path.write_text("x,y\n" + "1,0\n" * 63)
-        with pytest.raises(WorkloadError, match=r"a worker-step fails: data: .*csv has changed"):
+        np.save(path, np.ones((63, EXAMPLES + 1), np.float32))
+        with pytest.raises(WorkloadError, match=r"a worker-step fails: data: .*npy has changed"):
             trainer.train(spec_of(COUNTING, 1, 50.0))

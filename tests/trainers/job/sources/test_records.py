@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources.records import CsvFiles, RecordFiles, TFRecordFiles
+from syncswitch.trainers.job.sources.records import TFRecordFiles
 
 
 def write_records(path: Path, records: list[bytes]) -> None:
@@ -21,7 +21,7 @@ def write_records(path: Path, records: list[bytes]) -> None:
             writer.write(record)
 
 
-def read(source: RecordFiles, *numbers: int) -> list[bytes]:
+def read(source: TFRecordFiles, *numbers: int) -> list[bytes]:
     (found,) = source.read(np.array(numbers))
     return list(found)
 
@@ -34,27 +34,6 @@ def test_tfrecords_are_found_by_their_numbers(tmp_path: Path) -> None:
     assert source.examples == 4
     assert read(source, 3, 0, 2, 1, 0) == [b"three", b"zero", b"two" * 999, b"", b"zero"]
     assert read(pickle.loads(pickle.dumps(source)), 3) == [b"three"]
-
-
-@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("end", [b"", b"end"])
-def test_lines_are_found_by_their_numbers(tmp_path: Path, newline: bytes, end: bytes) -> None:
-    lines = [b"name,of", b"0,1", b"", b"2,3", b"4"]
-    (tmp_path / "a.csv").write_bytes(newline.join(lines) + newline * (end == b"end"))
-    (tmp_path / "b.csv").write_bytes(newline.join(lines[:2]))
-    source = CsvFiles([tmp_path / "a.csv", tmp_path / "b.csv"])
-    assert source.examples == 4
-    assert read(source, 3, 2, 1, 0) == [b"0,1", b"4", b"2,3", b"0,1"]
-    assert read(CsvFiles(tmp_path / "b.csv", header_lines=0), 0) == [b"name,of"]
-
-
-def test_long_files_are_looked_through_in_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("syncswitch.trainers.job.sources.records._CHUNK", 7)
-    (tmp_path / "a.csv").write_bytes(b"header\n" + b"".join(b"%d\n" % one for one in range(99)))
-    source = CsvFiles(tmp_path / "a.csv")
-    assert read(source, *range(99)) == [b"%d" % one for one in range(99)]
 
 
 def empty(path: Path) -> None:
@@ -92,19 +71,18 @@ def test_files_that_are_none_are_named_in_one_line(
         TFRecordFiles(tmp_path / "file")
 
 
-@pytest.mark.parametrize("given", ["nothing-*.csv", []])
+@pytest.mark.parametrize("given", ["nothing-*.tfrecord", []])
 def test_there_has_to_be_a_file(given: str | list[str]) -> None:
     with pytest.raises(WorkloadError, match=r"^data: no file"):
-        CsvFiles(given)
+        TFRecordFiles(given)
 
 
 def longer(path: Path) -> None:
-    with path.open("a") as file:
-        file.write("3\n")
+    write_records(path, [b"1", b"2", b"3"])
 
 
 def later(path: Path) -> None:
-    path.write_text("x\n7\n8\n")
+    write_records(path, [b"7", b"8"])
     os.utime(path, ns=(1, 1))
 
 
@@ -120,8 +98,8 @@ def test_files_have_to_stay_as_they_are(
     tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:
     path = tmp_path / "file"
-    path.write_text("x\n1\n2\n")
-    source = CsvFiles(path)
+    write_records(path, [b"1", b"2"])
+    source = TFRecordFiles(path)
     source.check()
     change(path)
     with pytest.raises(WorkloadError, match=words):
@@ -132,8 +110,8 @@ def test_files_have_to_stay_as_they_are(
 
 def test_a_copy_on_another_machine_has_a_time_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_text("x\n1\n2\n")
-    source = CsvFiles(path)
+    write_records(path, [b"1", b"2"])
+    source = TFRecordFiles(path)
     source.check()
     os.utime(path, ns=(1, 1))
     assert read(pickle.loads(pickle.dumps(source)), 1) == [b"2"]

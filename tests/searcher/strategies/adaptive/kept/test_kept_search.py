@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import NextTrial, Strategy
+from syncswitch.searcher.strategies.base import NextTrial
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from tests.searcher.strategies.strategy_contract import (
     FIRST_SECONDS,
@@ -89,7 +88,6 @@ class TestKeptStrategy(StrategyContract):
         "target_runs": st.sampled_from([1, 5, 30]),
         "least_runs": st.none() | st.integers(1, 3),
         "budget": st.none() | st.sampled_from([0.5, 2.0, 4.0]),
-        "related": st.sampled_from([(), (25.0,), (6.25, 50.0)]),
         "switch_points": st.sampled_from([(), (12.5, 25.0, 50.0), (10.0, 20.0, 30.0, 60.0)]),
     }
 
@@ -97,12 +95,6 @@ class TestKeptStrategy(StrategyContract):
     test_many_searchers_find_what_one_finds = settings(max_examples=2)(
         StrategyContract.test_many_searchers_find_what_one_finds
     )
-
-    def moved(self, strategy: Strategy, lowest: float, highest: float) -> Strategy:
-        assert isinstance(strategy, AdaptiveStrategy)
-        scale = highest / strategy.highest_percent
-        related = tuple(percent * scale for percent in strategy.related)
-        return replace(strategy, related=related).between(lowest, highest)
 
     @given(st.data(), JOBS)
     def test_an_answer_has_runs_of_its_own(self, data: st.DataObject, job: Job) -> None:
@@ -219,20 +211,6 @@ def test_more_failures_may_be_allowed() -> None:
     )
     assert strict[25] < 0.1
     assert mild[25] > 0.5
-
-
-@pytest.mark.parametrize("related", [3.125, 50.0])
-def test_a_warm_start_begins_there_but_does_not_decide(related: float) -> None:
-    cold, warm = AdaptiveStrategy(), AdaptiveStrategy(related=(related,))
-    first = warm.decide(alone(TARGET))
-    usual = cold.decide(alone(TARGET))
-    assert isinstance(first, NextTrial)
-    assert isinstance(usual, NextTrial)
-    grid = warm.grid()
-    distance = [abs(grid.index(run.switch_percent) - grid.index(related)) for run in (first, usual)]
-    assert distance[0] <= distance[1]
-    accuracy_at = steps(TARGET, TARGET, TARGET, 0.7)
-    assert 25 <= answer_of(warm, played(warm, accuracy_at)).switch_percent < 100
 
 
 def test_a_known_target_needs_fewer_runs() -> None:

@@ -56,7 +56,6 @@ CASES: dict[str, tuple[Prior, list[Datum], KnownTarget | None]] = {
         None,
     ),
     "diverged alone": (PRIOR, [Datum(1, 0.1, diverged=True)], None),
-    "warm start": (Prior(GRID, BETA, (12.5,)), SIBLINGS, None),
     "another range": (RANGE, [Datum(3, 0.8), Datum(1, 0.7), Datum(1, 0.6, replicate=1)], None),
 }
 
@@ -96,7 +95,7 @@ def log_posterior(
         covariance[-1, -1] = 1 / known.runs
         values.append(known.accuracy)
         losses = np.pad(losses, ((0, 0), (0, 1)))
-    result: Floats = belief.particles.log_weights[chosen].copy()
+    result: Floats = np.zeros(len(chosen))
     if values:
         for index, sd in enumerate(belief.particles.sd[chosen]):
             runs = multivariate_normal(0.9 - losses[index], sd**2 * covariance + 10.0**2)
@@ -242,22 +241,6 @@ def test_a_diverged_run_lowers_its_switch_point_and_all_before(
     if 1e-9 < was[index] < 1 - 1e-9:
         odds = was[index] / (1 - was[index]), now[index] / (1 - now[index])
         assert odds[1] / odds[0] == pytest.approx(math.exp(DIVERGED_LOG_ODDS))
-
-
-@given(HISTORIES, st.lists(st.floats(0, 100), min_size=1, max_size=4), INDEXES)
-def test_a_warm_start_changes_odds_by_no_more_than_it_may(
-    data: list[Datum], related: list[float], index: int
-) -> None:
-    warm = Prior(GRID, BETA, tuple(related))
-    start = update(warm, []).weights
-    most = start.max() / start.min()
-    # Half of the mass stays; the other half lies around the related ones, one octave wide.
-    deepest = math.log2(GRID[-1] / GRID[0]) + 1
-    assert most < 1 + deepest / 1.15
-    one, other = (float(update(prior, data).acceptable()[index]) for prior in (PRIOR, warm))
-    assume(1e-9 < one < 1 - 1e-9)
-    ratio = other / (1 - other) / (one / (1 - one))
-    assert 1 / most - 1e-6 < ratio < most + 1e-6
 
 
 def predictive(belief: MeanBelief, index: int) -> tuple[Floats, Floats]:

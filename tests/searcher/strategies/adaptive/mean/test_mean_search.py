@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
 from syncswitch.searcher.strategies.adaptive.mean.assessment import _CONFIRMATION
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
+from syncswitch.searcher.strategies.base import Decided, NextTrial
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from tests.benchmarks.generated_problems import generated_problem
@@ -67,15 +67,7 @@ class TestMeanStrategy(StrategyContract):
         "target_runs": st.sampled_from([1, 5, 30]),
         "least_runs": st.none() | st.integers(1, 3),
         "budget": st.none() | st.sampled_from([0.5, 2.0, 4.0]),
-        "related": st.sampled_from([(), (25.0,), (6.25, 50.0)]),
     }
-
-    def moved(self, strategy: Strategy, lowest: float, highest: float) -> Strategy:
-        assert isinstance(strategy, AdaptiveStrategy)
-        related = tuple(
-            percent * highest / strategy.highest_percent for percent in strategy.related
-        )
-        return replace(strategy, related=related).between(lowest, highest)
 
     def test_a_job_that_is_always_right_has_a_target_that_is_an_accuracy(self) -> None:
         strategy, finished = MeanStrategy(settings=1, runs=2), list[Observation]()
@@ -184,24 +176,6 @@ class TestMeanStrategy(StrategyContract):
         assert answer is not None
         assert answer.confidence is not None
         assert answer.confidence < 0.5
-
-    @pytest.mark.parametrize("related", [3.125, 12.5, 50.0])
-    def test_a_warm_start_begins_there_but_does_not_decide(self, related: float) -> None:
-        baseline = [Observation(100, TARGET)]
-        warm = MeanStrategy(related=(related,)).decide(baseline)
-        cold = MeanStrategy().decide(baseline)
-        assert isinstance(warm, NextTrial)
-        assert isinstance(cold, NextTrial)
-        begins = {percent: abs(GRID.index(percent) - GRID.index(related)) for percent in GRID}
-        assert begins[warm.switch_percent] <= min(1, begins[cold.switch_percent])
-        for edge in GRID:
-            strategy = MeanStrategy(related=(related,))
-            runs = [
-                Observation(percent, falling_below(edge, percent), trial_number=n, replicate=n)
-                for percent in GRID
-                for n in range(3)
-            ]
-            assert answer_of(strategy, runs).switch_percent == edge
 
     def test_what_a_run_may_measure_is_what_is_believed(self) -> None:
         strategy = MeanStrategy()

@@ -13,16 +13,12 @@ from typing import Any
 
 import optuna
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, event, insert, inspect, text
+from sqlalchemy import Engine, create_engine, event, insert, inspect
 from sqlalchemy.exc import IntegrityError
 
-from syncswitch.storage.database.engine import Database, open_database, upgrade_database
-from syncswitch.storage.database.inspection import REVISION, VERSION_TABLE, driver_url
-from syncswitch.storage.database.migrations import configuration
-from syncswitch.storage.database.migrations.env import is_ours
+from syncswitch.storage.database.check import database_findings
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.base import TABLE_PREFIX, Base
@@ -36,35 +32,9 @@ pytestmark = both_databases
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
 
-def differences(engine: Engine, change: str | None = None) -> list[Any]:
-    """From the models, after a change that does not stay."""
-    options = {"version_table": VERSION_TABLE, "include_name": is_ours, "compare_type": True}
-    with engine.connect() as connection:
-        if change is not None:
-            connection.execute(text(change))
-        context = MigrationContext.configure(connection, opts=options)
-        return list(compare_metadata(context, Base.metadata))
-
-
 def test_the_view_has_the_columns_that_are_described(database: Database) -> None:
     columns = inspect(database.engine).get_columns(TRIAL_FACTS.name)
     assert [column["name"] for column in columns] == TRIAL_FACTS.columns.keys()
-
-
-def test_our_tables_are_those_of_the_models_and_a_difference_would_be_seen(
-    database: Database,
-) -> None:
-    for change in (
-        "ALTER TABLE syncswitch_trials DROP COLUMN fork_from",
-        "DROP INDEX uq_syncswitch_policies_study",
-        "DROP TABLE syncswitch_evaluations",
-    ):
-        assert differences(database.engine, change) != []
-    assert differences(database.engine) == []
-
-
-def test_the_constant_is_the_newest_revision() -> None:
-    assert ScriptDirectory.from_config(configuration()).get_heads() == [REVISION]
 
 
 def test_no_table_can_meet_one_of_optuna() -> None:
@@ -186,27 +156,30 @@ def our_tables_in(url: str) -> set[str]:
     return {name for name in names if name.startswith(TABLE_PREFIX)}
 
 
-def test_an_upgrade_makes_the_tables_where_there_are_none(optunas: str) -> None:
-    assert upgrade_database(optunas) is None
-    assert upgrade_database(optunas) == REVISION
+def make_tables(url: str) -> None:
+    open_database(url, create=True).close()
+
+
+def test_tables_are_made_beside_those_of_optuna(optunas: str) -> None:
+    make_tables(optunas)
     with open_database(optunas, create=False) as database:
-        assert differences(database.engine) == []  # the tables of Optuna are left alone
+        assert list(database_findings(database)) == []
 
 
 # The second one after all statements: whatever was kept of one would be there.
 @pytest.mark.parametrize("place", ["CREATE INDEX", "COMMIT"])
-def test_an_upgrade_that_is_killed_leaves_the_database_as_it_was(optunas: str, place: str) -> None:
-    def upgrade_and_die() -> None:
+def test_who_is_killed_meanwhile_leaves_the_database_as_it_was(optunas: str, place: str) -> None:
+    def make_and_die() -> None:
         with at_statement(place, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-            upgrade_database(optunas)
+            make_tables(optunas)
 
-    assert child(upgrade_and_die) == -signal.SIGKILL
+    assert child(make_and_die) == -signal.SIGKILL
     assert our_tables_in(optunas) == set()
-    assert upgrade_database(optunas) is None
+    make_tables(optunas)
     open_database(optunas, create=False).close()
 
 
-def test_an_upgrade_whose_last_step_fails_leaves_the_database_as_it_was(optunas: str) -> None:
+def test_who_fails_at_the_last_step_leaves_the_database_as_it_was(optunas: str) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -214,27 +187,19 @@ def test_an_upgrade_whose_last_step_fails_leaves_the_database_as_it_was(optunas:
         at_statement("INSERT INTO syncswitch_alembic_version", fail),
         pytest.raises(ZeroDivisionError),
     ):
-        upgrade_database(optunas)
+        make_tables(optunas)
     assert our_tables_in(optunas) == set()
-    assert upgrade_database(optunas) is None
+    make_tables(optunas)
 
 
-def test_an_upgrade_without_room_says_so_and_leaves_the_file_as_it_was(
-    sqlite_url: str, path: Path
-) -> None:
+def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, path: Path) -> None:
     optuna.create_study(storage=sqlite_url)
 
-    def upgrade_without_room() -> None:
+    def make_without_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size // 4, -1))
         with pytest.raises(DatabaseError, match=r"cannot be used.*free space"):
-            upgrade_database(sqlite_url)
+            make_tables(sqlite_url)
 
-    assert child(upgrade_without_room) == 0
+    assert child(make_without_room) == 0
     assert our_tables_in(sqlite_url) == set()
-    assert upgrade_database(sqlite_url) is None
-
-
-def test_of_many_processes_that_upgrade_one_does(optunas: str, at_once: Run) -> None:
-    answers = at_once(lambda number: upgrade_database(optunas), 3)
-    assert sorted(answers, key=str) == [REVISION, REVISION, None]
-    open_database(optunas, create=False).close()
+    make_tables(sqlite_url)

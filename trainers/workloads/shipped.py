@@ -1,0 +1,14 @@
+"""The data sets in `data/`, where `SOURCES.txt` says where they come from."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+
+def shipped_table(name: str) -> npt.NDArray[np.float64]:
+    """One of them, shape [examples, features + 1]: the class of each example comes last."""
+    with (files(__package__) / "data" / f"{name}.npz").open("rb") as file, np.load(file) as arrays:
+        return np.asarray(arrays["table"], np.float64)
