@@ -106,7 +106,7 @@ HEAVY = {
     "scipy",
     "pandas",
     "pyarrow",
-    "plotly",
+    "matplotlib",
     "jinja2",
     "mlflow",
 }

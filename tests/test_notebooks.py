@@ -15,14 +15,19 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
-from syncswitch.searcher.papers.figures import FIGURES
+from reproduction.figures import FIGURES
 from tests.program import PROGRAMS, code, environment
 from tests.warm_kernel import use_warm_kernels
 from tests.warm_shell import WarmShell
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
-FIGURE = "application/vnd.plotly.v1+json"
+FIGURE = "image/svg+xml"
+MODULE = """
+import runpy, sys
+sys.argv[:3] = sys.argv[2:3]  # as after `python -m`
+runpy.run_module(sys.argv[0], run_name="__main__")
+"""
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -43,13 +48,14 @@ def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     programs, elsewhere, temporary = (folder / name for name in ("bin", "cwd", "tmp"))
     for new in (programs, elsewhere, temporary):
         new.mkdir()
-    shell = WarmShell(programs, {name: code(name) for name in PROGRAMS})
+    shell = WarmShell(programs, {"python": MODULE, **{name: code(name) for name in PROGRAMS}})
     places = [programs, Path(sys.executable).parent, os.environ["PATH"]]
     surroundings = {
         **environment(),
         "PATH": os.pathsep.join(map(str, places)),
         "TMPDIR": str(temporary),
         "IPYTHONDIR": str(temporary),
+        "PYTHONPATH": str(NOTEBOOKS.parent),
     }
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(temporary))
 
@@ -104,10 +110,10 @@ def table_of(outputs: list[Any]) -> list[dict[str, str]]:
     return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
 
 
-def figures_of(outputs: list[Any]) -> list[Any]:
-    """The traces of each figure."""
+def figures_of(outputs: list[Any]) -> list[str]:
+    """Each figure as SVG."""
     shown = [one.data.get(FIGURE) for one in outputs if one.output_type != "stream"]
-    return [figure["data"] for figure in shown if figure is not None]
+    return [figure for figure in shown if figure is not None]
 
 
 def assert_quiet(cells: Outputs) -> None:

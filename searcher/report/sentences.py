@@ -23,7 +23,7 @@ def accuracy_sentence(data: ReportData) -> str:
     if data.unplaced_runs:
         lost += (
             f" Left out: {counted(data.unplaced_runs, 'complete run')}, imported without the switch"
-            " point that they stand for (stands_for_percent)."
+            " point that they count for (candidate_percent)."
         )
     if data.acceptance is None:
         return f"Each point is a run; further left means an earlier switch.{lost} {_LEADS}"

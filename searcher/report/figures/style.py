@@ -136,7 +136,7 @@ def nothing_compared(data: ReportData) -> str | None:
     runs = "run" if unplaced == 1 else "runs"
     return (
         f"{unplaced:,} complete {runs} of {name} cannot be compared, for nobody said when importing"
-        " them for which switch point they count (stands_for_percent)"
+        " them for which switch point they count (candidate_percent)"
     )
 
 
