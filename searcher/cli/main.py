@@ -26,7 +26,7 @@ _COMMANDS = {
     ),
     "report": (
         "report:report",
-        "Writes everything about WORKLOAD on one HTML page, for people who would rather look.",
+        "Writes what is known of WORKLOAD on one HTML page, for people who would rather look.",
     ),
     "trials": ("runs.trials:trials", "Lists the training runs, of WORKLOAD or of all."),
     "switch-points": (

@@ -6,9 +6,9 @@ import html
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from syncswitch.storage.errors import UserError
@@ -55,11 +55,13 @@ class Drawing:
         title: What it is.
         description: What it shows, for who cannot see it.
         svg: An element for HTML pages; empty until it is drawn.
+        axes: Those of matplotlib that it was drawn on.
     """
 
     title: str
     description: str
     svg: str = ""
+    axes: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -95,6 +97,7 @@ def drawn(
             gridspec_kw={"height_ratios": heights_inches},
             **options,
         )[:, 0]
+        drawing.axes = axes
         yield axes
         for one in axes:
             handles, labels = one.get_legend_handles_labels()
@@ -135,17 +138,17 @@ class SwitchAxis:
         """Where a switch point is."""
         return self._zero if percent <= 0 else max(self._zero, math.log2(percent))
 
-    def label(self, axes: Any, first: str) -> None:
-        """Writes the ticks, as many as have room, and the title."""
+    def label(self, axis: Any, limit: Callable[[float, float], Any], first: str) -> None:
+        """Writes ticks, as many as have room, and the title on an axis of matplotlib."""
         places: list[float] = []
         shown = []
         for percent in reversed(self.percents):
             if percent == 0 or not places or places[-1] - self.at(percent) > self._room:
                 places.append(self.at(percent))
                 shown.append(f"{percent:.3g}")
-        axes.set_xticks(places, shown)
-        axes.set_xlim(min(places) - 0.5, max(places) + 0.5)
-        axes.set_xlabel(f"switch point (% of the job in {literal(first)})")
+        axis.set_ticks(places, labels=shown)
+        limit(min(places) - 0.5, max(places) + 0.5)
+        axis.set_label_text(f"switch point (% of the job in {literal(first)})")
 
     @property
     def _room(self) -> float:

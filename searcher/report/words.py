@@ -1,4 +1,4 @@
-"""The headline of a report and what counts most; pure."""
+"""What a report says in words: its headline, what counts most, a sentence for each figure; pure."""
 
 from __future__ import annotations
 
@@ -121,3 +121,59 @@ def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
 def _points(percents: Iterable[float]) -> str:
     """For example `100, 50, 25 %`."""
     return ", ".join(f"{percent:.6g}" for percent in sorted(percents, reverse=True)) + " %"
+
+
+def accuracy_sentence(data: ReportData) -> str:
+    """For accuracy against switch point."""
+    metric, accepted = data.identity.decided_by, data.acceptance
+    text = "Further left is an earlier switch, so a shorter training."
+    if accepted is not None:
+        better, worse = ("less", "plus") if metric.is_less_better else ("more", "less")
+        text += (
+            f" Accepted is {metric.text(accepted.least_accuracy)} or {better}: the target"
+            f" {metric.text(accepted.target_accuracy)} {worse}"
+            f" {metric.with_unit(f'{accepted.threshold:g}')} ({accepted.origin})."
+        )
+    if data.unplaced_runs:
+        text += (
+            f" Left out: {counted(data.unplaced_runs, 'complete run')}, imported without the switch"
+            " point that they count for (candidate_percent)."
+        )
+    return text
+
+
+def time_sentence(data: ReportData) -> str:
+    """For the training times, and what the search cost."""
+    words = []
+    if data.baseline_seconds is not None:
+        about = "about " if data.baseline_is_estimated else ""
+        words.append(f"{data.first} alone takes {about}{data.baseline_seconds:,.1f} s")
+    if data.policy_seconds is not None:
+        words.append(f"a training with the policy {data.policy_seconds:,.1f} s")
+    text = f"{', '.join(words)}." if words else "How long trainings take."
+    if data.cost is not None and data.cost.paid_seconds:
+        about = "about " if data.cost.baseline_is_estimated else ""
+        multiples = data.cost.bsp_multiples
+        unit = f", {about}{multiples:.1f} trainings with {data.first} alone" if multiples else ""
+        text += f" The {data.what} trained for {data.cost.paid_seconds:,.1f} s{unit}."
+    return text
+
+
+def path_sentence(data: ReportData) -> str:
+    """For the course of the search, and why it says what it says."""
+    needed = [step for step in data.path if step.is_needed]
+    extra = len(data.path) - len(needed)
+    also = f", and for {counted(extra, 'speculative run')} in advance" if extra else ""
+    asked = f"The search asked for {counted(len(needed), 'run')}{also}."
+    if data.trouble is not None:
+        return f"{asked} It cannot go on."
+    last = needed[-1] if needed else data.path[-1]
+    ends = f"above {last.lower_percent:g} % and at most {last.upper_percent:g} %"
+    return f"{asked} The answer {'was' if data.is_found_here else 'could still lie'} {ends}."
+
+
+def uses_figure_sentence(data: ReportData) -> str:
+    """For the later runs."""
+    kept = sum(use.kept for use in data.uses)
+    name = data.identity.decided_by.name
+    return f"{kept} of {counted(len(data.uses), 'later run')} kept the {name}."

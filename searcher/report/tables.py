@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.searcher.report.tables.table import Table, facts_table, table_of
 from syncswitch.searcher.results.speed_up import speed_up_of
 from syncswitch.searcher.text.sentences import kept_text, times_text
 from syncswitch.searcher.text.uses import uses_text
@@ -20,15 +22,61 @@ from syncswitch.searcher.text.values import (
     seconds_text,
     value_text,
 )
+from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS
+
+_MOST_ROWS = 1000
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as people read them.
+
+    Attributes:
+        columns: Their names; none where the first cell of each row is its name.
+        left_out: Rows before the first one that is shown.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left_out: int = 0
+
+
+def tables_of(data: ReportData) -> list[Table]:
+    """All that have a row, in the order of the page."""
+    make = (
+        policy_table,
+        evidence_table,
+        version_table,
+        search_table,
+        further_table,
+        run_table,
+        identity_table,
+    )
+    return [table for one in make if (table := one(data)).rows]
+
+
+def _facts(title: str, facts: Iterable[tuple[str, object]]) -> Table:
+    """A row for each fact that is known."""
+    rows = tuple((name, str(value)) for name, value in facts if value is not None)
+    return Table(title, (), rows)
+
+
+def _table(title: str, items: Sequence[_T], columns: Mapping[str, Callable[[_T], str]]) -> Table:
+    """A row for each item, at most the last 1,000; `columns` says how its cells read."""
+    shown = items[-_MOST_ROWS:]
+    rows = tuple(tuple(cell(item) for cell in columns.values()) for item in shown)
+    return Table(title, tuple(columns), rows, len(items) - len(rows))
 
 
 def policy_table(data: ReportData) -> Table:
     """The policy, fact by fact."""
     entry = data.policy
     if entry is None:
-        return facts_table("Policy", [])
+        return _facts("Policy", [])
     found, metric = entry.policy, entry.policy.decided_by
-    return facts_table(
+    return _facts(
         "Policy",
         [
             ("version", f"{found.version} (aliases: {', '.join(entry.aliases) or NONE})"),
@@ -49,7 +97,7 @@ def policy_table(data: ReportData) -> Table:
 def identity_table(data: ReportData) -> Table:
     """What the job is."""
     job = data.identity
-    return facts_table(
+    return _facts(
         "Job",
         [
             ("workload", job.name),
@@ -79,7 +127,7 @@ def identity_table(data: ReportData) -> Table:
 def version_table(data: ReportData) -> Table:
     """All versions of the policy, newest first."""
     metric = data.identity.decided_by
-    return table_of(
+    return _table(
         "Versions of the policy",
         data.versions,
         {
@@ -101,7 +149,7 @@ def evidence_table(data: ReportData) -> Table:
     """The runs that the policy rests on, with whether they are in this database."""
     metric = data.identity.decided_by
     runs = data.answer.evidence if data.answer else ()
-    return table_of(
+    return _table(
         "Runs that the policy rests on",
         list(zip(runs, data.evidence, strict=True)),
         {
@@ -116,14 +164,13 @@ def evidence_table(data: ReportData) -> Table:
                 NONE if row[1].trial_id is None else "yes" if row[1].agrees else "other results"
             ),
         },
-        lambda row: row[1].trial_id,
     )
 
 
 def use_table(data: ReportData) -> Table:
     """The later runs with the policy, of all its versions."""
     metric = data.identity.decided_by
-    return table_of(
+    return _table(
         "Later runs with the policy",
         data.uses,
         {
@@ -149,7 +196,7 @@ def use_table(data: ReportData) -> Table:
 def search_table(data: ReportData) -> Table:
     """All searches and evaluations of the job."""
     shown = data.search and data.search.study
-    return table_of(
+    return _table(
         "Searches and evaluations",
         data.searches,
         {
@@ -170,7 +217,7 @@ def search_table(data: ReportData) -> Table:
 def run_table(data: ReportData) -> Table:
     """All runs of the job."""
     metric = data.identity.decided_by
-    found = table_of(
+    return _table(
         "All runs of this job",
         data.runs,
         {
@@ -190,9 +237,40 @@ def run_table(data: ReportData) -> Table:
             "failure": lambda run: run.trial.failure or NONE,
             "search": lambda run: run.trial.study or NONE,
         },
-        lambda run: run.trial.trial_id,
     )
-    return replace(found, lists_runs=True)
+
+
+def further_table(data: ReportData) -> Table:
+    """Each further metric at each switch point: the mean of its sound runs' last five tests."""
+    found: dict[float, list[dict[str, float]]] = {}
+    for run in data.compared:
+        tests = run.whole.evaluations[-CONVERGENCE_EVALUATIONS:] if run.whole is not None else ()
+        known = [dict(one.further) for one in tests]
+        if run.is_sound and any(known):
+            means = {name: _mean(known, name) for one in known for name in one}
+            found.setdefault(run.trial.candidate_percent or 0.0, []).append(means)
+    names = dict.fromkeys(name for runs in found.values() for run in runs for name in run)
+    return _table(
+        "Further metrics, which decide nothing",
+        sorted(found, reverse=True),
+        {
+            "switch at": percent_text,
+            "runs": lambda percent: str(len(found[percent])),
+            **{name: _cell_of(name, found) for name in names},
+        },
+    )
+
+
+def _cell_of(name: str, found: Mapping[float, list[dict[str, float]]]) -> Callable[[float], str]:
+    def cell(percent: float) -> str:
+        runs = [run for run in found[percent] if name in run]
+        return value_text(_mean(runs, name) if runs else None, ".4g")
+
+    return cell
+
+
+def _mean(known: Iterable[Mapping[str, float]], name: str) -> float:
+    return statistics.fmean(one[name] for one in known if name in one)
 
 
 def _decays(boundaries: tuple[tuple[int, float], ...] | None) -> str | None:
