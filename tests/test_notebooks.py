@@ -22,11 +22,13 @@ from tests.warm_shell import WarmShell
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
-MODULE = """
+PYTHON = """
 import runpy, sys
-sys.argv[:3] = sys.argv[2:3]  # as after `python -m`
-runpy.run_module(sys.argv[0], run_name="__main__")
+run = runpy.run_module if sys.argv[1] == "-m" else runpy.run_path
+del sys.argv[: 1 + (sys.argv[1] == "-m")]
+run(sys.argv[0], run_name="__main__")
 """
+"""The program `python`, as far as notebooks need it."""
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -47,7 +49,7 @@ def execute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     programs, elsewhere, temporary = (folder / name for name in ("bin", "cwd", "tmp"))
     for new in (programs, elsewhere, temporary):
         new.mkdir()
-    shell = WarmShell(programs, {"python": MODULE, **{name: code(name) for name in PROGRAMS}})
+    shell = WarmShell(programs, {"python": PYTHON, **{name: code(name) for name in PROGRAMS}})
     places = [programs, Path(sys.executable).parent, os.environ["PATH"]]
     surroundings = {
         **environment(),
