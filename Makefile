@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 # Each of the many processes that tests start would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test tests coverage test-random test-kinds lint dev docs pictures \
+.PHONY: demo test tests coverage test-random test-kinds lint dev docs pictures papers \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
 	benchmark-learning \
 	benchmark-trust-live benchmark-parallel benchmark-failures clean
@@ -57,13 +57,19 @@ test-kinds: $(INSTALLED)  ## All kinds of Keras jobs through search, run and rep
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p syncswitch.storage -p syncswitch.trainers -p syncswitch.searcher
+	$(BIN)/mypy -p syncswitch.storage -p syncswitch.trainers -p syncswitch.searcher \
+		-p reproduction
 
 docs: $(INSTALLED)  ## The documentation as a site: build/site/index.html.
 	$(BIN)/python -m sphinx -q -W --keep-going -n docs build/site
 
 pictures: $(INSTALLED)  ## Those of the documentation, anew; needs chromium and chromedriver.
 	$(BIN)/python docs/make_pictures.py
+
+# A checkout of the authors' repository adds what their own logs say: LOGS=Sync-Switch.
+RUNS ?= 10
+papers: $(INSTALLED)  ## Every experiment of docs/papers.md: hours; tables and drawings in papers/.
+	$(BIN)/python -m reproduction papers --runs $(RUNS) $(if $(LOGS),--logs $(LOGS))
 
 notebooks: $(INSTALLED)  ## Strips what the notebooks showed.
 	$(BIN)/jupyter nbconvert --clear-output --inplace notebooks/*.ipynb

@@ -57,8 +57,8 @@ nitpick_ignore_regex = [
         "py:.*",
         r"(collections|datetime|numpy|optuna|pandas|pathlib|pydantic|sqlalchemy|types|typing)\..*",
     ),
-    # Of Optuna and plotly, for type checkers alone.
-    ("py:class", r"BaseDistribution|Figure|FrozenTrial|Study|TrialState"),
+    # Of Optuna, for type checkers alone.
+    ("py:class", r"BaseDistribution|FrozenTrial|Study|TrialState"),
     # Their fields are the columns of `uses`, `switch_points` and `search_costs`.
     (
         "py:class",

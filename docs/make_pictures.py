@@ -40,7 +40,6 @@ REPORT = "syncswitch-search report digits -o report.html"
 
 # The browser's own fonts do, so that the picture needs no network.
 _WEB_FONTS = re.compile(r"\s*@font-face \{.*?\n\s*\}", re.DOTALL)
-_WAIT_FOR_FIGURES_SECONDS = 60
 _TALLEST_PIXELS = 1_640
 COLUMNS = 100
 RUNS_BEFORE_STATUS = 2
@@ -176,18 +175,10 @@ def browser(folder: Path) -> Iterator[Any]:
 
 def photograph(driver: Any, page: Path, width: int, name: str) -> None:
     """The beginning of a page, on a screen that is so wide."""
-    from selenium.webdriver.support.wait import WebDriverWait
-
     size = {"width": width, "height": 1_000, "deviceScaleFactor": 1, "mobile": width < 600}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
     driver.get(page.as_uri())
-    WebDriverWait(driver, _WAIT_FOR_FIGURES_SECONDS).until(
-        lambda opened: opened.execute_script(
-            "return [...document.querySelectorAll('.plotly-graph-div')]"
-            ".every(figure => figure.querySelector('.main-svg'))"
-        )
-    )
     tall = driver.execute_script("return document.documentElement.scrollHeight")
     size["height"] = min(tall, _TALLEST_PIXELS)
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

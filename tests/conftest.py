@@ -209,8 +209,8 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 
 @pytest.fixture(scope="session")
 def published(once: Once) -> Path:
-    """A folder with a manifest and logs that say what the published ones say."""
-    from tests.published import write_logs
+    """A folder with logs that say what the published ones say, and `runs.csv`, a table of them."""
+    from tests.reproduction.published import write_logs
 
     return once("published", write_logs)
 

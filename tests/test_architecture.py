@@ -105,7 +105,7 @@ HEAVY = {
     "scipy",
     "pandas",
     "pyarrow",
-    "plotly",
+    "matplotlib",
     "jinja2",
     "mlflow",
 }

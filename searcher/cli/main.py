@@ -23,7 +23,7 @@ _COMMANDS = {
     ),
     "report": (
         "report:report",
-        "Writes everything about WORKLOAD on one HTML page, for people who would rather look.",
+        "Writes what is known of WORKLOAD on one HTML page, for people who would rather look.",
     ),
     "trials": ("runs.trials:trials", "Lists the training runs, of WORKLOAD or of all."),
     "switch-points": (
@@ -38,17 +38,13 @@ _COMMANDS = {
         "uses:uses",
         "Lists the later runs with policies, and takes in those that wait in files.",
     ),
-    "paper": (
-        "paper.commands:paper",
-        "Makes the figures of the papers, from their authors' logs or from runs of yours.",
-    ),
     "export": (
         "runs.export:export",
         "Copies searches, later runs and policies to MLflow, of WORKLOAD or of all.",
     ),
     "import": (
         "runs.imports:import_runs",
-        "Imports the recorded training runs that MANIFEST lists.",
+        "Imports the training runs in TABLE, made elsewhere.",
     ),
     "cost": ("cost:cost", "Says what a search for WORKLOAD costs, by replaying its recorded runs."),
     "profile": (

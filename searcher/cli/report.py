@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
 from syncswitch.searcher.cli.policy.selection import Selection
-from syncswitch.searcher.report.comparison.page import comparison_page_of
-from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.load import load_report
 from syncswitch.searcher.report.page import page_of
 from syncswitch.storage.errors import UserError
@@ -24,23 +21,14 @@ _STANDARD_OUTPUT = Path("-")
 
 
 @click.command()
-@click.argument(
-    "references",
-    metavar="WORKLOAD[@VERSION]...",
-    nargs=-1,
-    required=True,
-    shell_complete=complete_workload,
-)
+@click.argument("reference", metavar="WORKLOAD[@VERSION]", shell_complete=complete_workload)
 @workers_option(None, "Only the job on this many workers.")
 @protocols_option(None, "Only the job with these. Protocols before and after the switch.")
 @click.option(
     "--study",
-    "studies",
     metavar="NAME",
-    multiple=True,
     shell_complete=complete_study,
-    help="Search to show; several are put side by side. Default: the one that found the current"
-    " policy, else the newest.",
+    help="Search to show. Default: the one that found the current policy, else the newest.",
 )
 @click.option(
     "-o",
@@ -52,52 +40,51 @@ _STANDARD_OUTPUT = Path("-")
 )
 @common_options
 def report(
-    references: tuple[str, ...],
+    reference: str,
     workers: int | None,
     protocols: str | None,
-    studies: tuple[str, ...],
+    study: str | None,
     output: Path,
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Writes everything about WORKLOAD on one HTML page, for people who would rather look.
+    """Writes what is known of WORKLOAD on one HTML page, for people who would rather look.
 
-    The policy and how to use it, accuracy against switch point, the course and the cost of the
-    search, accuracy over time, training times, throughput, staleness, stragglers and failures, and
-    what all of it rests on. It also works for a search under way, and for runs that were only
-    imported. The file opens in any browser and needs no network.
+    The policy and how to use it, accuracy against switch point, training times, the course of the
+    search, accuracy over time, later runs with the policy, and what all of it rests on. It also
+    works for a search under way, and for runs that were only imported. The file opens in any
+    browser and needs no network.
 
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
-    fingerprint; @ and a version or an alias choose another policy than the current one. Several of
-    them are put side by side: their answers, their curves in the same axes, their differences.
+    fingerprint; @ and a version or an alias choose another policy than the current one.
     """
-    if studies and (len(references) > 1 or _split(references[0])[1] is not None):
-        raise UserError(
-            "--study names searches of one workload; give that one alone, without @VERSION"
-        )
-    pair = Selection(references[0], workers, protocols).pair
-    asked = [(*_split(one), study) for one in references for study in studies or (None,)]
-    shown = [
-        load_report(
-            storage_url, workload, workers=workers, protocols=pair, study=study, version=version
-        )
-        for workload, version, study in asked
-    ]
-    data = shown[0]
-    page = (page_of(data) if len(shown) == 1 else comparison_page_of(shown)).encode()
+    workload, version = _split(reference)
+    if study is not None and version is not None:
+        raise UserError("--study names a search; give WORKLOAD without @VERSION")
+    pair = Selection(reference, workers, protocols).pair
+    data = load_report(
+        storage_url, workload, workers=workers, protocols=pair, study=study, version=version
+    )
+    page = page_of(data).encode()
     if output == _STANDARD_OUTPUT:
         sys.stdout.buffer.write(page)
         return
-
     with whole_file(output, replaces=(_BEGINNING,)) as file:
         file.write(page)
     if as_json:
-        written = {"path": str(output), "bytes": len(page)}
-        of_each = [_facts(one) for one in shown]
-        print_json({**written, **(of_each[0] if len(shown) == 1 else {"sides": of_each})})
+        print_json(
+            {
+                "path": str(output),
+                "bytes": len(page),
+                "workload": data.identity.name,
+                "fingerprint": data.identity.fingerprint,
+                "policy_version": None if data.answer is None else data.answer.version,
+                "study": None if data.search is None else data.search.study,
+                "runs": len(data.runs),
+            }
+        )
     else:
-        names = " and ".join(dict.fromkeys(one.identity.name for one in shown))
-        echo(f"report of {names} written to {output}; open it in a browser")
+        echo(f"report of {data.identity.name} written to {output}; open it in a browser")
 
 
 def _split(reference: str) -> tuple[str, str | None]:
@@ -105,13 +92,3 @@ def _split(reference: str) -> tuple[str, str | None]:
     workload, _, version = reference.rpartition("@")
     is_named = workload and version and not set(version) & set("/\\:")
     return (workload, version) if is_named else (reference, None)
-
-
-def _facts(data: ReportData) -> dict[str, Any]:
-    return {
-        "workload": data.identity.name,
-        "fingerprint": data.identity.fingerprint,
-        "policy_version": None if data.answer is None else data.answer.version,
-        "study": None if data.search is None else data.search.study,
-        "runs": len(data.runs),
-    }

@@ -4,7 +4,7 @@
 from syncswitch.searcher.report import figures, load_report
 
 data = load_report("sqlite:///syncswitch.db", "digits")
-figures.accuracy_by_switch(data).show()
+figures.accuracy_by_switch(data)  # a notebook shows it
 ```
 
 Figures and page need the extra `report`.

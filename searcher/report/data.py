@@ -18,7 +18,7 @@ from syncswitch.storage.queries.summaries import SwitchPointStatistics
 from syncswitch.storage.queries.uses import PolicyUseFacts
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import BASELINE_PERCENT, RunEvent, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.storage.uses.summary import UseSummary
 from syncswitch.trainers.replay.recording import RecordedRun
@@ -35,7 +35,6 @@ class ReportRun:
         trial: As the database has it.
         whole: From its first worker-step on, what a fork inherited included; None for a run that
             is not complete, or whose beginning is lost.
-        events: What happened to it, in order.
         outcome: `whole`, `stopped` (early: its accuracy was known, or a guard ended it),
             `diverged`, `cancelled` (no longer needed), `failed`, `running` or `stale` (its process
             died).
@@ -43,7 +42,6 @@ class ReportRun:
 
     trial: StoredTrial
     whole: RecordedRun | None
-    events: tuple[RunEvent, ...]
     outcome: str
 
     @property
@@ -52,11 +50,6 @@ class ReportRun:
         if self.trial.source is not None:
             return self.trial.source
         return f"trial {self.trial.trial_number}"
-
-    @property
-    def full_name(self) -> str:
-        """With the search that it belongs to."""
-        return self.name if self.trial.study is None else f"{self.trial.study} {self.name}"
 
     @property
     def is_complete(self) -> bool:
@@ -211,15 +204,6 @@ class ReportData:
         if self.search is None:
             return ()
         return tuple(run for run in self.runs if run.trial.study == self.search.study)
-
-    @property
-    def trial_ids(self) -> dict[int, int]:
-        """Of the search that is shown, by its trial numbers."""
-        return {
-            run.trial.trial_number: run.trial.trial_id
-            for run in self.search_runs
-            if run.trial.trial_number is not None
-        }
 
     def at(self, candidate_percent: float) -> tuple[ReportRun, ...]:
         """The compared runs of one switch point."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
@@ -25,8 +24,6 @@ from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
-from syncswitch.storage.queries.row_stream import row_blocks
-from syncswitch.storage.queries.run_rows import events
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import (
     SwitchPointStatistics,
@@ -35,7 +32,7 @@ from syncswitch.storage.queries.summaries import (
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.queries.uses import use_facts
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import BASELINE_PERCENT, RunEvent, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
@@ -87,7 +84,6 @@ def load_report(
         switch_points = tuple(one for one in statistics if _is_under(one, conditions))
         history = _history(read, search, trials) if search else None
         why, no_why = _why(read, policy, search)
-        happened = _events(read, fingerprint)
         used = use_observations(read, fingerprint)
         return ReportData(
             identity=job.identity,
@@ -101,7 +97,7 @@ def load_report(
             searches=tuple(study_costs(read, fingerprint=fingerprint)),
             trouble=history.trouble if history and policy is None else None,
             conditions=conditions,
-            runs=tuple(_run(trial, whole, happened) for trial in trials),
+            runs=tuple(_run(trial, whole) for trial in trials),
             switch_points=switch_points,
             path=history.steps if history else (),
             why=why,
@@ -145,16 +141,6 @@ def _why(
     return None, "nothing is looked for here, so there is nothing to explain"
 
 
-def _events(database: Database, fingerprint: str) -> dict[int, list[RunEvent]]:
-    """By `trial_id`."""
-    found: defaultdict[int, list[RunEvent]] = defaultdict(list)
-    names = tuple(RunEvent.__dataclass_fields__)
-    for block in row_blocks(database, events({"fingerprint": fingerprint})):
-        for row in block:
-            found[row.trial_id].append(RunEvent(**{name: getattr(row, name) for name in names}))
-    return found
-
-
 def _evidence(registry: PolicyRegistry, policy: PolicyEntry | None) -> tuple[EvidenceTrial, ...]:
     if policy is None:
         return ()
@@ -177,12 +163,10 @@ def _is_under(switch_point: SwitchPointStatistics, conditions: RunConditions) ->
 def _run(
     trial: StoredTrial,
     whole: Mapping[int, RecordedRun],
-    happened: Mapping[int, Sequence[RunEvent]],
 ) -> ReportRun:
     return ReportRun(
         trial=trial,
         whole=whole.get(trial.trial_id),
-        events=tuple(happened.get(trial.trial_id, ())),
         outcome=_outcome(trial),
     )
 

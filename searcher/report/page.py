@@ -1,26 +1,22 @@
-"""The report as one HTML page that needs nothing else, not even a network."""
+"""The report as one HTML page that needs nothing else, neither a network nor a script."""
 
 from __future__ import annotations
 
-import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
+from syncswitch.searcher.report import figures, words
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.searcher.report.headline import headline, key_figures
-from syncswitch.searcher.report.sections import Section, sections_of
+from syncswitch.searcher.report.drawing import Drawing
+from syncswitch.searcher.report.tables import Table, tables_of, use_table
 from syncswitch.searcher.text.command_lines import replay_words, search_words, use_words
+from syncswitch.searcher.text.why import why_sentences
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.replay.recording import REPLAY
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 
 _COMMAND = "command"
 # What a search has to be given again, for nobody recorded it.
@@ -33,53 +29,34 @@ _HIDDEN = "***"  # a password
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is on top of a page: the policy, or how far its search is.
+class Section:
+    """A heading and what is under it.
 
     Attributes:
-        name: What tells it from the others of the page; None for the only one.
-        key_figures: Each a value, and what it is.
-        command: What to do with it, in words and as a command line.
+        name: Short, for links.
+        words: What the figure says; where there is none, why.
+        points: What else there is to say, sentence by sentence.
     """
 
-    name: str | None
-    headline: str
-    key_figures: list[tuple[str, str]]
-    command: tuple[str, str] | None
+    name: str
+    title: str
+    words: str
+    figure: Drawing | None
+    points: tuple[str, ...] = ()
+    table: Table | None = None
 
 
 def page_of(data: ReportData) -> str:
     """The page, which opens in any browser; text of users is shown, never interpreted.
 
-    Raises UserError where plotly or jinja2 is missing.
-    """
-    name = data.identity.name
-    return rendered(
-        title=f"{name}: when to switch",
-        heading=f"{name}, {data.identity.cluster}",
-        answers=[Answer(None, headline(data), key_figures(data), _use(data))],
-        sections=sections_of(data),
-        last_command=_search_again(data),
-        made_from=made_from(data),
-    )
-
-
-def made_from(data: ReportData) -> str:
-    """The end of a page."""
-    return f"{data.place} at {data.read_at.isoformat(timespec='seconds')}"
-
-
-def rendered(*, sections: Sequence[Section], **content: Any) -> str:
-    """A page with these sections; see `page.html.jinja` for the rest of what it shows.
-
-    Raises UserError where plotly or jinja2 is missing.
+    Raises UserError where matplotlib or jinja2 is missing.
     """
     try:
+        import matplotlib  # noqa: F401 (or each section would say that it is missing)
         from jinja2 import Environment, PackageLoader, StrictUndefined
-        from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise UserError(
-            f"a report needs {error.name or 'plotly'}, which is missing;"
+            f"a report needs {error.name or 'matplotlib'}, which is missing;"
             " run: pip install 'syncswitch[report]'"
         ) from error
     environment = Environment(
@@ -90,23 +67,76 @@ def rendered(*, sections: Sequence[Section], **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    from markupsafe import Markup
-
+    name = data.identity.name
     return environment.get_template("page.html.jinja").render(
-        **content,
-        sections=sections,
-        figure_json=_figure_json,
-        plotly=Markup(get_plotlyjs()),
-        nonce=secrets.token_urlsafe(16),
+        title=f"{name}: when to switch",
+        heading=f"{name}, {data.identity.cluster}",
+        headline=words.headline(data),
+        key_figures=words.key_figures(data),
+        command=_use(data),
+        sections=sections_of(data),
+        tables=tables_of(data),
+        last_command=_search_again(data),
+        made_from=f"{data.place} at {data.read_at.isoformat(timespec='seconds')}",
     )
 
 
-def _figure_json(section: Section) -> Markup:
-    """A figure for a script element: nothing in it ends the element."""
-    from markupsafe import Markup
+def sections_of(data: ReportData) -> list[Section]:
+    """Those with a figure, in the order of the page."""
+    metric = data.identity.decided_by
+    accuracy = f"{metric.name[:1].upper()}{metric.name[1:]}"
+    why = why_sentences(data.why, data.first, metric) if data.why is not None else []
+    uses = use_table(data)
+    return [
+        _section(
+            data,
+            "accuracy",
+            f"{accuracy} against switch point",
+            figures.accuracy_by_switch,
+            words.accuracy_sentence,
+        ),
+        _section(data, "time", "Training time", figures.training_time, words.time_sentence),
+        _section(
+            data,
+            "search",
+            "The course of the search",
+            figures.search_path,
+            words.path_sentence,
+            points=tuple(why),
+        ),
+        _section(
+            data,
+            "curves",
+            f"{accuracy} over time",
+            figures.accuracy_over_time,
+            lambda _: "As it trains; the mark on a thick line is the switch.",
+        ),
+        _section(
+            data,
+            "uses",
+            "Later runs with the policy",
+            figures.later_uses,
+            words.uses_figure_sentence,
+            table=uses if uses.rows else None,
+        ),
+    ]
 
-    assert section.figure is not None
-    return Markup(section.figure.to_json().replace("<", "\\u003c"))
+
+def _section(
+    data: ReportData,
+    name: str,
+    title: str,
+    draw: Callable[[ReportData], Drawing],
+    say: Callable[[ReportData], str],
+    points: tuple[str, ...] = (),
+    table: Table | None = None,
+) -> Section:
+    try:
+        figure = draw(data)
+        return Section(name, title, say(data), figure, points, table)
+    except UserError as nothing:
+        text = str(nothing)
+        return Section(name, title, f"{text[0].upper()}{text[1:]}.", None, points, table)
 
 
 def _use(data: ReportData) -> tuple[str, str] | None:
@@ -129,29 +159,31 @@ def _replay(data: ReportData) -> tuple[str, str] | None:
         and run.trial.conditions.is_undisturbed
         and run.trial.study not in replays
     }
-    words = replay_words(data.identity, recorded)
-    if words is None:
+    line_words = replay_words(data.identity, recorded)
+    if line_words is None:
         return None
     also = "nothing is trained"
     if _HIDDEN in data.place:
         also += "; add --recordings with the URL of this database"
     else:
-        words += ["--recordings", data.place]
-    line = shlex.join([*words, "--storage", "sqlite:///replayed.db"])
+        line_words += ["--recordings", data.place]
+    line = shlex.join([*line_words, "--storage", "sqlite:///replayed.db"])
     return f"Search among the recorded runs ({also}):", line
 
 
 def _use_of(entry: PolicyEntry, data: ReportData) -> tuple[str, str]:
     job, policy = data.identity, entry.policy
     version = None if CURRENT in entry.aliases else policy.version
-    words = use_words(job, data.reference, data.reference, version, data.conditions)
-    line = _line(words, data)
+    line_words = use_words(job, data.reference, data.reference, version, data.conditions)
+    line = _line(line_words, data)
     if data.search is not None and data.search.trainer == _COMMAND:
         step = percent_to_worker_steps(policy.switch_percent, job.total_worker_steps)
         return f"Give your training command switch step {step:,}. The policy as a file:", line
     if job.simulated_cluster is not None:
         return "A simulated cluster found it; try it on your real one:", line
-    return "Train with it:" if words[0] == "syncswitch-run" else "Take it along as a file:", line
+    return "Train with it:" if line_words[
+        0
+    ] == "syncswitch-run" else "Take it along as a file:", line
 
 
 def _search_again(
@@ -160,15 +192,15 @@ def _search_again(
     """Why and how; None where there is no search that `run` makes."""
     if data.search is None:
         return None
-    words = search_words(data.identity, data.reference, data.search, data.conditions)
-    if words is None:
+    line_words = search_words(data.identity, data.reference, data.search, data.conditions)
+    if line_words is None:
         return None
     own = _OWN_OPTIONS.get(data.search.trainer, _OTHER_OPTIONS)
-    return f"{what}; give again what is not recorded ({own}):", _line(words, data)
+    return f"{what}; give again what is not recorded ({own}):", _line(line_words, data)
 
 
-def _line(words: list[str], data: ReportData) -> str:
+def _line(line: list[str], data: ReportData) -> str:
     """For a shell; with the database, unless it is the usual one or needs a password."""
     if data.place != DEFAULT_URL and _HIDDEN not in data.place:
-        words = [*words, "--storage", data.place]
-    return shlex.join(words)
+        line = [*line, "--storage", data.place]
+    return shlex.join(line)

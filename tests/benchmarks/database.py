@@ -38,7 +38,7 @@ from tests.benchmarks.database_content import (
     is_imported,
     reference_of,
     study_of,
-    write_logs,
+    write_runs,
 )
 from tests.benchmarks.limit import at_most
 from tests.program import run
@@ -268,9 +268,9 @@ def _stream(url: str) -> None:
 
 def _import(table: Table, url: str, folder: Path, options: argparse.Namespace) -> None:
     runs, evaluations = options.imported_runs, options.evaluations_per_trial
-    manifest = write_logs(folder / "logs", runs, evaluations)
+    write_runs(folder / "runs.csv", runs, evaluations)
     start = time.perf_counter()
-    done = run("syncswitch-search", "import", manifest, "--storage", url, folder=folder)
+    done = run("syncswitch-search", "import", "runs.csv", "--storage", url, folder=folder)
     seconds = time.perf_counter() - start
     if done.returncode != 0:
         raise SystemExit(done.stderr)

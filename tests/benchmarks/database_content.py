@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 import random
@@ -291,34 +292,31 @@ def _aliases(known: list[WorkloadIdentity], searches: int) -> Iterator[Row]:
                 yield {"fingerprint": identity.fingerprint, "alias": alias, "version": version}
 
 
-def write_logs(folder: Path, runs: int, evaluations: int) -> Path:
-    """Writes recorded runs as TensorBoard exports them; returns the manifest that lists them."""
-    folder.mkdir()
-    manifest = folder / "manifest.csv"
-    with manifest.open("w") as listed:
-        listed.write(
-            "setup,run_dir,first_protocol,second_protocol,switch_percent,stands_for_percent,"
-            "replicate,workers,total_worker_steps\n"
+def write_runs(path: Path, runs: int, evaluations: int) -> None:
+    """Writes runs that were made elsewhere as a table for `import`."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(
+            [
+                "workload",
+                "run",
+                "first_protocol",
+                "second_protocol",
+                "switch_percent",
+                "replicate",
+                "workers",
+                "total_worker_steps",
+                "worker_step",
+                "elapsed_seconds",
+                "accuracy",
+                "training_loss",
+            ]
         )
         for number in range(runs):
-            percent = SETTINGS[number % len(SETTINGS)]
-            (folder / f"run-{number}").mkdir()
-            _write_log(folder / f"run-{number}" / "acc.csv", percent, evaluations, 0.0, 0.92)
-            _write_log(folder / f"run-{number}" / "loss.csv", percent, evaluations, 2.3, 0.1)
-            listed.write(
-                f"recorded-{number // 200},run-{number},bsp,asp,{percent},{percent},"
-                f"{number % 200 // len(SETTINGS)},{_RECORDED_WORKERS},{WORKER_STEPS}\n"
-            )
-    return manifest
-
-
-def _write_log(path: Path, percent: float, count: int, first: float, last: float) -> None:
-    switch_at = WORKER_STEPS * percent / 100
-    with path.open("w") as log:
-        log.write("Wall time,Step,Value\n")
-        for number in range(1, count + 1):
-            worker_step = WORKER_STEPS * number / count
-            # BSP counts one step where all workers made one.
-            step = min(worker_step, switch_at) / _RECORDED_WORKERS + max(worker_step - switch_at, 0)
-            value = last + (first - last) * math.exp(-6 * number / count)
-            log.write(f"{1.7e9 + 1.234567 * number:.6f},{round(step)},{value:.9f}\n")
+            run = (f"recorded-{number // 200}", f"run-{number}", "bsp", "asp")
+            run += (SETTINGS[number % len(SETTINGS)], number % 200 // len(SETTINGS))
+            for test in range(1, evaluations + 1):
+                done = math.exp(-6 * test / evaluations)
+                step = WORKER_STEPS * test // evaluations
+                measured = (step, 1.234567 * test, 0.92 * (1 - done), 0.1 + 2.2 * done)
+                table.writerow((*run, _RECORDED_WORKERS, WORKER_STEPS, *measured))

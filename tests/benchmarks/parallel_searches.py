@@ -44,7 +44,7 @@ from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BETA, Problem, halvings
 from tests.benchmarks.recorded_problems import RecordedJob, recorded_jobs
 from tests.benchmarks.replayed_side_by_side import search_in_parallel
-from tests.recordings import PAPER
+from tests.reproduction.recordings import PAPER
 
 STRATEGIES = ("adaptive", "paper")
 CHUNK = 5

@@ -11,12 +11,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from reproduction.logs import write_table
 from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.simulation.simulator import PlayedRun
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.importing.manifest import read_manifest
-from syncswitch.storage.importing.run_import import import_manifest
+from syncswitch.storage.importing import import_runs, read_table
 from syncswitch.trainers.replay.recording import read_recording
 from tests.benchmarks.problems import BASELINE_PERCENT, BETA, earliest_acceptable, halvings
 
@@ -102,15 +102,17 @@ class RecordedProblem:
 def recorded_jobs(folder: Path) -> dict[str, RecordedJob]:
     """Reads the published logs as users do: by an import into a database.
 
-    They are in `data`, as in a checkout of their authors' repository, or in `logs`.
+    Args:
+        folder: A checkout of their authors' repository, or its folder `data`.
     """
-    logs = next(path for name in ("data", "logs") if (path := folder / name).is_dir())
     stop = StopRule(precision=BETA / 2)
     with (
         tempfile.TemporaryDirectory() as name,
         open_database(f"sqlite:///{name}/published.db", create=True) as database,
     ):
-        import_manifest(database, read_manifest(folder / "manifest.csv"), logs)
+        table = Path(name) / "runs.csv"
+        write_table(folder, table)
+        import_runs(database, read_table(table))
         return {
             setup: RecordedJob(
                 PlayedRecording.of(

@@ -36,7 +36,7 @@ from tests.benchmarks.problems import Problem
 from tests.benchmarks.recorded_problems import recorded_jobs
 from tests.benchmarks.rivals import BASELINE_RUNS, TRIALS, has_gp
 from tests.benchmarks.scores import Calibration, Score, calibration, score
-from tests.recordings import PAPER
+from tests.reproduction.recordings import PAPER
 
 CHUNK = 10
 KINDS = {"new job": False, "recurring job": True}
@@ -99,7 +99,7 @@ def _parts(options: argparse.Namespace, console: Console) -> Iterator[tuple[str,
         yield "generated jobs", generated_problem, range(first, first + options.problems)
     if not options.simulations:
         return
-    if not (options.logs / "manifest.csv").is_file():
+    if not options.logs.is_dir():
         console.print(f"The published logs are left out: they are not at {options.logs}.")
         return
     for setup, job in recorded_jobs(options.logs).items():

@@ -18,8 +18,8 @@ from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.importing.manifest import read_manifest
-from syncswitch.storage.importing.run_import import import_manifest
+from syncswitch.storage.importing import import_runs as import_table
+from syncswitch.storage.importing import read_table
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -37,7 +37,7 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
 from syncswitch.storage.uses.store import record_use
 from syncswitch.trainers.trainer import Observer
-from tests.recordings import COLUMNS, write_manifest, write_run
+from tests.run_tables import lost, rows, write_table
 
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)
 SIMULATED_CLUSTER = "5" * 64
@@ -116,17 +116,13 @@ def later(record: TrialRecord, seconds: float) -> TrialRecord:
 
 def import_runs(database: Database, folder: Path) -> None:
     """Runs that count for another switch point than their own, or for none; one diverged."""
-    for name in ("b50-1", "b50-2"):
-        write_run(folder / name)
-    rows = [
-        ("recorded", "b50-1", "bsp", "asp", 50, 1, 8, 8000, 37.5, "no"),
-        ("recorded", "b50-2", "bsp", "asp", 50, 2, 8, 8000, "", "no"),
-        ("recorded", "", "bsp", "asp", 0, 1, 8, 8000, 0, "yes"),
-    ]
-    columns = (*COLUMNS, "stands_for_percent", "diverged")
-    manifest = read_manifest(write_manifest(folder / "manifest.csv", rows, columns))
-    report = import_manifest(database, manifest, folder)
-    assert (report.imported_runs, report.faults) == (3, [])
+    table = write_table(
+        folder / "runs.csv",
+        rows("recorded", "b50-1", candidate_percent=37.5),
+        rows("recorded", "b50-2", candidate_percent="", replicate=2),
+        lost("recorded", "b0", 0, candidate_percent=0),
+    )
+    assert import_table(database, read_table(table)).imported_runs == 3
 
 
 def copy_rows(source: Database, target: Database) -> None:

@@ -18,8 +18,7 @@ from sqlalchemy import event
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, UserError
-from syncswitch.storage.importing.manifest import read_manifest
-from syncswitch.storage.importing.run_import import import_manifest
+from syncswitch.storage.importing import import_runs, read_table
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
@@ -402,7 +401,7 @@ PUBLISHED = {
 def test_switch_points_of_the_published_logs_are_the_published_means(
     database: Database, published: Path
 ) -> None:
-    import_manifest(database, read_manifest(published / "manifest.csv"), published / "data")
+    import_runs(database, read_table(published / "runs.csv"))
     frame = frames.switch_points(database)
     for workload, known in PUBLISHED.items():
         found = frame[(frame["workload"] == workload) & (frame["first_protocol"] == "bsp")]

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.importing.manifest import read_manifest
-from syncswitch.storage.importing.run_import import import_manifest
+from syncswitch.storage.importing import import_runs, read_table
 from syncswitch.trainers.replay.recording import Recording, read_recording
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -55,7 +54,7 @@ def authors(tmp_path_factory: pytest.TempPathFactory, published: Path) -> dict[i
     """The authors' runs by the number of workers."""
     url = f"sqlite:///{tmp_path_factory.mktemp('paper')}/paper.db"
     with open_database(url, create=True) as database:
-        import_manifest(database, read_manifest(published / "manifest.csv"), published / "data")
+        import_runs(database, read_table(published / "runs.csv"))
         return {
             workers: read_recording(
                 database, f"resnet32-cifar10-{workers}", workers=None, protocols=("bsp", "asp")

@@ -38,7 +38,7 @@ def test_times_of_protocols_and_of_switch_points(invoke: Invoke) -> None:
 def test_a_profile_is_calibrated_from_recorded_runs(
     invoke: Invoke, tmp_path: Path, published: Path
 ) -> None:
-    invoke("import", str(published / "manifest.csv"), "--logs", str(published / "data"))
+    invoke("import", str(published / "runs.csv"))
     path = tmp_path / "cluster.json"
     done = invoke("profile", "calibrate", "resnet32-cifar10-8", "-o", str(path))
     assert done.exit_code == 0, done.stderr

@@ -23,7 +23,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from tests.identities import GENERATED
-from tests.recordings import write_manifest, write_run
+from tests.run_tables import rows, write_table
 from tests.warm_program import run_code
 
 Replay = Callable[..., Result]
@@ -166,22 +166,13 @@ def test_the_number_of_workers_is_that_of_the_recording(replay: Replay, folder: 
 
 
 def test_imported_runs_are_replayed(url: str, folder: Path) -> None:
-    rows = []
-    for number in (1, 2):
-        for percent in (100, 50):
-            name = f"run-{percent}-{number}"
-            write_run(
-                folder / name,
-                switch_step=500 if percent == 50 else 1000,
-                last_step=4500 if percent == 50 else 1000,
-                pauses=((500, 100.0),) if percent == 50 else (),
-                best_accuracy=0.9 + number / 1000,
-            )
-            rows.append(("r32", name, "bsp", "asp", percent, number, 8, 8000, percent, "no"))
-    columns = ("setup", "run_dir", "first_protocol", "second_protocol", "switch_percent")
-    columns += ("replicate", "workers", "total_worker_steps", "stands_for_percent", "diverged")
-    manifest = write_manifest(folder / "manifest.csv", rows, columns)
-    imported = ["import", str(manifest), "--storage", elsewhere(folder)]
+    runs = [
+        rows("r32", f"{percent}-{number}", percent, 0.9 + number / 1000, replicate=number)
+        for number in (1, 2)
+        for percent in (100, 50)
+    ]
+    table = write_table(folder / "runs.csv", *runs)
+    imported = ["import", str(table), "--storage", elsewhere(folder)]
     assert CliRunner().invoke(main, imported).exit_code == 0
     command = [
         "run",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import shlex
 import sys
@@ -28,8 +27,7 @@ from syncswitch.storage.trials.values import Owner
 EVIL = (
     """</script><script>document.title="taken"</script>"'><img src=x onerror=alert(1)>{{ 7*7 }}"""
 )
-FIGURES = ["accuracy", "search", "curves", "time", "cost", "payback", "phases", "events"]
-SECTIONS = [*FIGURES[:2], "why", *FIGURES[2:], "origin"]
+SECTIONS = ["accuracy", "time", "search", "curves", "uses", "origin"]
 
 
 class Elements(HTMLParser):
@@ -76,16 +74,13 @@ def page(finished: ReportData) -> str:
 def test_the_page_has_every_section_with_its_numbers(page: str) -> None:
     elements = Elements(page)
     assert [section["id"] for section in elements.of("section")] == SECTIONS
-    drawn = [place["data-figure"] for place in elements.of("div") if "data-figure" in place]
-    assert drawn == FIGURES
     for words in (
         "Train generated with BSP for the first 50 % of its 3,000 worker-steps, then with ASP",
         "trainings until the search has paid off",
-        "3 events in 1 run",
         identity().fingerprint,
         STUDY,
         "(as the policy says)",
-        "This strategy decides by the mean of a fixed number of runs and believes nothing.",
+        "No later run with the policy is recorded yet.",
     ):
         assert words in elements.text.replace("\u00a0", " ")
 
@@ -96,23 +91,21 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: str) -> None:
     assert not elements.of("link")
     assert all(str(link["href"]).startswith("#") for link in elements.of("a"))
     (policy,) = [meta for meta in elements.of("meta") if "http-equiv" in meta]
-    assert str(policy["content"]).startswith("default-src 'none'; script-src 'nonce-")
+    assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'"
+    assert not elements.of("script")
 
 
-def test_every_row_about_a_run_leads_to_the_row_of_that_run(
-    page: str, finished: ReportData
-) -> None:
+def test_a_page_is_small_and_the_same_again(finished: ReportData, page: str) -> None:
+    assert page_of(finished) == page
+    assert len(page) < 200_000
+
+
+def test_figures_have_names_of_their_own_and_words_for_who_cannot_see_them(page: str) -> None:
     elements = Elements(page)
-    rows = {row["id"] for row in elements.of("tr") if "id" in row}
-    assert rows == {f"run-{run.trial.trial_id}" for run in finished.runs}
-    links = [str(link["href"]) for link in elements.of("a") if "#run-" in str(link["href"])]
-    searched, curves, events = (1, 2, 3, 4, 5), (2, 1, 4, 3, 5), (6, 6, 6)
-    assert links == [f"#run-{number}" for number in (*searched, *curves, *events, 1)]
-    (accuracy,) = re.findall(r'id="accuracy-figure"[^>]*>(.*?)</script>', page)
-    points = [
-        trace["customdata"] for trace in json.loads(accuracy)["data"] if "customdata" in trace
-    ]
-    assert points == [[1, 2, 3, 4], [5]]
+    drawings = [one for one in elements.of("svg") if one.get("role") == "img"]
+    assert len(drawings) == 4
+    assert page.count("<desc>") == 4
+    assert "converged accuracy" in elements.text
 
 
 def test_a_replay_is_offered_only_where_it_works_and_without_a_password(
@@ -147,12 +140,6 @@ def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
     assert "1 workers" not in page
 
 
-def test_the_figures_are_in_the_page(page: str) -> None:
-    figures = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
-    assert len(figures) == 8
-    assert all({"data", "layout"} <= set(json.loads(figure)) for figure in figures)
-
-
 def test_what_users_wrote_is_shown_and_never_interpreted(database: Database) -> None:
     job = identity(name=EVIL, first_protocol="bsp", data_set=EVIL)
     event = RunEvent("lost", 30, 1.0, EVIL, 3, None)
@@ -164,21 +151,13 @@ def test_what_users_wrote_is_shown_and_never_interpreted(database: Database) -> 
     store.fail(STUDY, 99, EVIL)
     page = page_of(load_report(database, job.fingerprint))
     elements = Elements(page)
-    ours = [script for script in elements.of("script") if "nonce" in script]
-    assert elements.of("script") == ours
+    assert not elements.of("script")
     assert not elements.of("img")
     assert not [found for found in elements.found if "onerror" in found[1]]
     assert " ".join(EVIL.split()) in elements.text
 
 
-def test_a_page_is_the_same_again_but_for_its_key(finished: ReportData, page: str) -> None:
-    again = page_of(finished)
-    assert again != page
-    first, second = (re.sub(r"nonce[-=]\"?[\w-]+", "", text) for text in (page, again))
-    assert first == second
-
-
-@pytest.mark.parametrize("library", ["jinja2", "plotly.offline"])
+@pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
 def test_what_is_missing_is_named(
     finished: ReportData, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:

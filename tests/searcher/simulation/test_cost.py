@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from generated_trainer import GeneratedTrainer, identity
 from rich.console import Console
 
+from reproduction.published import TABLES
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.papers.published import TABLES
 from syncswitch.searcher.results.estimates import Estimate
 from syncswitch.searcher.simulation.cost import deepest_switch_points, reference, summarize
 from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
@@ -29,9 +29,9 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.importing.manifest import read_manifest
-from syncswitch.storage.importing.run_import import import_manifest
+from syncswitch.storage.importing import import_runs, read_table
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from tests.run_tables import lost, rows, write_table
 
 SETUPS = {"IV": "resnet32-cifar10-8", "VI": "resnet32-cifar10-16"}
 # Published 1.67; its own neighbours say 3 x 0.534 = 1.60.
@@ -62,7 +62,7 @@ Row = dict[str, Any]
 def paper_url(tmp_path_factory: pytest.TempPathFactory, published: Path) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('paper')}/paper.db"
     with open_database(url, create=True) as database:
-        import_manifest(database, read_manifest(published / "manifest.csv"), published / "data")
+        import_runs(database, read_table(published / "runs.csv"))
     return url
 
 
@@ -272,21 +272,20 @@ WHOLE, HALF = Logged(100), Logged(50)
 
 def recorded_url(folder: Path, *runs: Logged) -> str:
     """A database with imported runs; one that diverged has no log."""
-    header = "setup,run_dir,first_protocol,second_protocol,switch_percent,replicate,workers"
-    lines = [f"{header},total_worker_steps,diverged"]
+    tables = []
     for number, run in enumerate(runs):
-        name = "" if run.diverged else f"run{number}"
-        diverged = "yes" if run.diverged else "no"
-        lines.append(f"job,{name},bsp,asp,{run.candidate_percent},{number},1,200,{diverged}")
-        if name:
-            (folder / name).mkdir()
-            steps = range(0, run.last_step + 1, 20)
-            log = ["Wall time,Step,Value", *(f"{1e9 + s},{s},{run.accuracy}" for s in steps)]
-            (folder / name / "acc.csv").write_text("\n".join(log))
-    (folder / "runs.csv").write_text("\n".join(lines))
+        about = {"replicate": number, "workers": 1, "total_worker_steps": 200}
+        about |= {"candidate_percent": run.candidate_percent, "switch_overhead_seconds": 0}
+        name, percent = f"run{number}", run.candidate_percent
+        if run.diverged:
+            tables.append(lost("job", name, percent, **about))
+        else:
+            tests = [(step, step) for step in range(0, run.last_step + 1, 20)]
+            row = {**rows("job", name, percent)[0], **about, "accuracy": run.accuracy}
+            tables.append([{**row, "worker_step": s, "elapsed_seconds": t} for s, t in tests])
     url = f"sqlite:///{folder}/recorded.db"
     with open_database(url, create=True) as database:
-        report = import_manifest(database, read_manifest(folder / "runs.csv"), folder)
+        report = import_runs(database, read_table(write_table(folder / "runs.csv", *tables)))
     assert report.imported_runs == len(runs)
     return url
 

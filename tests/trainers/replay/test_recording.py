@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.importing.imported_run import ImportedRun, Measurements
-from syncswitch.storage.importing.run_rows import RunImporter
+from syncswitch.storage.importing import ImportedRun, Measurements, import_runs
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -302,12 +301,13 @@ class TestRead:
             started_at=NOW,
             ended_at=NOW,
         )
-        RunImporter(database).add(
+        import_runs(
+            database,
             [
                 ImportedRun("a log", job, 25.0, 20.0, 1, False, measured),
                 ImportedRun("by hearsay", job, 12.5, 12.5, 1, True, None),
                 ImportedRun("counts for none", job, None, 37.0, 1, False, measured),
-            ]
+            ],
         )
         found = read(database, "imported")
         assert found.identity == job

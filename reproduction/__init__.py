@@ -1,0 +1,1 @@
+"""The papers: their experiments, figures and logs. Not installed; `make papers` runs all of it."""

@@ -1,1 +1,0 @@
-"""The papers: what they say, and their figures from runs."""

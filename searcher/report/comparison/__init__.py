@@ -1,1 +1,0 @@
-"""Several searches, versions or jobs side by side on one page."""

@@ -1,1 +1,0 @@
-"""Reads recorded training runs from logs, and puts them into the database."""
