@@ -11,29 +11,28 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 _FIRST_REPLICATE = 1_000_000
 
 
-def lessons_of(use: Observation, number: int, seed: int) -> list[Observation]:
-    """One observation; two of a use that the guard sent back to its switch.
+def lessons_of(
+    use: Observation, number: int, seed: int, failed_percents: tuple[float, ...] = ()
+) -> list[Observation]:
+    """One observation of each switch that failed, and one of that which held.
 
-    Its switch failed, and as it went on from there as if it had never switched, what it ended with
-    is an accuracy of the first protocol alone. Of that the same seed gives the same run, which
+    As a run goes on from a failed switch as if it had never been, what it ends with is an accuracy
+    of the last one, or of the first protocol alone. Of that the same seed gives the same run, which
     counts once; what comes after a switch differs from run to run.
 
     Args:
-        use: With the accuracy of the model that it delivered.
+        use: With the switch that held, and the accuracy of the model that it delivered. Where it is
+            alarmed, that switch failed as well, and the first protocol alone held.
         number: Of the use, from 0.
         seed: Of the use, 0 or more.
+        failed_percents: Switches that failed before.
     """
-    baseline = replace(
-        use,
-        switch_percent=BASELINE_PERCENT,
-        trial_number=_FIRST_REPLICATE + number,
-        replicate=-1 - seed,
-        alarmed=False,
-        cost=None if use.alarmed else use.cost,
-    )
-    if use.switch_percent == BASELINE_PERCENT:
-        return [baseline]
-    switched = replace(
-        use, trial_number=_FIRST_REPLICATE + number, replicate=_FIRST_REPLICATE + number
-    )
-    return [switched, baseline] if use.alarmed else [switched]
+    if use.alarmed:
+        failed_percents = (*failed_percents, use.switch_percent)
+        use = replace(use, switch_percent=BASELINE_PERCENT, alarmed=False)
+    use = replace(use, trial_number=_FIRST_REPLICATE + number, replicate=_FIRST_REPLICATE + number)
+    lessons = [replace(use, switch_percent=one, alarmed=True) for one in failed_percents]
+    alone = use.switch_percent == BASELINE_PERCENT
+    lessons.append(replace(use, replicate=-1 - seed) if alone else use)
+    # The run was paid for once.
+    return [one if place == 0 else replace(one, cost=None) for place, one in enumerate(lessons)]

@@ -272,8 +272,7 @@ class TrainingRun:
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
             first += self._coordinator.done - self._log.done
-        has_gone_back = self._log.guarding.has_gone_back
-        return not has_gone_back and first < switch_worker_step(self._spec)
+        return not self._log.guarding.failed and first < switch_worker_step(self._spec)
 
     def _disturb(self) -> None:
         """Injects what is due; called in the watchdog's thread."""
