@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.policies.file import read_policy_file, write_policy
-from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.guard import Band, later_switch_points
 from tests import program
 from tests.program import TINY_WORKLOAD, assert_refused
 from tests.warm_program import run, run_code, start
@@ -171,7 +171,10 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
     command = ("syncswitch-run", WORKLOAD, "--policy", path, "--json")
     report = json.loads(run(*command, folder=tmp_path).stdout)
     assert report["guard"]["state"] == "alarmed"
-    assert report["guard"]["worker_step"] == 160
+    percent = found.policy.switch_percent
+    tries = [(one["switch_percent"], one["worker_step"]) for one in report["guard"]["failed"]]
+    assert tries == [(one, 160) for one in (percent, *later_switch_points(percent))]
+    assert report["guard"]["held_percent"] == 100.0
     assert report["guard"]["lost_seconds"] > 0
     assert {phase["protocol"] for phase in report["phases"]} == {"bsp"}
     assert "alarmed" in [event["kind"] for event in report["events"]]

@@ -14,6 +14,7 @@ from syncswitch.searcher.text.values import (
     conditions_text,
     metric_title,
     named_text,
+    percent_text,
     seconds_text,
 )
 from syncswitch.storage.database.engine import open_database
@@ -55,7 +56,8 @@ def list_uses(
     """Lists the runs of syncswitch-run with policies, of WORKLOAD or of all.
 
     Kept are those that lost at most the policy's threshold against its target. `guard` says whether
-    it was off, or quiet, or sent the run back to its switch. `under` names the online policy, the
+    it was off, or quiet, or sent the run back to its switch, and `held` with which switch the run
+    came to its end then, 100 % for the first protocol alone. `under` names the online policy, the
     way of switching and the injections, where they are not the default; a run with injections is
     listed, but not counted.
     """
@@ -136,6 +138,7 @@ def _cells(use: PolicyUseFacts, title: str) -> dict[str, str]:
         "kept": "yes" if use.kept else "no",
         "seconds": seconds_text(use.training_seconds),
         "guard": use.guard,
+        "held": percent_text(use.held_percent),
         "ended": str(use.ended_at.date()),
         "under": conditions_text(
             use.online, use.switch_mechanism, use.injections, use.later_switches

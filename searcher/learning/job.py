@@ -62,7 +62,12 @@ class UsedJob:
         used = (
             lesson
             for number, use in enumerate(self.uses)
-            for lesson in lessons_of(_observed(use), number, use.seed or 0)
+            for lesson in lessons_of(
+                _observed(use),
+                number,
+                use.seed or 0,
+                tuple(one.switch_percent for one in use.failed_switches),
+            )
         )
         return [*rests_on, *used]
 
@@ -108,8 +113,8 @@ class UsedJob:
         """A policy to publish after this one."""
         percent = decided.switch_percent
         mine = [use for use in self.uses if use.switch_percent == percent and not use.diverged]
-        quiet = [use for use in mine if use.guard_alarm is None]
-        accuracies = [one.converged_accuracy for one in quiet if one.converged_accuracy is not None]
+        held = [use for use in self.uses if use.held_percent == percent and not use.diverged]
+        accuracies = [one.converged_accuracy for one in held if one.converged_accuracy is not None]
         seconds = [one.training_seconds for one in mine if one.training_seconds is not None]
         for run in self.policy.evidence:
             if run.switch_percent == percent and not run.diverged:
@@ -154,18 +159,14 @@ class UsedJob:
     @property
     def _baseline_uses(self) -> list[StoredTrial]:
         return [
-            use
-            for use in self.uses
-            if not use.diverged
-            and (use.switch_percent == BASELINE_PERCENT or use.guard_alarm is not None)
+            use for use in self.uses if not use.diverged and use.held_percent == BASELINE_PERCENT
         ]
 
 
 def _observed(use: StoredTrial) -> Observation:
     return Observation(
-        use.switch_percent,
+        use.switch_percent if use.held_percent is None else use.held_percent,
         use.converged_accuracy or 0.0,
         bool(use.diverged),
         cost=cost_of(use),
-        alarmed=use.guard_alarm is not None,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from syncswitch.searcher.strategies.observation import Observation
@@ -13,34 +12,27 @@ _FIRST_REPLICATE = 1_000_000
 
 
 def lessons_of(
-    use: Observation, number: int, seed: int, failed_percents: Sequence[float] = ()
+    use: Observation, number: int, seed: int, failed_percents: tuple[float, ...] = ()
 ) -> list[Observation]:
-    """One observation of the switch that held, and one of each that the guard took back.
+    """One observation of each switch that failed, and one of that which held.
 
-    A run that ended with the first protocol alone is one of that, whatever it tried before. Of
-    these the same seed gives the same run, which counts once; what comes after a switch differs
-    from run to run.
+    As a run goes on from a failed switch as if it had never been, what it ends with is an accuracy
+    of the last one, or of the first protocol alone. Of that the same seed gives the same run, which
+    counts once; what comes after a switch differs from run to run.
 
     Args:
-        use: The switch that held, with the accuracy of the model that was delivered.
-        number: Position among the uses, from 0.
-        seed: Seed of the use, 0 or more.
-        failed_percents: Switch points that the guard took back before.
+        use: With the switch that held, and the accuracy of the model that it delivered. Where it is
+            alarmed, that switch failed as well, and the first protocol alone held.
+        number: Of the use, from 0.
+        seed: Of the use, 0 or more.
+        failed_percents: Switches that failed before.
     """
-    numbered = replace(
-        use, trial_number=_FIRST_REPLICATE + number, replicate=_FIRST_REPLICATE + number
-    )
-    if use.switch_percent == BASELINE_PERCENT:
-        numbered = replace(numbered, replicate=-1 - seed)
-    failed = (
-        replace(
-            numbered,
-            switch_percent=percent,
-            replicate=_FIRST_REPLICATE + number,
-            diverged=False,
-            alarmed=True,
-            cost=None,
-        )
-        for percent in failed_percents
-    )
-    return [*failed, numbered]
+    if use.alarmed:
+        failed_percents = (*failed_percents, use.switch_percent)
+        use = replace(use, switch_percent=BASELINE_PERCENT, alarmed=False)
+    use = replace(use, trial_number=_FIRST_REPLICATE + number, replicate=_FIRST_REPLICATE + number)
+    lessons = [replace(use, switch_percent=one, alarmed=True) for one in failed_percents]
+    alone = use.switch_percent == BASELINE_PERCENT
+    lessons.append(replace(use, replicate=-1 - seed) if alone else use)
+    # The run was paid for once.
+    return [one if place == 0 else replace(one, cost=None) for place, one in enumerate(lessons)]

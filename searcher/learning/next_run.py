@@ -20,6 +20,7 @@ from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
 from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.records.guard import Band, later_switch_points
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
@@ -55,17 +56,21 @@ def next_run(storage_url: str, identity: WorkloadIdentity, uses: int) -> NextRun
         band = job.band(use_curves(database, identity.fingerprint))
         done = len(job.uses)
         if _is_answer(policy):
-            return NextRun(policy, policy.switch_percent, band, done)
+            return _run_of(policy, policy.switch_percent, band, done)
         decision = _decision(job, uses, uses - done)
         if isinstance(decision, NextTrial):
-            return NextRun(policy, decision.switch_percent, band, done)
+            return _run_of(policy, decision.switch_percent, band, done)
         study = f"learning-{identity.fingerprint[:12]}-{policy.version}"
         draft = replace(job.draft(decision, study, decision.reason), band=band)
         try:
             answer = PolicyRegistry(database).publish(draft, replaces=policy.version)
         except PolicyError:  # somebody else moved `current` at this moment, so that counts
             answer = _current(database, identity.fingerprint) or policy
-        return NextRun(answer, answer.switch_percent, band, done)
+        return _run_of(answer, answer.switch_percent, band, done)
+
+
+def _run_of(policy: TimingPolicy, percent: float, band: Band | None, number: int) -> NextRun:
+    return NextRun(policy, percent, band, number, later_switch_points(percent))
 
 
 def _check_metric(metric: Metric) -> None:

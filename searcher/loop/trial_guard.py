@@ -11,7 +11,7 @@ from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.study.state import SearchState
-from syncswitch.storage.records.guard import Band, GuardOutcome
+from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (
     BASELINE_PERCENT,
     Evaluation,
@@ -95,8 +95,17 @@ def alarmed(record: TrialRecord, alarm: RunEvent) -> TrialRecord:
 
     Nothing is lost by that: whatever was trained is the price of the run.
     """
+    accuracy = record.evaluations[-1].accuracy if record.evaluations else None
+    failed = FailedSwitch(
+        record.spec.switch_percent,
+        alarm.reason,
+        alarm.worker_step,
+        alarm.elapsed_seconds,
+        lost_seconds=0.0,
+        accuracy=accuracy,
+    )
     return replace(
         record,
-        guard=GuardOutcome(alarm.reason, alarm.worker_step),
+        guard=GuardOutcome(None, (failed,)),
         events=(*record.events, alarm),
     )

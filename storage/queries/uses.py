@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.policies import PolicyRow
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.tables.trials import FailedSwitchRow
 from syncswitch.storage.uses.summary import is_kept
 
 _FACTS = TRIAL_FACTS.c
@@ -35,12 +38,13 @@ class PolicyUseFacts(MeasuredJobColumns):
     diverged: Annotated[bool, "whether it diverged"]
     kept: Annotated[bool, "it lost at most beta, and did not diverge"]
     guard: Annotated[str, "off, quiet, or alarmed: it sent the run back to its switch"]
-    guard_alarm: Annotated[str | None, "why; null without an alarm"]
-    guard_worker_step: Annotated[int | None, "worker-steps done at the alarm"]
+    failed_percents: Annotated[str | None, "switches that failed, joined by ', '; null for none"]
+    held_percent: Annotated[float, "switch with which it came to its end; 100 for none"]
+    guard_alarm: Annotated[str | None, "where each failed and why, joined by '; '; null for none"]
     guard_lost_seconds: Annotated[
-        float | None, "training time from the switch to the alarm, in vain"
+        float | None, "training time from failed switches to their alarms, in vain; null for none"
     ]
-    training_seconds: Annotated[float, "training time, what an alarm cost included"]
+    training_seconds: Annotated[float, "training time, what alarms cost included"]
     baseline_seconds: Annotated[
         float | None, "of the first protocol alone, as the policy has it; null where unknown"
     ]
@@ -73,6 +77,7 @@ def use_facts(
     own = [name for name in PolicyUseFacts.__dataclass_fields__ if name in _FACTS]
     query = (
         select(
+            _FACTS.trial_id,
             *(_FACTS[name] for name in own if not name.startswith("target_")),
             _FACTS.converged_accuracy.label("accuracy"),
             _FACTS.converged_value.label("value"),
@@ -89,17 +94,31 @@ def use_facts(
         .where(*conditions(choice))
         .order_by(_FACTS.trial_id)
     )
+    of_failed = (
+        select(FailedSwitchRow.trial_id, FailedSwitchRow.switch_percent, FailedSwitchRow.alarm)
+        .join(TRIAL_FACTS, _FACTS.trial_id == FailedSwitchRow.trial_id)
+        .where(*conditions(choice))
+        .order_by(FailedSwitchRow.trial_id, FailedSwitchRow.position)
+    )
+    failed: dict[int, list[tuple[float, str]]] = defaultdict(list)
     with database.session(read_only=True) as session:
-        return [_facts(row) for row in session.execute(query).mappings()]
+        for trial_id, percent, alarm in session.execute(of_failed):
+            failed[trial_id].append((percent, alarm))
+        return [
+            _facts(row, failed.get(row["trial_id"], []))
+            for row in session.execute(query).mappings()
+        ]
 
 
-def _facts(row: RowMapping) -> PolicyUseFacts:
-    values: dict[str, Any] = dict(row)
+def _facts(row: RowMapping, failed: Sequence[tuple[float, str]]) -> PolicyUseFacts:
+    values: dict[str, Any] = {name: row[name] for name in row if name != "trial_id"}
     baseline, seconds = values["baseline_seconds"], values["training_seconds"]
     return PolicyUseFacts(
         kept=is_kept(
             values["accuracy"], values["diverged"], values["target_accuracy"], values["threshold"]
         ),
         speed_up=baseline / seconds if baseline and seconds else None,
+        failed_percents=", ".join(f"{percent:g}" for percent, _ in failed) or None,
+        guard_alarm="; ".join(f"{percent:g} %: {alarm}" for percent, alarm in failed) or None,
         **values,
     )

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+# As of a usual search.
+_MOST_HALVINGS = 6
+
 
 _SCATTER = 0.5
 """Standard deviation of the accuracy that a job converges to, in thresholds: a usual one."""
@@ -58,20 +61,51 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedSwitch:
+    """A switch of a guarded run that failed: what came after it was for nothing.
+
+    Attributes:
+        switch_percent: Where it was.
+        alarm: Why it failed, as a clause.
+        worker_step: Worker-steps done at the alarm.
+        elapsed_seconds: Training time at the alarm.
+        lost_seconds: Training time from the switch to the alarm.
+        accuracy: Of the last test after the switch; None where there was none.
+    """
+
+    switch_percent: float
+    alarm: str
+    worker_step: int
+    elapsed_seconds: float
+    lost_seconds: float
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GuardOutcome:
     """How a guarded run went.
 
     Attributes:
-        alarm: Why it went back to its switch, as a clause; None where it did not.
-        worker_step: Worker-steps done at the alarm; None without one.
-        lost_seconds: Training time from the switch to the alarm, which was for nothing.
+        held_percent: The switch with which it came to its end; 100 for the first protocol alone,
+            None where it was ended at its alarm.
+        failed: The switches that it went back to before, in their order.
     """
 
-    alarm: str | None = None
-    worker_step: int | None = None
-    lost_seconds: float = 0.0
+    held_percent: float | None
+    failed: tuple[FailedSwitch, ...] = ()
 
     @property
     def state(self) -> str:
         """`quiet`, or `alarmed`."""
-        return "quiet" if self.alarm is None else "alarmed"
+        return "alarmed" if self.failed else "quiet"
+
+    @property
+    def lost_seconds(self) -> float:
+        """Training time that all failures cost together."""
+        return math.fsum(one.lost_seconds for one in self.failed)
+
+
+def later_switch_points(switch_percent: float) -> tuple[float, ...]:
+    """The halvings of a job that are later than a switch: where a run that fails switches again."""
+    halvings = (50.0 / 2**number for number in range(_MOST_HALVINGS))
+    return tuple(sorted(percent for percent in halvings if percent > switch_percent))

@@ -83,6 +83,9 @@ class TrialSpec:
             other runs may start from each.
         band: What the run is held against after its switch: where it fails, it goes back there and
             on in the first protocol. None for no guard.
+        retry_percents: Where a run that has gone back switches again, ascending and later than the
+            switch: at the second of them if it fails after the first as well, and so on. After the
+            last it goes on in the first protocol to the end; empty for that at once.
     """
 
     identity: WorkloadIdentity
@@ -97,6 +100,7 @@ class TrialSpec:
     resume: bool = False
     kept_checkpoints: int | None = None
     band: Band | None = None
+    retry_percents: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,8 @@ class RunEvent:
             `injected` (a disturbance on purpose begins), `lost` (a worker or the parameter server
             died or hung), `returned` (it is back), `rebuilt` (the state comes from a checkpoint),
             `resumed` (the chief itself was gone), `unsaved` (a checkpoint could not be written),
-            `alarmed` (the guard found that it fails: it goes back to its switch, or ends where a
-            search made it).
+            `alarmed` (the guard found that it fails: it goes back to its switch, perhaps to switch
+            again later, or ends where a search made it).
         worker_step: Worker-steps done at that moment.
         elapsed_seconds: Training time at that moment.
         reason: Why, with figures, for people.

@@ -42,6 +42,7 @@ class NextRun:
         policy: Whose use that run is; None before the first one.
         switch_percent: Of that run, which need not be the policy's.
         band: What it is held against; None before the first run of the first protocol alone.
+        retry_percents: Where it switches again if that fails, see `TrialSpec`.
         number: How many runs there were before, from which its seed follows.
     """
 
@@ -49,6 +50,7 @@ class NextRun:
     switch_percent: float
     band: Band | None
     number: int
+    retry_percents: tuple[float, ...] = ()
 
 
 def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyUse | None:
@@ -67,6 +69,7 @@ def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyU
         resume=False,
         kept_checkpoints=None,
         band=None,
+        retry_percents=(),
     )
     measured = replace(record, spec=spec, checkpoints={})
     return PolicyUse(use_id, policy.study, policy.created_at, policy.version, measured)

@@ -134,12 +134,22 @@ TRIAL_FACTS = Table(
         String,
         comment="off, quiet, or alarmed: it sent the run back to its switch; null if unknown",
     ),
-    Column("guard_alarm", Text, comment="why; null without an alarm"),
-    Column("guard_worker_step", BigInteger, comment="worker-steps done at the alarm"),
+    Column(
+        "failed_switches",
+        BigInteger,
+        nullable=False,
+        comment="so many failed, each a row of syncswitch_failed_switches",
+    ),
+    Column(
+        "held_percent",
+        Double,
+        comment="switch with which the run came to its end, after those that failed; 100 for the"
+        " first protocol alone; null where it ended at an alarm, or nobody knows",
+    ),
     Column(
         "guard_lost_seconds",
         Double,
-        comment="training time from the switch to the alarm, in vain; null if unknown",
+        comment="training time from failed switches to their alarms, in vain; null for none",
     ),
     Column("target_accuracy", Double, comment="of the search or the policy; null while unknown"),
     Column("target_value", Double, comment="the metric's own value of it, in its unit"),
@@ -195,7 +205,12 @@ _MISSING_SECONDS = (
     " FROM syncswitch_phases AS p WHERE p.trial_id = t.trial_id"
     " ORDER BY p.position DESC LIMIT 1)"
 )
+_OF_FAILED_SWITCHES = (
+    "(SELECT {value} FROM syncswitch_failed_switches AS f WHERE f.trial_id = t.trial_id)"
+)
 _COMPUTED = {
+    "failed_switches": _OF_FAILED_SWITCHES.format(value="COUNT(*)"),
+    "guard_lost_seconds": _OF_FAILED_SWITCHES.format(value="SUM(f.lost_seconds)"),
     "workload": "w.name",
     "metric": "w.metric_name",
     **{

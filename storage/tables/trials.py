@@ -133,8 +133,7 @@ class TrialRow(Base):
         ),
         CheckConstraint("(use_id IS NULL) = (policy_version IS NULL)", name="used_a_policy"),
         CheckConstraint("guard IN ('off', 'quiet', 'alarmed')", name="guard"),
-        CheckConstraint("guard_worker_step >= 0", name="guard_worker_step"),
-        CheckConstraint("guard_lost_seconds >= 0", name="guard_lost_seconds"),
+        CheckConstraint("held_percent BETWEEN 0 AND 100", name="held_percent"),
         CheckConstraint("trial_number >= 0", name="trial_number"),
         CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
         CheckConstraint("candidate_percent BETWEEN 0 AND 100", name="candidate_percent"),
@@ -211,9 +210,7 @@ class TrialRow(Base):
     converged_evaluations: Mapped[int | None]
     plateau_accuracy: Mapped[float | None]
     guard: Mapped[str | None] = mapped_column(String(16))
-    guard_alarm: Mapped[str | None] = mapped_column(Text)
-    guard_worker_step: Mapped[int | None] = mapped_column(BigInteger)
-    guard_lost_seconds: Mapped[float | None]
+    held_percent: Mapped[float | None]
 
     workload: Mapped[WorkloadRow] = relationship()
 
@@ -245,6 +242,29 @@ class PhaseRow(Base):
     )
     mean_staleness: Mapped[float | None]
     max_staleness: Mapped[int | None]
+
+
+class FailedSwitchRow(Base):
+    """A switch that a guarded trial went back to; see `FailedSwitch`."""
+
+    __tablename__ = "syncswitch_failed_switches"
+    __table_args__ = (
+        CheckConstraint("position >= 0", name="position"),
+        CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
+        CheckConstraint("worker_step >= 0", name="worker_step"),
+        CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
+        CheckConstraint("lost_seconds >= 0", name="lost_seconds"),
+        finite("accuracy"),
+    )
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey(TrialRow.trial_id), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    switch_percent: Mapped[float]
+    alarm: Mapped[str] = mapped_column(Text)
+    worker_step: Mapped[int] = mapped_column(BigInteger)
+    elapsed_seconds: Mapped[float]
+    lost_seconds: Mapped[float]
+    accuracy: Mapped[float | None]
 
 
 class EvaluationRow(Base):

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import asdict
 from datetime import datetime, timezone
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.tables.base import columns_of
-from syncswitch.storage.tables.trials import PhaseRow, SearchRow, TrialRow, WorkloadRow
+from syncswitch.storage.tables.trials import (
+    FailedSwitchRow,
+    PhaseRow,
+    SearchRow,
+    TrialRow,
+    WorkloadRow,
+)
 from syncswitch.storage.trials.events import condition_values, conditions_of, storable_text
 from syncswitch.storage.trials.values import Fork, Owner, StoredTrial
 
@@ -25,7 +32,7 @@ _OF_WORKLOAD = {
     "second_protocol": WorkloadRow.second_protocol,
     "total_worker_steps": WorkloadRow.total_worker_steps,
 }
-_JOINED = {"phases", "conditions"}
+_JOINED = {"phases", "failed_switches", "conditions"}
 _FIELDS = [name for name in StoredTrial.__dataclass_fields__ if name not in _JOINED]
 _COLUMNS = [
     _OF_WORKLOAD[name] if name in _OF_WORKLOAD else getattr(TrialRow, name) for name in _FIELDS
@@ -36,7 +43,6 @@ _CONDITIONS = (
     TrialRow.injections,
     TrialRow.later_switches,
 )
-_PHASE_COLUMNS = columns_of(PhaseRecord, PhaseRow)
 _COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
 
 
@@ -127,7 +133,7 @@ def fill_cost(row: TrialRow, record: TrialRecord) -> None:
 
 
 def fill_result(session: Session, row: TrialRow, record: TrialRecord) -> None:
-    """Makes the trial complete: fills in all that it measured, and adds its phases."""
+    """Makes the trial complete: fills in all that it measured, its phases and failed switches."""
     fill_cost(row, record)
     row.state = TrialState.COMPLETE
     row.failure = None
@@ -138,36 +144,28 @@ def fill_result(session: Session, row: TrialRow, record: TrialRecord) -> None:
     row.converged = record.converged
     row.diverged = record.diverged
     row.stopped_early = record.stopped_early
-    _fill_guard(row, record.guard)
-    session.flush()  # phases refer to this row
+    guard = record.guard
+    row.guard = "off" if guard is None else guard.state
+    row.held_percent = record.spec.switch_percent if guard is None else guard.held_percent
+    session.flush()  # the others refer to this row
+    session.add_all(
+        FailedSwitchRow(
+            trial_id=row.trial_id,
+            position=position,
+            **{**asdict(failed), "alarm": storable_text(failed.alarm)},
+        )
+        for position, failed in enumerate(guard.failed if guard else ())
+    )
     session.add_all(
         PhaseRow(trial_id=row.trial_id, position=position, **asdict(phase))
         for position, phase in enumerate(record.phases)
     )
 
 
-def _fill_guard(row: TrialRow, guard: GuardOutcome | None) -> None:
-    if guard is None:
-        row.guard = "off"
-        return
-    row.guard = guard.state
-    row.guard_alarm = None if guard.alarm is None else storable_text(guard.alarm)
-    row.guard_worker_step = guard.worker_step
-    row.guard_lost_seconds = guard.lost_seconds
-
-
 def read_trials(session: Session, *conditions: ColumnElement[bool]) -> list[StoredTrial]:
     """Trials in the order in which they began; as plain rows, of which there may be 100,000."""
-    phases: dict[int, list[PhaseRecord]] = defaultdict(list)
-    query = (
-        select(PhaseRow.trial_id, *_PHASE_COLUMNS)
-        .join(TrialRow, TrialRow.trial_id == PhaseRow.trial_id)
-        .join(TrialRow.workload)
-        .where(*conditions)
-        .order_by(PhaseRow.trial_id, PhaseRow.position)
-    )
-    for trial_id, *values in session.execute(query):
-        phases[trial_id].append(PhaseRecord(*values))
+    phases = _parts(session, PhaseRecord, PhaseRow, *conditions)
+    failed = _parts(session, FailedSwitch, FailedSwitchRow, *conditions)
     trials = select(*_CONDITIONS, *_COLUMNS).join(TrialRow.workload).where(*conditions)
     found = []
     known = len(_CONDITIONS)
@@ -176,8 +174,32 @@ def read_trials(session: Session, *conditions: ColumnElement[bool]) -> list[Stor
         found.append(
             StoredTrial(
                 phases=tuple(phases.get(fields["trial_id"], ())),
+                failed_switches=tuple(failed.get(fields["trial_id"], ())),
                 conditions=conditions_of(*row[:known]),
                 **fields,
             )
         )
+    return found
+
+
+_Part = TypeVar("_Part", PhaseRecord, FailedSwitch)
+
+
+def _parts(
+    session: Session,
+    kind: type[_Part],
+    table: type[PhaseRow | FailedSwitchRow],
+    *conditions: ColumnElement[bool],
+) -> dict[int, list[_Part]]:
+    """What trials have several of, in order, by `trial_id`."""
+    query = (
+        select(table.trial_id, *columns_of(kind, table))
+        .join(TrialRow, TrialRow.trial_id == table.trial_id)
+        .join(TrialRow.workload)
+        .where(*conditions)
+        .order_by(table.trial_id, table.position)
+    )
+    found: dict[int, list[_Part]] = defaultdict(list)
+    for trial_id, *values in session.execute(query):
+        found[trial_id].append(kind(*values))
     return found

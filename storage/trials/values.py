@@ -15,6 +15,7 @@ import psutil
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.metrics import whole_run_seconds
+from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialState
 
@@ -109,7 +110,7 @@ class StoredTrial:
     `candidate_percent` is the switch point that the run counts for: of a search's run its switch
     point, of an imported run what was declared, None for a run that counts for none. A
     `speculative` run began in advance, before the search was known to need it. `guard` is `off`,
-    `quiet` or `alarmed`; the other three say why, when and at what cost.
+    `quiet` or `alarmed`; `held_percent` is the switch with which the run came to its end.
     """
 
     trial_id: int
@@ -141,9 +142,8 @@ class StoredTrial:
     stopped_early: bool | None
     plateau_accuracy: float | None
     guard: str | None
-    guard_alarm: str | None
-    guard_worker_step: int | None
-    guard_lost_seconds: float | None
+    held_percent: float | None
+    failed_switches: tuple[FailedSwitch, ...]
     training_seconds: float | None
     inherited_seconds: float | None
     switch_overhead_seconds: float | None
@@ -213,6 +213,7 @@ def check_times(record: TrialRecord) -> None:
 
     Raises FatalError.
     """
+    failed = record.guard.failed if record.guard else ()
     times = [
         record.training_seconds,
         record.inherited_seconds,
@@ -221,7 +222,8 @@ def check_times(record: TrialRecord) -> None:
         *(evaluation.elapsed_seconds for evaluation in record.evaluations),
         *(event.elapsed_seconds for event in record.events),
         *(event.seconds for event in record.events if event.seconds is not None),
-        *([record.guard.lost_seconds] if record.guard else []),
+        *(one.elapsed_seconds for one in failed),
+        *(one.lost_seconds for one in failed),
     ]
     wrong = [seconds for seconds in times if not math.isfinite(seconds)]
     if wrong:

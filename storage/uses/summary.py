@@ -44,8 +44,8 @@ class UseObservation:
 
     Attributes:
         policy_version: That it trained with.
-        alarm: Why the guard sent it back; then its switch failed, whatever `accuracy` the run
-            reached by going on without. None where it did not.
+        guard: `alarmed` where it sent the run back; then the switch failed, whatever `accuracy` the
+            run reached with a later one, or without.
         seconds: Training time, what an alarm cost included.
     """
 
@@ -55,7 +55,7 @@ class UseObservation:
     accuracy: float
     diverged: bool
     seconds: float
-    alarm: str | None
+    guard: str | None
     ended_at: datetime
 
 
@@ -66,7 +66,7 @@ OBSERVED = (
     "converged_accuracy",
     "diverged",
     "training_seconds",
-    "guard_alarm",
+    "guard",
     "ended_at",
 )
 """Columns of a trial, in the order of the fields of `UseObservation`."""
@@ -100,8 +100,8 @@ def use_summary(policy: TimingPolicy, uses: Iterable[UseObservation]) -> UseSumm
     return UseSummary(
         uses=len(counted),
         kept=len(kept),
-        alarms=sum(use.alarm is not None for use in counted),
-        kept_after_alarm=sum(use.alarm is not None for use in kept),
+        alarms=sum(use.guard == "alarmed" for use in counted),
+        kept_after_alarm=sum(use.guard == "alarmed" for use in kept),
         mean_training_seconds=mean,
         speed_up=policy.baseline_seconds / mean if policy.baseline_seconds and mean else None,
         last_ended_at=max((use.ended_at for use in counted), default=None),
@@ -116,7 +116,7 @@ def switches_kept(policy: TimingPolicy, uses: Iterable[UseObservation]) -> list[
     """
     mine = (policy.version, policy.switch_percent)
     return [
-        use.alarm is None
+        use.guard != "alarmed"
         and is_kept(use.accuracy, use.diverged, policy.target_accuracy, policy.threshold)
         for use in uses
         if (use.policy_version, use.switch_percent) == mine

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import Engine
 
 from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
@@ -268,3 +269,12 @@ def at_once() -> Callable[[Work, int], list[Any]]:
         return [answer for _, answer, _ in found]
 
     return run
+
+
+def sent_back(*percents: float, held_percent: float = 100.0) -> GuardOutcome:
+    """What a guard did that found that these switches fail."""
+    failed = (
+        FailedSwitch(percent, "it fails", 700 + number, 2.5 + number, 1.25 + number, 0.5)
+        for number, percent in enumerate(percents)
+    )
+    return GuardOutcome(held_percent, tuple(failed))

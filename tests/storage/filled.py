@@ -21,7 +21,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.importing import import_runs as import_table
 from syncswitch.storage.importing import read_table
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import (
@@ -211,8 +211,9 @@ def add_uses(database: Database) -> None:
     """Runs with a policy: without a guard, with a quiet one, and one that it sent back."""
     policy = PolicyRegistry(database).get(identity().fingerprint, 1)
     assert policy is not None
-    alarm = GuardOutcome("three tests in a row below the first protocol's", 800, 12.5)
-    for number, guard in enumerate((None, GuardOutcome(), alarm)):
+    failed = FailedSwitch(25.0, "three tests in a row below the first protocol's", 800, 20.0, 12.5)
+    outcomes = (None, GuardOutcome(25.0), GuardOutcome(50.0, (failed,)))
+    for number, guard in enumerate(outcomes):
         spec = TrialSpec(identity(), policy.switch_percent, number)
         record = replace(GeneratedTrainer().train(spec), guard=guard)
         use = whole_use(policy, f"use-{number}", record)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
-from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
@@ -24,6 +24,13 @@ GUARDED = replace(BRIEF, model=normalized_model)
 EASY = Band(0.2, 0.01, 3, (BandPoint(1, 0.1, 0.0), BandPoint(W, 0.1, 0.0)))
 # No test is as good as that, so the third one after the switch is an alarm.
 STRICT = Band(2.0, 0.01, 3, (BandPoint(1, 2.0, 0.0), BandPoint(W, 2.0, 0.0)))
+# Nor any test up to worker-step 100; what a switch at 50 % is held against does not matter there.
+EARLY = Band(
+    0.2,
+    0.01,
+    3,
+    tuple(BandPoint(step, 2.0 if step <= 100 else 0.0, 0.0) for step in range(1, W, 9)),
+)
 # No run ends as well as that.
 TARGET = Band(2.0, 0.01)
 
@@ -36,9 +43,13 @@ _alone: dict[type, tuple[TrialRecord, ModelState]] = {}
 
 
 class GuardContract:
-    """Args of a subclass: `spec_of` and a fixture `make_trainer`, as in `TrainerContract`."""
+    """Args of a subclass: `spec_of` and a fixture `make_trainer`, as in `TrainerContract`.
+
+    `is_repeatable`: also what comes after a switch is the same each time that it is made.
+    """
 
     workers: ClassVar[int] = 4
+    is_repeatable: ClassVar[bool] = False
 
     def spec_of(
         self, workload: Workload, workers: int, switch_percent: float, **fields: Any
@@ -66,20 +77,31 @@ class GuardContract:
         return _alone[type(self)]
 
     @pytest.mark.parametrize(
-        ("switch_percent", "band", "second"),
-        [(0.0, STRICT, "asp"), (30.0, STRICT, "asp"), (30.0, TARGET, "local-sgd:2")],
+        ("percents", "band", "second"),
+        [
+            ((0.0, 30.0, 50.0), STRICT, "asp"),
+            ((30.0,), STRICT, "asp"),
+            ((30.0, 60.0), TARGET, "local-sgd:2"),
+        ],
     )
-    def test_after_an_alarm_it_ends_where_the_first_protocol_alone_does(
+    def test_after_its_last_alarm_it_ends_where_the_first_protocol_alone_does(
         self,
         make_trainer: Callable[..., Any],
         tmp_path: Path,
-        switch_percent: float,
+        percents: tuple[float, ...],
         band: Band,
         second: str,
     ) -> None:
         observer, pair = RecordingObserver(), ("bsp", second)
+        first, *later = percents
         record, state = self.trained(
-            make_trainer, tmp_path, switch_percent, band, observer, protocols=pair
+            make_trainer,
+            tmp_path,
+            first,
+            band,
+            observer,
+            protocols=pair,
+            retry_percents=tuple(later),
         )
         alone, expected = self.alone(make_trainer, tmp_path)
         assert_bitwise_equal(state, expected)
@@ -90,40 +112,71 @@ class GuardContract:
         assert record.converged_accuracy == alone.converged_accuracy
         guard = record.guard
         assert guard is not None
-        assert guard.alarm is not None
-        assert guard.worker_step is not None
-        switch = round(switch_percent / 100 * W / 4) * 4
-        if band is TARGET:
-            assert guard.worker_step == W
-            assert guard.alarm.startswith("it ends with ")
-        else:
-            assert switch + 3 * 20 - 20 < guard.worker_step <= W
-            assert guard.alarm.startswith("3 tests in a row are below ")
+        assert guard.held_percent == 100.0
+        assert tuple(one.switch_percent for one in guard.failed) == percents
+        events = [event for event in record.events if event.kind == "alarmed"]
+        switches = [round(percent / 100 * W / 4) * 4 for percent in percents]
+        for switch, failed, alarmed in zip(switches, guard.failed, events, strict=True):
+            if band is TARGET:
+                assert failed.worker_step == W
+                assert failed.alarm.startswith("it ends with ")
+            else:
+                assert switch + 3 * 20 - 20 < failed.worker_step <= W
+                assert failed.alarm.startswith("3 tests in a row are below ")
+            assert failed.accuracy is not None
+            # Of the tests that were told of, but do not count.
+            assert failed.accuracy in [one.accuracy for one in observer.evaluations]
+            assert alarmed in observer.events
+            assert alarmed == RunEvent(
+                "alarmed",
+                failed.worker_step,
+                failed.elapsed_seconds,
+                alarmed.reason,
+                seconds=failed.lost_seconds,
+            )
+            where = f"bsp goes on from the switch, after {switch} worker-steps"
+            assert alarmed.reason.startswith(f"{failed.alarm}; {where}")
+        nexts = [event.reason.partition("worker-steps")[2] for event in events]
+        assert nexts == [*(f", and the next switch is at {one:g} %" for one in later), ""]
         self.assert_time_is_kept(record, guard)
-        (alarmed,) = [event for event in record.events if event.kind == "alarmed"]
-        assert alarmed.worker_step == guard.worker_step
-        assert alarmed.seconds == guard.lost_seconds
-        assert alarmed.reason == (
-            f"{guard.alarm}; bsp goes on from the switch, after {switch} worker-steps"
-        )
-        assert alarmed in observer.events
-        # Those of the failed part as well, and then those of the first protocol.
+        # Those of the failed parts as well, and then those of the first protocol.
         told = [(one.worker_step, one.accuracy) for one in observer.evaluations]
-        after = [one for one in tested(record) if one[0] > switch]
+        after = [one for one in tested(record) if one[0] > switches[-1]]
         assert told[-len(after) :] == after
-        assert len(told) >= len(tested(record)) + 3
+        assert len(told) >= len(tested(record)) + 3 * len(percents)
 
     def assert_time_is_kept(self, record: TrialRecord, guard: GuardOutcome) -> None:
-        (phase,) = record.phases
-        assert 0 < guard.lost_seconds < record.training_seconds
-        assert record.training_seconds == pytest.approx(phase.seconds + guard.lost_seconds)
+        assert all(0 < one.lost_seconds <= one.elapsed_seconds for one in guard.failed)
+        phases = sum(phase.seconds for phase in record.phases)
+        assert record.training_seconds == pytest.approx(phases + guard.lost_seconds)
         seconds = [one.elapsed_seconds for one in record.evaluations]
         assert seconds == sorted(seconds)
-        assert record.switch_overhead_seconds == 0.0
+        assert (record.switch_overhead_seconds > 0) == (len(record.phases) > 1)
+
+    def test_a_later_switch_holds_as_if_it_were_the_only_one(
+        self, make_trainer: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        record, state = self.trained(
+            make_trainer, tmp_path, 30.0, EARLY, retry_percents=(50.0, 60.0)
+        )
+        once, expected = self.trained(make_trainer, tmp_path / "once", 50.0, EARLY)
+        if self.is_repeatable:
+            assert_bitwise_equal(state, expected)
+            assert tested(record) == tested(once)
+        assert tested(record)[:4] == tested(once)[:4]
+        assert once.guard == GuardOutcome(50.0)
+        assert record.guard is not None
+        assert record.guard.held_percent == 50.0
+        assert [one.switch_percent for one in record.guard.failed] == [30.0]
+        assert [event.kind for event in record.events] == ["switched", "alarmed", "switched"]
+        assert record.events[-1].reason.endswith("the switch is at 50 %")
+        ends = [[(p.protocol, p.end_worker_step) for p in one.phases] for one in (record, once)]
+        assert ends[0] == ends[1]
+        self.assert_time_is_kept(record, record.guard)
 
     @pytest.mark.parametrize(
         ("switch_percent", "band", "outcome"),
-        [(30.0, EASY, GuardOutcome()), (30.0, None, None), (100.0, STRICT, None)],
+        [(30.0, EASY, GuardOutcome(30.0)), (30.0, None, None), (100.0, STRICT, None)],
     )
     def test_without_an_alarm_nothing_is_different(
         self,
@@ -140,13 +193,15 @@ class GuardContract:
         assert [event.kind for event in record.events] == ["switched"] * (switch_percent < 100)
 
     def test_what_explodes_goes_back_as_well(self, make_trainer: Callable[..., Any]) -> None:
-        """Here to its start, and explodes again."""
-        spec = self.spec_of(EXPLOSIVE, self.workers, 0.0, band=TARGET)
+        """Here to its start, and explodes again before its next switch."""
+        spec = self.spec_of(EXPLOSIVE, self.workers, 0.0, band=TARGET, retry_percents=(50.0,))
         record = make_trainer(EXPLOSIVE, self.workers).train(spec)
         assert record.diverged
         assert [phase.protocol for phase in record.phases] == ["bsp"]
         assert record.guard is not None
-        assert record.guard.alarm in (
+        assert record.guard.held_percent == 100.0
+        (failed,) = record.guard.failed
+        assert failed.alarm in (
             "a training loss is not finite",
             "the parameters are not finite",
         )
@@ -157,7 +212,7 @@ class GuardContract:
         )
         spec = self.spec_of(GUARDED, self.workers, 30.0, band=STRICT)
         record = make_trainer(GUARDED, self.workers).train(spec, observer)
-        assert record.guard == GuardOutcome()
+        assert record.guard == GuardOutcome(30.0)
 
     def test_the_state_at_the_switch_is_among_the_checkpoints(
         self, make_trainer: Callable[..., Any], tmp_path: Path
@@ -193,40 +248,42 @@ class GuardContract:
         assert sorted(record.checkpoints) == [20.0, 30.0, 40.0, 50.0]
         assert seen[0] == {checkpoint_path(spec, one, ".npz") for one in (20.0, 30.0)}
 
-    @pytest.mark.parametrize("switch_percent", [0.0, 30.0])
+    @pytest.mark.parametrize(("switch_percent", "later"), [(0.0, ()), (30.0, (60.0,))])
     def test_resumed_after_its_switch_it_can_still_go_back(
         self,
         make_trainer: Callable[..., Any],
         tmp_path: Path,
         switch_percent: float,
+        later: tuple[float, ...],
     ) -> None:
         """From the start it needs no checkpoint for that."""
 
         def interrupt(evaluation: Evaluation) -> Verdict:
-            if evaluation.worker_step >= 100:
+            alarms = [event for event in observer.events if event.kind == "alarmed"]
+            if evaluation.worker_step >= 120 and len(alarms) == len(later):
                 raise KeyboardInterrupt
             return Verdict.CONTINUE
 
-        fields: dict[str, Any] = {"checkpoint_percents": (40.0, 60.0)}
+        fields: dict[str, Any] = {
+            "checkpoint_percents": (40.0, 70.0),
+            "kept_checkpoints": 1,
+            "retry_percents": later,
+        }
+        observer = RecordingObserver(interrupt)
         with pytest.raises(KeyboardInterrupt):
-            self.trained(
-                make_trainer,
-                tmp_path,
-                switch_percent,
-                TARGET,
-                RecordingObserver(interrupt),
-                **fields,
-            )
-        kept = checkpoint_path(
-            self.spec_of(GUARDED, 4, switch_percent, checkpoint_directory=tmp_path),
-            switch_percent,
-            ".npz",
-        )
-        assert kept.exists() is (switch_percent > 0)
+            self.trained(make_trainer, tmp_path, switch_percent, TARGET, observer, **fields)
+        found = {float(path.stem.partition("-at-")[2]) for path in tmp_path.iterdir()}
+        assert found == {70.0, *later}
+        # What is left to try is known to the run.
+        fields["retry_percents"] = ()
         record, state = self.trained(
             make_trainer, tmp_path, switch_percent, TARGET, resume=True, **fields
         )
-        assert [event.kind for event in record.events][-2:] == ["resumed", "alarmed"]
+        kinds = [event.kind for event in record.events if event.kind != "switched"]
+        assert kinds == [*("alarmed" for _ in later), "resumed", "alarmed"]
+        assert record.guard is not None
+        assert record.guard.held_percent == 100.0
+        assert [one.switch_percent for one in record.guard.failed] == [switch_percent, *later]
         _, expected = self.alone(make_trainer, tmp_path)
         assert_bitwise_equal(state, expected)
 

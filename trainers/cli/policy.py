@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
+from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.trainers.cli.console import print_note
 from syncswitch.trainers.cli.options import (
     USUAL_PROTOCOLS,
@@ -43,6 +44,7 @@ class Chosen:
         policy: That this is a use of; None for a switch point of the user's own, and for the first
             run of a job that is learnt from its runs.
         band: What the run is held against; None for no guard.
+        retry_percents: Where it switches again if that fails, see `TrialSpec`.
         seed: Of the run; None where the user's counts.
         later_switches: See `RunConditions`.
     """
@@ -52,6 +54,7 @@ class Chosen:
     switch_percent: float
     policy: TimingPolicy | None = None
     band: Band | None = None
+    retry_percents: tuple[float, ...] = ()
     seed: int | None = None
     later_switches: tuple[float, ...] = ()
 
@@ -121,8 +124,9 @@ def chosen_by_policy(
     workload = cluster.load(reference, max(one.workers for one in candidates))
     policy, identity = fitting_policy(cluster, candidates, workload, reference, choice)
     band = known_band(policy, storage_url) if is_guarded else None
-    later = policy.later_switches
-    return Chosen(workload, identity, policy.switch_percent, policy, band, later_switches=later)
+    percent, later = policy.switch_percent, policy.later_switches
+    retries = later_switch_points(percent) if band else ()
+    return Chosen(workload, identity, percent, policy, band, retries, later_switches=later)
 
 
 def chosen_by_learning(
@@ -149,7 +153,8 @@ def chosen_by_learning(
     planned = next_run(identity, storage_url, uses)
     seed, percent = interrupted(workload) or (planned.number, planned.switch_percent)
     print_note(run_text(identity, seed, percent))
-    return Chosen(workload, identity, percent, planned.policy, planned.band, seed)
+    retries = tuple(one for one in planned.retry_percents if one > percent)
+    return Chosen(workload, identity, percent, planned.policy, planned.band, retries, seed)
 
 
 def _chosen_job(

@@ -123,7 +123,7 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
             for phase in record.phases
         ],
         "conditions": asdict(record.spec.conditions),
-        "guard": {"state": guard_state(record), **asdict(record.guard or GuardOutcome())},
+        "guard": _guard_as_json(record),
         "events": [asdict(event) for event in record.events],
         "model": None if report.model_path is None else str(report.model_path),
         "output_folder": None if report.output_folder is None else str(report.output_folder),
@@ -198,19 +198,24 @@ def _outcome(report: RunReport) -> str:
     )
 
 
-def guard_state(record: TrialRecord) -> str:
-    """`off`, `quiet` or `alarmed`."""
-    return "off" if record.guard is None else record.guard.state
+def _guard_as_json(record: TrialRecord) -> dict[str, Any]:
+    guard = record.guard or GuardOutcome(record.spec.switch_percent)
+    state = "off" if record.guard is None else guard.state
+    return {"state": state, **asdict(guard), "lost_seconds": guard.lost_seconds}
 
 
 def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
-    if guard.alarm is None:
+    """For example `The guard went back to the switch at 25 % after 2 s: ... That at 50 % held`."""
+    if not guard.failed:
         return "The guard found nothing wrong after the switch."
-    first = record.spec.identity.first_protocol.upper()
-    return (
-        f"The guard went back to the switch after {guard.worker_step or 0:,} worker-steps, and on"
-        f" with {first} alone: {guard.alarm}. That cost {guard.lost_seconds:.1f} s."
-    )
+    tries = [
+        f"{one.switch_percent:g} % after {one.lost_seconds:.1f} s: {one.alarm}"
+        for one in guard.failed
+    ]
+    first, held = record.spec.identity.first_protocol.upper(), guard.held_percent
+    last = f"{first} alone did the rest" if held in (None, 100.0) else f"That at {held:g} % held"
+    went = f"The guard went back to the switch at {'; to that at '.join(tries)}"
+    return f"{went}. {last}. That cost {guard.lost_seconds:.1f} s."
 
 
 def _switch_text(record: TrialRecord) -> str:

@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     "is_guarded",
     default=True,
     show_default=True,
-    help="Go back to the switch, and on with the first protocol alone, when the training fails"
-    " after it: the policy knows how the first protocol did. Without a policy there is none.",
+    help="Go back to the switch when the training fails after it, and on with the first protocol to"
+    " a later switch: the policy knows how the first protocol did. Without a policy there is none.",
 )
 @click.option(
     "--workers",
@@ -251,7 +251,13 @@ def main(
     )
     cluster.check_capacity(identity.workers)
     spec = TrialSpec(
-        identity, run.switch_percent, seed, conditions=conditions, resume=resume, band=run.band
+        identity,
+        run.switch_percent,
+        seed,
+        conditions=conditions,
+        resume=resume,
+        band=run.band,
+        retry_percents=run.retry_percents,
     )
     checkpoints = RunCheckpoints(spec, folder, every_percent)
     uses = UsesHome(storage_url, choice, output)

@@ -1,14 +1,15 @@
-"""What comes of a run of a command that failed after its switch, and went on without; pure."""
+"""What comes of a command that failed after its switch, and was run once more; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
+from syncswitch.storage.records.guard import FailedSwitch
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.run.guarding import Guarding, accuracy_since, next_switch_text
 from syncswitch.trainers.run.record import RunResult
 
 
@@ -49,57 +50,91 @@ class CommandGuard:
         return "it diverged"
 
 
-def alarm_event(spec: TrialSpec, failed: RunResult, alarm: str, *, is_resumed: bool) -> RunEvent:
-    """What is told of a run that failed."""
-    whence = "from its checkpoint at the switch" if is_resumed else "from its start"
-    reason = f"{alarm}; it goes on with {spec.identity.first_protocol} alone, {whence}"
-    lost_seconds = failed.training_seconds - _kept_seconds(spec, failed, is_resumed)
-    return RunEvent(
-        "alarmed", failed.worker_steps, failed.training_seconds, reason, seconds=lost_seconds
+@dataclass(frozen=True)
+class FailedRun:
+    """A run of a command that was ended at an alarm.
+
+    Attributes:
+        plan: The trial as it was carried out.
+        result: Up to the alarm; its clock began with the run, perhaps at the switch of another one.
+        alarm: Why it failed.
+        is_kept: The next run goes on from its switch; else that begins anew.
+    """
+
+    plan: TrialSpec
+    result: RunResult
+    alarm: str
+    is_kept: bool
+
+    @property
+    def switch_worker_step(self) -> int:
+        """Where it was left, and the next run began."""
+        return switch_worker_step(self.plan) if self.is_kept else 0
+
+    @property
+    def kept_seconds(self) -> float:
+        """Those of the part before its switch, where that is not made again."""
+        return sum(one.seconds for one in self.result.phases[:1]) if self.is_kept else 0.0
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """Those that count."""
+        tests = self.result.evaluations
+        return [one for one in tests if self.is_kept and one.worker_step <= self.switch_worker_step]
+
+
+def failed_switch(runs: Sequence[FailedRun]) -> FailedSwitch:
+    """What is known of the last of these runs."""
+    *_, last = runs
+    result = last.result
+    return FailedSwitch(
+        last.plan.switch_percent,
+        last.alarm,
+        result.worker_steps,
+        sum(one.result.training_seconds for one in runs),
+        result.training_seconds - last.kept_seconds,
+        accuracy_since(result.evaluations, switch_worker_step(last.plan)),
     )
 
 
-def whole_result(
-    spec: TrialSpec, failed: RunResult, alarm: str, rest: RunResult, *, is_resumed: bool
-) -> RunResult:
-    """One run of both: what was lost stays on the clock, and its results are left out.
+def alarm_event(guarding: Guarding, *, is_kept: bool) -> RunEvent:
+    """What is told of a switch that has just failed."""
+    plan, failed = guarding.plan, guarding.failed[-1]
+    first = plan.identity.first_protocol + (" alone" if plan.switch_percent >= 100 else "")
+    whence = "from its checkpoint at the switch" if is_kept else "from its start"
+    reason = f"{failed.alarm}; it goes on with {first}, {whence}{next_switch_text(plan)}"
+    seconds = failed.elapsed_seconds
+    return RunEvent("alarmed", failed.worker_step, seconds, reason, seconds=failed.lost_seconds)
+
+
+def whole_result(failed: Sequence[FailedRun], last: RunResult) -> RunResult:
+    """One run of all: what was lost stays on the clock, and its results are left out.
 
     Args:
-        spec: The trial.
-        failed: Up to the alarm.
-        alarm: Why it failed.
-        rest: With the first protocol alone; its clock began with it.
-        is_resumed: It went on from the switch; else it began anew.
+        failed: In their order.
+        last: Of the run that came to its end; its clock began with it.
     """
-    event = alarm_event(spec, failed, alarm, is_resumed=is_resumed)
-    start = switch_worker_step(spec) if is_resumed else 0
-    kept_seconds = _kept_seconds(spec, failed, is_resumed)
-    before = failed.training_seconds
-    kept = [one for one in failed.evaluations if is_resumed and one.worker_step <= start]
-    made = [
-        replace(one, elapsed_seconds=before + one.elapsed_seconds)
-        for one in rest.evaluations
-        if not is_resumed or one.worker_step > start
-    ]
-    phase = PhaseRecord(
-        spec.identity.first_protocol,
-        0,
-        rest.worker_steps,
-        kept_seconds + rest.training_seconds,
-        mean_staleness=None,
-        max_staleness=None,
-    )
+    evaluations: list[Evaluation] = []
+    start, before_seconds, kept_seconds = 0, 0.0, 0.0
+    for one in failed:
+        evaluations += _later(one.evaluations, start, before_seconds)
+        start, before_seconds = one.switch_worker_step, before_seconds + one.result.training_seconds
+        kept_seconds += one.kept_seconds
     return replace(
-        rest,
-        evaluations=(*kept, *made),
-        phases=(phase,),
-        training_seconds=before + rest.training_seconds,
-        events=(event,),
-        guard=GuardOutcome(alarm, failed.worker_steps, event.seconds or 0.0),
+        last,
+        evaluations=(*evaluations, *_later(last.evaluations, start, before_seconds)),
+        phases=tuple(
+            replace(one, seconds=one.seconds + kept_seconds * (number == 0))
+            for number, one in enumerate(last.phases)
+        ),
+        training_seconds=before_seconds + last.training_seconds,
     )
 
 
-def _kept_seconds(spec: TrialSpec, failed: RunResult, is_resumed: bool) -> float:
-    """Of the part before the switch, where it was not made again."""
-    first = spec.identity.first_protocol
-    return sum(one.seconds for one in failed.phases if is_resumed and one.protocol == first)
+def _later(tests: Iterable[Evaluation], start: int, seconds: float) -> list[Evaluation]:
+    """Those of a run that began at a step, so many seconds after the first run."""
+    return [
+        replace(one, elapsed_seconds=seconds + one.elapsed_seconds)
+        for one in tests
+        if not start or one.worker_step > start
+    ]

@@ -14,10 +14,15 @@ from pathlib import Path
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.command.early_words import no_accuracy
-from syncswitch.trainers.command.going_back import CommandGuard, alarm_event, whole_result
+from syncswitch.trainers.command.going_back import (
+    CommandGuard,
+    FailedRun,
+    alarm_event,
+    failed_switch,
+    whole_result,
+)
 from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.process import GuardedCommand
@@ -33,6 +38,7 @@ from syncswitch.trainers.command.template import environment_of, fill, run_value
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
+from syncswitch.trainers.run.guarding import Guarding
 from syncswitch.trainers.run.record import RunResult, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
@@ -65,26 +71,32 @@ class CommandTrainer(Trainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         self._check(spec)
         observer, started_at = observer or SilentObserver(), datetime.now(timezone.utc)
-        run = _CommandRun(self._job, spec, observer)
-        self.last_folder = run.folder
-        result = run.to_its_end()
-        if run.alarm is not None:
-            result = self._without_switch(run, result, run.alarm, observer)
-        elif run.guard is not None:
-            result = replace(result, guard=GuardOutcome())
-        return trial_record(spec, result, started_at)
+        return trial_record(spec, self._result(spec, observer), started_at)
 
-    def _without_switch(
-        self, failed: _CommandRun, result: RunResult, alarm: str, observer: Observer
-    ) -> RunResult:
-        """Runs the command again with the first protocol alone, and makes one run of both."""
-        spec = failed.spec
-        is_resumed = "resume_from" in self._job.template.names and switch_worker_step(spec) > 0
-        observer.on_event(alarm_event(spec, result, alarm, is_resumed=is_resumed))
-        alone = replace(spec, switch_percent=100.0, band=None)
-        rest = _CommandRun(self._job, alone, observer, failed if is_resumed else None)
-        self.last_folder = rest.folder
-        return whole_result(spec, result, alarm, rest.to_its_end(), is_resumed=is_resumed)
+    def _result(self, spec: TrialSpec, observer: Observer) -> RunResult:
+        """Runs the command, and once more after each alarm; makes one run of all."""
+        can_resume = "resume_from" in self._job.template.names
+        if not can_resume:
+            # A later switch is not worth another run from the start.
+            spec = replace(spec, retry_percents=())
+        guarding, origin = Guarding(spec), None
+        runs: list[FailedRun] = []
+        events: list[RunEvent] = []
+        while True:
+            plan = guarding.plan
+            run = _CommandRun(self._job, plan, observer, origin)
+            self.last_folder = run.folder
+            result = run.to_its_end()
+            if run.alarm is None:
+                break
+            is_kept = can_resume and switch_worker_step(plan) > 0
+            origin = run if is_kept else None
+            runs.append(FailedRun(plan, result, run.alarm, is_kept))
+            guarding.fail(failed_switch(runs))
+            events.append(alarm_event(guarding, is_kept=is_kept))
+            observer.on_event(events[-1])
+        whole = whole_result(runs, result)
+        return replace(whole, events=tuple(events), guard=guarding.outcome(whole.worker_steps))
 
     def _check(self, spec: TrialSpec) -> None:
         identity = spec.identity
@@ -121,6 +133,7 @@ class _CommandRun:
         origin: _CommandRun | None = None,
     ) -> None:
         self._job, self.spec, self._observer = job, spec, observer
+        self._tests_before = origin.tests_to_switch if origin else []
         self.guard = CommandGuard.of(spec)
         self.alarm: str | None = None
         self.folder = make_run_folder(job.runs_folder, spec)
@@ -163,6 +176,12 @@ class _CommandRun:
         return self._reports.result(stopped_early=is_cut)
 
     @property
+    def tests_to_switch(self) -> list[Evaluation]:
+        """Those of the part from which another run goes on."""
+        tests, switch = self._reports.evaluations, switch_worker_step(self.spec)
+        return [*self._tests_before, *(one for one in tests if one.worker_step <= switch)]
+
+    @property
     def _is_over(self) -> bool:
         """Whether the rest of the run does not matter."""
         return self._reports.diverged or self._is_told_to_stop or self.alarm is not None
@@ -196,7 +215,8 @@ class _CommandRun:
         if self._reports.diverged:
             self.alarm = self.guard.diverged(self._reports.diverged_step)
         else:
-            self.alarm = self.guard.alarm(self._reports.evaluations, is_over=is_over)
+            tests = [*self._tests_before, *self._reports.evaluations]
+            self.alarm = self.guard.alarm(tests, is_over=is_over)
 
     def _warn_of_nothing(self) -> None:
         """Warns early that no accuracy was understood; a training may take hours."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -103,6 +103,27 @@ def next_segment(
     if is_first and is_before_switch and end == done + missing:
         percents = percents_at_switch(spec, percents)
     return Segment(protocol, done, end, percents)
+
+
+def switch_points(spec: TrialSpec) -> tuple[float, ...]:
+    """Where a guarded run switches, each time that it has failed; the last is 100: not any more.
+
+    A later one with fewer than a round between it and the one before, or before the end, is left
+    out. A run whose protocols change places several times goes on in the first one at once.
+    """
+    points = [spec.switch_percent]
+    for percent in () if later_switches(spec) else spec.retry_percents:
+        steps = [
+            switch_worker_step(replace(spec, switch_percent=one)) for one in (points[-1], percent)
+        ]
+        if steps[0] < steps[1] < spec.identity.total_worker_steps:
+            points.append(percent)
+    return (*points, 100.0)
+
+
+def after_failures(spec: TrialSpec, failures: int) -> TrialSpec:
+    """A trial as it is carried out when so many of its switches have failed."""
+    return replace(spec, switch_percent=switch_points(spec)[failures]) if failures else spec
 
 
 def keeps_switch(spec: TrialSpec) -> bool:

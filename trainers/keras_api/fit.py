@@ -11,7 +11,7 @@ from typing import Any
 
 from syncswitch.storage.errors import FatalError, UserError
 from syncswitch.storage.policies.file import read_policy_file
-from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.guard import Band, later_switch_points
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
@@ -55,7 +55,8 @@ def fit(
     """Trains a compiled Keras model with a timing policy, as `syncswitch-run` trains a workload.
 
     The n workers are threads of this process. Where the training fails after its switch by the
-    policy's `band`, it goes back there, and on with the first protocol; the record says so.
+    policy's `band`, it goes back there, and on with the first protocol to a later switch; the
+    record says so.
 
     The training starts from the model's present values, and the trained ones are put into it. A
     diverged training, or one that the observer stops, leaves it as it was. Loss and optimizer are
@@ -128,7 +129,15 @@ def fit(
     identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
     band = band_for(policy, known or identity, identity) if guard else None
     conditions = RunConditions(later_switches=policy.later_switches)
-    spec = TrialSpec(identity, policy.switch_percent, seed, conditions=conditions, band=band)
+    retries = later_switch_points(policy.switch_percent) if band else ()
+    spec = TrialSpec(
+        identity,
+        policy.switch_percent,
+        seed,
+        conditions=conditions,
+        band=band,
+        retry_percents=retries,
+    )
     with tempfile.TemporaryDirectory(prefix="syncswitch-fit-") as folder:
         own = replace(spec, checkpoint_percents=(100.0,), checkpoint_directory=Path(folder))
         with ClusterTrainer(workload, workers) as trainer:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def remove_unfinished(spec: TrialSpec) -> None:
     """Removes what a killed run of this very trial has half written, under temporary names."""
-    for percent in {*spec.checkpoint_percents, spec.switch_percent}:
-        path = checkpoint_path(spec, percent, ".npz")
+    for path in _own_paths(spec):
         for unfinished in path.parent.glob(f".{path.name}.*"):
             unfinished.unlink(missing_ok=True)
 
@@ -137,21 +137,34 @@ def remove_unfinished(spec: TrialSpec) -> None:
 def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
     """The furthest whole checkpoint that a run of this very trial left; None where there is none.
 
-    A damaged one is passed over, with a warning. Where the run has gone back to its switch, which
-    that checkpoint knows, those of the part that failed are removed.
+    A damaged one is passed over, with a warning. Where the run has gone back to a switch, which the
+    checkpoint there knows, those of the part that failed are removed.
     """
-    at_switch = checkpoint_path(spec, spec.switch_percent, ".npz")
-    kept = own_checkpoint(spec, at_switch)
-    has_gone_back = kept is not None and _has_gone_back(kept)
-    for percent in sorted({*spec.checkpoint_percents, spec.switch_percent}, reverse=True):
-        path = checkpoint_path(spec, percent, ".npz")
-        checkpoint = kept if path == at_switch else own_checkpoint(spec, path)
-        if checkpoint is None:
-            continue
-        if not has_gone_back or _has_gone_back(checkpoint):
+    paths = [path for path in _own_paths(spec) if path.exists()]
+    failures = {path: _failures(path) for path in paths}
+    for path in sorted(paths, key=failures.__getitem__, reverse=True):
+        checkpoint = own_checkpoint(spec, path)
+        if checkpoint is not None:
+            for later in paths[: paths.index(path)]:
+                if failures[later] < failures[path]:
+                    later.unlink(missing_ok=True)
             return path, checkpoint
-        path.unlink(missing_ok=True)
     return None
+
+
+def _failures(path: Path) -> float:
+    """How many switches have failed, as far as a checkpoint knows; infinite where it is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return len(json.loads(str(file["history"]))["guard"]["failed"])
+    except Exception:  # as of `read_checkpoint`, which is to say so
+        return math.inf
+
+
+def _own_paths(spec: TrialSpec) -> list[Path]:
+    """Where a run of a trial may have left checkpoints, that of the most worker-steps first."""
+    percents = {*spec.checkpoint_percents, spec.switch_percent, *spec.retry_percents}
+    return [checkpoint_path(spec, one, ".npz") for one in sorted(percents, reverse=True)]
 
 
 def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
@@ -172,27 +185,25 @@ def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
 
 
 def written_checkpoints(
-    spec: TrialSpec, plan: TrialSpec, worker_step: int
+    spec: TrialSpec, plans: Sequence[TrialSpec], worker_step: int
 ) -> Iterator[tuple[tuple[float, ...], Path]]:
     """Files that a trial has left up to a worker-step, with the percents that each belongs to.
 
     Args:
         spec: The trial.
-        plan: How it is carried out, see `Guarding.plan`.
+        plans: How it was carried out, one after the other, see `Guarding.plans`.
         worker_step: Up to there.
     """
-    steps, switch = checkpoint_steps(plan), switch_worker_step(spec)
-    steps[switch] = percents_at_switch(spec, steps.get(switch, ()))
+    steps = checkpoint_steps(plans[-1])
+    for plan in plans:
+        switch = switch_worker_step(plan)
+        steps[switch] = percents_at_switch(plan, steps.get(switch, ()))
     for step, percents in steps.items():
         if not percents:
             continue
         path = checkpoint_path(spec, percents[-1], ".npz")
         if step <= worker_step and path.exists():
             yield percents, path
-
-
-def _has_gone_back(checkpoint: Checkpoint) -> bool:
-    return json.loads(checkpoint.history).get("guard") is not None
 
 
 def _check_run(path: Path, known: Mapping[str, Any], own: Mapping[str, Any]) -> None:

@@ -130,7 +130,8 @@ class StateForm:
         else:
             log.files.add(percents, path)
             if spec.kept_checkpoints is not None:
-                _remove(log.files.drop_all_but(spec.kept_checkpoints))
+                spared = log.guarding.plan.switch_percent if log.guarding.is_on else None
+                _remove(log.files.drop_all_but(spec.kept_checkpoints, spared))
 
     def begin(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """The state with which a trial begins: fresh, of another run, or where it was itself."""
@@ -140,7 +141,7 @@ class StateForm:
         if own is not None:
             path, checkpoint = own
             log.go_back(checkpoint)
-            for percents, written in written_checkpoints(spec, log.guarding.plan, log.done):
+            for percents, written in written_checkpoints(spec, log.guarding.plans, log.done):
                 log.files.add(percents, written)
             reason = f"from {path.name}, after {log.done:,} worker-steps"
             log.add_event(RunEvent("resumed", log.done, log.elapsed_seconds, reason))
@@ -161,12 +162,12 @@ class StateForm:
         """
         if not log.guarding.is_on or log.is_before_switch or log.is_at_guarded_switch:
             return None
-        past = RunLog(spec, SilentObserver(), lambda accuracy: False)
-        if not switch_worker_step(spec):
+        past, plan = RunLog(spec, SilentObserver(), lambda accuracy: False), log.guarding.plan
+        if not switch_worker_step(plan):
             log.keep_switch(past.mark())
             return self.initial(spec.seed)
-        path = checkpoint_path(spec, spec.switch_percent, ".npz")
-        checkpoint = own_checkpoint(spec, path) if keeps_switch(spec) else None
+        path = checkpoint_path(spec, plan.switch_percent, ".npz")
+        checkpoint = own_checkpoint(spec, path) if keeps_switch(plan) else None
         if checkpoint is None:
             log.guarding.give_up()
             _LOG.warning("no checkpoint %s of the switch: the run goes on without a guard", path)
@@ -180,10 +181,10 @@ class StateForm:
 
         What is written afterwards, and what a killed run goes on from, is of the first protocol.
         """
+        percent = log.guarding.failed[-1].switch_percent
         if keeps_switch(spec):
-            path = checkpoint_path(spec, spec.switch_percent, ".npz")
-            self.save(path, (spec.switch_percent,), state, spec, log)
-        _remove(log.files.drop_after(spec.switch_percent))
+            self.save(checkpoint_path(spec, percent, ".npz"), (percent,), state, spec, log)
+        _remove(log.files.drop_after(percent))
 
     def restored(self, checkpoint: Checkpoint, path: Path) -> ModelState:
         """The state that a checkpoint of this workload holds."""

@@ -11,22 +11,25 @@ class CheckpointFiles:
 
     Attributes:
         paths: By percent of W.
-        spared: The percent of one that always stays; None for no such.
     """
 
-    def __init__(self, spared: float | None) -> None:
+    def __init__(self) -> None:
         self.paths: dict[float, Path] = {}
-        self.spared = spared
 
     def add(self, percents: Sequence[float], path: Path) -> None:
         """Records a file."""
         self.paths.update(dict.fromkeys(percents, path))
 
-    def drop_all_but(self, kept: int) -> list[Path]:
-        """Forgets all but `kept` of them, those of the most worker-steps; returns the others."""
-        spared = None if self.spared is None else self.paths.get(self.spared)
+    def drop_all_but(self, kept: int, spared: float | None = None) -> list[Path]:
+        """Forgets all but `kept` of them, those of the most worker-steps; returns the others.
+
+        Args:
+            kept: So many stay.
+            spared: The percent of one that stays besides; None for no such.
+        """
+        at_spared = None if spared is None else self.paths.get(spared)
         files = dict.fromkeys(self.paths[one] for one in sorted(self.paths))
-        there = [path for path in files if path != spared]
+        there = [path for path in files if path != at_spared]
         dropped = there[: max(0, len(there) - kept)]
         self._forget(lambda percent: self.paths[percent] in dropped)
         return dropped

@@ -48,7 +48,7 @@ class RunLog:
         self._observing = threading.Lock()
         self.done = self.first_protocol_done = self.reached = 0
         self.elapsed_seconds = self.inherited_seconds = self.switch_overhead_seconds = 0.0
-        self.files = CheckpointFiles(spec.switch_percent if spec.band else None)
+        self.files = CheckpointFiles()
         self.diverged = self.is_detour = False
         self._told_step, self._told_to_stop = -1, False
         self._evaluations: list[Evaluation] = []
@@ -110,7 +110,7 @@ class RunLog:
         self._events = events + self._events[len(events) :]
         self._evaluations = [Evaluation.of(evaluation) for evaluation in known["evaluations"]]
         self._phases = tuple(PhaseRecord(**phase) for phase in known["phases"])
-        self.guarding.remember(known.get("guard"))
+        self.guarding.remember(known["guard"])
         self.fork(start)
         self.inherited_seconds = known["inherited_seconds"]
         self.switch_overhead_seconds = known["switch_overhead_seconds"]
@@ -170,7 +170,7 @@ class RunLog:
 
     def heed_alarm(self, now_seconds: float) -> None:
         """Goes back to the switch; the time since then stays on the clock, tests are told anew."""
-        mark, event = self.guarding.go_back(self.done, now_seconds)
+        mark, event = self.guarding.go_back(self.done, now_seconds, self._evaluations)
         self.fall_back(mark)
         self.elapsed_seconds, self._told_step = now_seconds, mark.done
         self.add_event(event)
@@ -263,7 +263,7 @@ class RunLog:
         """Records a change of protocol; the policy's switch is an event."""
         self.switch_overhead_seconds += seconds
         if not self.is_before_switch:
-            where = switch_text(self._spec, self.done)
+            where = switch_text(self.guarding.plan, self.done)
             reason = f"from {self.last_protocol} to {protocol}: {where}"
             self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
 
@@ -291,7 +291,7 @@ class RunLog:
             switch_overhead_seconds=self.switch_overhead_seconds,
             checkpoints=self.files.paths,
             events=tuple(self._events),
-            guard=self.guarding.outcome,
+            guard=self.guarding.outcome(self.first_protocol_done),
         )
 
     def _evaluation_after(self, done: int) -> int:

@@ -148,7 +148,9 @@ class _RunLog:
             self._last = (step, event.elapsed_seconds)
         if event.kind == "alarmed":
             self._begin(self._switch_step + 1)
-            self._last = (self._switch_step, event.elapsed_seconds)
+            # Where it stays, should a later switch fail as well.
+            step = self._switch_step
+            self._last = (step, event.elapsed_seconds)
         # Of several texts with the same name at one step, only the last would be shown.
         name = event.kind if event.worker is None else f"{event.kind} (worker {event.worker})"
         self._file.text(step, f"events/{name}", event_line(event))
@@ -170,9 +172,12 @@ class _RunLog:
             named = {f"phase {phase.protocol}/{name}": value for name, value in values.items()}
             self._file.scalars(phase.end_worker_step, named)
         self._write_workers(last)
+        guard = record.guard
+        held_percent = None if guard is None else guard.held_percent
         self._file.scalars(
             last,
             {
+                **({} if held_percent is None else {"result/held_percent": held_percent}),
                 f"result/converged_{metric.name}": metric.value(record.converged_accuracy),
                 "result/diverged": float(record.diverged),
                 "result/training_seconds": record.training_seconds,

@@ -111,7 +111,7 @@ class OnlineController:
         return self._elastic(findings, done, now_seconds)
 
     def at_switch(self, done: int, now_seconds: float) -> Decision:
-        """Restores the workers that elastic removed; called once, before the second protocol.
+        """Restores the workers that elastic removed; called before the second protocol.
 
         A worker that was lost meanwhile is not restored: it is active again when it has returned.
         """

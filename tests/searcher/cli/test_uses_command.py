@@ -20,8 +20,7 @@ from syncswitch.storage.records.trial import RunConditions, TrialRecord, TrialSp
 from syncswitch.storage.records.use import PolicyUse, whole_use
 from syncswitch.storage.uses.spool import spool_use
 from syncswitch.storage.uses.store import record_use
-
-ALARM = GuardOutcome("the loss is not finite", 5000, 2.5)
+from tests.storage.conftest import sent_back
 
 
 def use(policy: TimingPolicy, number: int, **measured: object) -> PolicyUse:
@@ -44,9 +43,9 @@ def policy(one_version: None, url: str) -> TimingPolicy:
 def used(policy: TimingPolicy, url: str) -> TimingPolicy:
     """A policy that was used: kept, lost, and kept after its guard went back."""
     with open_database(url, create=False) as database:
-        record_use(database, use(policy, 0, guard=GuardOutcome()))
+        record_use(database, use(policy, 0, guard=GuardOutcome(policy.switch_percent)))
         record_use(database, use(policy, 1, converged_accuracy=0.5))
-        record_use(database, use(policy, 2, guard=ALARM))
+        record_use(database, use(policy, 2, guard=sent_back(25.0, 37.5, held_percent=50.0)))
     return policy
 
 
@@ -81,15 +80,15 @@ def test_what_nobody_used_says_nothing(policy: TimingPolicy, invoke: Invoke) -> 
 def test_the_list(used: TimingPolicy, invoke: Invoke, url: str) -> None:
     lines = invoke("uses", "list").stdout.splitlines()
     assert len(lines) == 2 + 3
-    names = ["workload", "version", "seed", "accuracy", "kept", "seconds", "guard", "ended"]
+    names = ["workload", "version", "seed", "accuracy", "kept", "seconds", "guard", "held", "ended"]
     assert lines[0].split() == names
     today = str(use(used, 0).record.ended_at.date())
     kept = f"{use(used, 0).record.converged_accuracy:.4f}"
-    seconds = f"{used.training_seconds:.1f}"
+    seconds, held = f"{used.training_seconds:.1f}", [f"{used.switch_percent:g}", "%"]
     assert [line.split() for line in lines[2:]] == [
-        ["generated", "1", "0", kept, "yes", seconds, "quiet", today],
-        ["generated", "1", "1", "0.5000", "no", seconds, "off", today],
-        ["generated", "1", "2", kept, "yes", seconds, "alarmed", today],
+        ["generated", "1", "0", kept, "yes", seconds, "quiet", *held, today],
+        ["generated", "1", "1", "0.5000", "no", seconds, "off", *held, today],
+        ["generated", "1", "2", kept, "yes", seconds, "alarmed", "50", "%", today],
     ]
     conditions = RunConditions(injections=("kill:ps,at=60%",))
     with open_database(url, create=False) as database:
@@ -104,7 +103,10 @@ def test_the_list_for_programs(invoke: Invoke, tmp_path: Path) -> None:
     documents = json.loads(invoke("uses", "list", "--json").stdout)
     assert [one["use_id"] for one in documents] == ["use-0", "use-1", "use-2"]
     assert [one["kept"] for one in documents] == [True, False, True]
-    assert documents[2]["guard_alarm"] == "the loss is not finite"
+    known = ("failed_percents", "held_percent", "guard_alarm", "guard_lost_seconds")
+    why = "25 %: it fails; 37.5 %: it fails"
+    assert [documents[2][name] for name in known] == ["25, 37.5", 50.0, why, 3.5]
+    assert (documents[1]["failed_percents"], documents[1]["guard_lost_seconds"]) == (None, None)
     path = tmp_path / "uses.csv"
     written = invoke("uses", "list", "--format", "csv", "-o", str(path))
     assert written.stderr == f"uses written to {path}\n"
@@ -163,4 +165,4 @@ def test_the_report_says_how_the_policy_has_done(used: TimingPolicy, url: str) -
     table = page[page.index("<caption>Later runs with the policy") :]
     table = table[: table.index("</table>")]
     assert table.count("<tr>") == 1 + 3
-    assert "the loss is not finite" in table
+    assert ">25 %: it fails; 37.5 %: it fails</td><td>50 %</td>" in table

@@ -17,6 +17,20 @@ def test_a_use_that_went_back_is_also_a_run_of_the_first_protocol_alone() -> Non
     assert baseline.accuracy == 0.9
 
 
+def test_each_switch_that_failed_is_a_lesson_and_that_which_held() -> None:
+    lessons = lessons_of(Observation(25.0, 0.9, cost=COST), 3, 7, (6.25, 12.5))
+    assert [(one.switch_percent, one.alarmed) for one in lessons] == [
+        (6.25, True),
+        (12.5, True),
+        (25.0, False),
+    ]
+    assert [one.cost for one in lessons] == [COST, None, None]
+    history = History.of(lessons, (6.25, 12.5, 25.0, 100.0))
+    assert [history.made(index) for index in range(4)] == [1, 1, 1, 0]
+    alone = lessons_of(Observation(100.0, 0.9, cost=COST), 3, 7, (25.0,))
+    assert alone == lessons_of(Observation(25.0, 0.9, cost=COST, alarmed=True), 3, 7)
+
+
 def test_uses_with_one_seed_count_each_but_the_first_protocol_alone_once() -> None:
     runs = [
         *lessons_of(Observation(25.0, 0.9), 0, seed=7),

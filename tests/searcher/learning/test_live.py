@@ -22,10 +22,9 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import record_use
-from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, sent_back
 from tests.warm_server import at_once
 
-ALARM = GuardOutcome("it ends with 0.8000", 1000, 1.0)
 BAND = Band(0.9, 0.01, 2, (BandPoint(500, 0.8, 0.0), BandPoint(1000, 0.9, 0.0)))
 
 
@@ -47,14 +46,15 @@ def policy(database: Database) -> TimingPolicy:
 def record_uses(database: Database, policy: TimingPolicy, kept: Iterable[bool]) -> None:
     """Those that do not keep the accuracy are sent back, and then end with that of BSP."""
     for number, is_kept in enumerate(kept):
-        spec = replace(RECORD.spec, switch_percent=policy.switch_percent, seed=number)
+        percent = policy.switch_percent
+        spec = replace(RECORD.spec, switch_percent=percent, seed=number)
         record = replace(
             RECORD,
             spec=spec,
             stopped_early=False,
             inherited_seconds=0.0,
             converged_accuracy=0.9 + 0.002 * (-1) ** number,
-            guard=GuardOutcome() if is_kept else ALARM,
+            guard=GuardOutcome(percent) if is_kept else sent_back(percent),
         )
         use = whole_use(policy, f"use-{policy.version}-{number}", record)
         assert use is not None

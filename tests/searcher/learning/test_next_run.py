@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from syncswitch.searcher.learning.hooks import first_policy, next_run
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.guard import GuardOutcome, later_switch_points
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.records.use import NextRun, whole_use
 from syncswitch.storage.uses.store import record_use, uses_of
 from syncswitch.trainers.cli.runner import main as run_main
 from syncswitch.trainers.cli.uses import ENTRY_POINT_GROUP
-from tests.storage.conftest import IDENTITY, POLICY, RECORD
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, sent_back
 from tests.warm_server import at_once
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,13 +50,14 @@ def trained(planned: NextRun) -> TrialRecord:
         converged_accuracy=accuracy,
         stopped_early=False,
         inherited_seconds=0.0,
-        guard=GuardOutcome("it fails", W, 1.0) if percent < GOOD_FROM_PERCENT else GuardOutcome(),
+        guard=GuardOutcome(percent) if percent >= GOOD_FROM_PERCENT else sent_back(percent),
     )
 
 
 def make_run(url: str, uses: int = 30) -> NextRun:
     """As syncswitch-run --learn does it."""
     planned = next_run(url, IDENTITY, uses)
+    assert planned.retry_percents == later_switch_points(planned.switch_percent)
     record = trained(planned)
     policy = planned.policy or first_policy(url, IDENTITY, "digits", record)
     assert policy is not None

@@ -12,6 +12,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.study.observations import observations_of
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.trial import (
     Evaluation,
     RunEvent,
@@ -89,7 +90,10 @@ def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
         assert run.worker_steps < run.total_worker_steps / 2
         (alarm,) = alarms(url, run)
         assert (alarm.kind, alarm.worker_step) == ("alarmed", run.worker_steps)
-        assert (run.guard, run.guard_alarm) == ("alarmed", alarm.reason)
+        assert (run.guard, run.held_percent) == ("alarmed", None)
+        at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.final_accuracy)
+        failed = FailedSwitch(run.switch_percent, alarm.reason, *at_alarm)
+        assert run.failed_switches == (failed,)
         assert observations_of([run])[0].alarmed
         assert alarm.reason.startswith("3 tests in a row are below what the first protocol alone")
 

@@ -38,6 +38,8 @@ def expected(trial: StoredTrial, software: dict[str, str] | None) -> dict[str, A
             for accuracy in [getattr(trial, f"{which}_accuracy")]
         },
         "time_to_accuracy_is_censored": censored,
+        "failed_switches": len(trial.failed_switches),
+        "guard_lost_seconds": sum(one.lost_seconds for one in trial.failed_switches) or None,
         "software": software,
         "online": trial.conditions.online,
         "switch_mechanism": trial.conditions.switch_mechanism,

@@ -20,12 +20,13 @@ from sqlalchemy import Engine, make_url, text
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.storage.uses import spool
 from syncswitch.storage.uses.spool import TakenIn, spool_beside, spool_use, take_in
-from tests.storage.conftest import POLICY, both_databases
+from syncswitch.storage.uses.store import uses as stored_uses
+from tests.storage.conftest import IDENTITY, POLICY, both_databases
 from tests.storage.uses.conftest import use_of
 
 
@@ -48,7 +49,8 @@ def test_uses_come_into_the_database_as_if_they_had_gone_there(
 ) -> None:
     curve = (Evaluation(500, 1.5, 0.8, math.nan), Evaluation(1000, 2.5, 0.9, math.inf))
     events = (RunEvent("alarmed", 700, 2.5, "it said \udcff\n", 1, 0.5),)
-    guard = GuardOutcome("below the band", 700, 1.25)
+    failed = FailedSwitch(12.5, "below \udcff", 700, 2.5, 1.25, 0.8)
+    guard = GuardOutcome(50.0, (failed, replace(failed, switch_percent=25.0, accuracy=None)))
     uses = [
         use_of(used_policy),
         use_of(used_policy, 1, evaluations=curve, events=events, guard=guard),
@@ -61,6 +63,9 @@ def test_uses_come_into_the_database_as_if_they_had_gone_there(
     trials = frames.trials(database)
     assert list(trials["use_id"]) == ["use-0", "use-1"]
     assert list(trials["guard"]) == ["off", "alarmed"]
+    (_, stored) = stored_uses(database, IDENTITY.fingerprint)
+    expected = [replace(one, alarm="below ?") for one in guard.failed]
+    assert list(stored.failed_switches) == expected
     assert list(frames.evaluations(database)["accuracy"]) == [0.8, 0.9] * 2
     assert list(frames.events(database)["reason"]) == ["it said ?\n"]
     assert take_in(database, spool_path) == TakenIn()

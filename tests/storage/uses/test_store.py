@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
@@ -18,7 +19,6 @@ from syncswitch.storage.policies.importing import import_policies
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
-from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, RunEvent
@@ -26,17 +26,25 @@ from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import record_use, use_observations, uses, uses_of
 from syncswitch.storage.uses.summary import UseObservation, UseSummary
-from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, STARTED_AT, both_databases
+from tests.storage.conftest import (
+    IDENTITY,
+    POLICY,
+    RECORD,
+    SEARCH,
+    STARTED_AT,
+    both_databases,
+    sent_back,
+)
 from tests.storage.uses.conftest import use_of
 
-ALARM = GuardOutcome("the loss is not finite", 700, 1.25)
+ALARM = sent_back(12.5, 25.0, held_percent=50.0)
 
 
 @both_databases
 def test_a_use_is_a_trial_with_its_policy_its_guard_and_all_that_it_measured(
     database: Database, used_policy: TimingPolicy
 ) -> None:
-    event = RunEvent("alarmed", 700, 2.5, "the loss is not finite")
+    event = RunEvent("alarmed", 700, 2.5, "it fails")
     assert record_use(database, use_of(used_policy, 3, guard=ALARM, events=(event,)))
     (row,) = frames.trials(database).to_dict("records")
     measured = {name: row[name] for name in ("kind", "use_id", "policy_version", "seed", "guard")}
@@ -47,12 +55,16 @@ def test_a_use_is_a_trial_with_its_policy_its_guard_and_all_that_it_measured(
         "seed": 3,
         "guard": "alarmed",
     }
-    assert (row["guard_alarm"], row["guard_worker_step"]) == ("the loss is not finite", 700)
-    assert (row["guard_lost_seconds"], row["converged_accuracy"]) == (1.25, 0.89)
+    assert (row["failed_switches"], row["held_percent"]) == (2, 50.0)
+    assert (row["guard_lost_seconds"], row["converged_accuracy"]) == (3.5, 0.89)
     # When it reached the accuracy that its policy wants.
     assert (row["target_accuracy"], row["time_to_accuracy_seconds"]) == (0.9, 2.5)
     (stored,) = uses(database, IDENTITY.fingerprint)
     assert (stored.kind, stored.phases) == ("use", RECORD.phases)
+    assert (stored.failed_switches, stored.held_percent) == (ALARM.failed, 50.0)
+    with database.session(read_only=True) as session:
+        query = "SELECT position, switch_percent, lost_seconds FROM syncswitch_failed_switches"
+        assert session.execute(text(query)).all() == [(0, 12.5, 1.25), (1, 25.0, 2.25)]
     curve = frames.evaluations(database, kinds=["use"])
     assert list(curve["accuracy"]) == [0.8, 0.9]
     assert list(frames.events(database, kinds=["use"])["kind"]) == ["alarmed"]
@@ -127,9 +139,7 @@ def test_how_a_policy_does(database: Database, used_policy: TimingPolicy) -> Non
     assert list(table["speed_up"]) == [2.0, 2.0, 1.0, 12.0, 2.0]
     observed = use_observations(database, IDENTITY.fingerprint)
     assert [one.seed for one in observed] == [0, 1, 2, 3]
-    assert observed[2] == UseObservation(
-        1, 12.5, 2, 0.89, False, 6.0, "the loss is not finite", later
-    )
+    assert observed[2] == UseObservation(1, 12.5, 2, 0.89, False, 6.0, "alarmed", later)
 
 
 def test_what_nobody_used_has_no_speed_up(database: Database, used_policy: TimingPolicy) -> None:
@@ -153,7 +163,8 @@ def test_only_a_whole_run_is_a_use() -> None:
 
 
 def test_an_impossible_time_is_refused(database: Database, used_policy: TimingPolicy) -> None:
-    wrong = use_of(used_policy, guard=GuardOutcome("slow", 1, float("inf")))
+    failed = replace(ALARM.failed[0], lost_seconds=float("inf"))
+    wrong = use_of(used_policy, guard=replace(ALARM, failed=(failed,)))
     with pytest.raises(FatalError, match="a time of inf seconds"):
         record_use(database, wrong)
     assert uses_of(database, used_policy).uses == 0

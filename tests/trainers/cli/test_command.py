@@ -107,8 +107,8 @@ def test_a_command_trains_with_its_policy(run: Run, policy_file: Callable[[float
     assert report["reaches_target"] is True
     assert report["guard"] == {
         "state": "quiet",
-        "alarm": None,
-        "worker_step": None,
+        "held_percent": 50.0,
+        "failed": [],
         "lost_seconds": 0.0,
     }
     assert report["model"] is None
@@ -123,18 +123,23 @@ def test_a_failure_is_run_again_without_the_switch(
     assert (report["accuracy"], report["training_seconds"]) == (pytest.approx(0.58), 200.0)
     guard = report["guard"]
     assert isinstance(guard, dict)
-    assert (guard["state"], guard["worker_step"], guard["lost_seconds"]) == ("alarmed", 100, 100.0)
+    (failed,) = guard["failed"]
+    assert (guard["state"], guard["held_percent"], guard["lost_seconds"]) == (
+        "alarmed",
+        100.0,
+        100.0,
+    )
+    assert (failed["switch_percent"], failed["worker_step"]) == (20.0, 100)
     assert "switch-100-" in str(report["output_folder"])
     assert left(report, "seed") == "7"
     said = " ".join(run("--policy", path).stdout.split())
-    assert "The guard went back to the switch after 100 worker-steps, and on with FIRST" in said
+    assert "The guard went back to the switch at 20 % after 100.0 s: it ends with" in said
     assert "What the command left is in /" in said
     assert "Model saved" not in said
     report = result(run("--policy", path, "--no-guard", "--json"))
     assert (report["training_seconds"], report["reaches_target"]) == (100.0, False)
-    assert report["guard"] == {**guard, "state": "off", "alarm": None, "worker_step": None} | {
-        "lost_seconds": 0.0
-    }
+    off = {"state": "off", "held_percent": 20.0, "failed": [], "lost_seconds": 0.0}
+    assert report["guard"] == off
 
 
 @pytest.mark.usefixtures("our_tables")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
 from tests.storage.conftest import IDENTITY, POLICY, RECORD
@@ -79,12 +79,24 @@ ALARM = "3 tests in a row are below what the first protocol alone reaches"
     ("guard", "state", "words"),
     [
         (None, "off", ""),
-        (GuardOutcome(), "quiet", "The guard found nothing wrong after the switch."),
+        (GuardOutcome(50.0), "quiet", "The guard found nothing wrong after the switch."),
         (
-            GuardOutcome(ALARM, 1750, 2.25),
+            GuardOutcome(100.0, (FailedSwitch(50.0, ALARM, 1750, 4.5, 2.25, 0.5),)),
             "alarmed",
-            "The guard went back to the switch after 1,750 worker-steps, and on with BSP alone:"
-            f" {ALARM}. That cost 2.2 s.",
+            f"The guard went back to the switch at 50 % after 2.2 s: {ALARM}. BSP alone did the"
+            " rest. That cost 2.2 s.",
+        ),
+        (
+            GuardOutcome(
+                25.0,
+                (
+                    FailedSwitch(6.25, ALARM, 1750, 4.5, 3.125, 0.5),
+                    FailedSwitch(12.5, "it diverged", 1800, 6.5, 2.0),
+                ),
+            ),
+            "alarmed",
+            f"The guard went back to the switch at 6.25 % after 3.1 s: {ALARM}; to that at 12.5 %"
+            " after 2.0 s: it diverged. That at 25 % held. That cost 5.1 s.",
         ),
     ],
 )
@@ -98,5 +110,6 @@ def test_it_says_what_the_guard_did(
     assert ("guard" in said) == (guard is not None)
     assert report_as_json(report)["guard"] == {
         "state": state,
-        **asdict(guard or GuardOutcome()),
+        **asdict(guard or GuardOutcome(RECORD.spec.switch_percent)),
+        "lost_seconds": sum(one.lost_seconds for one in (guard.failed if guard else ())),
     }

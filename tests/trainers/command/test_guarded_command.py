@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
+from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.trainer import CommandTrainer
@@ -28,9 +28,10 @@ json.dump(switch, open(folder + "/checkpoint", "w"))
 seconds = 0.0
 with open(folder + "/metrics.jsonl", "w") as results:
     for step in range(start, 101, 10):
-        fails = switch < 100 and step > switch or behaviour == "always"
+        fails = switch < (60 if behaviour == "early" else 100) and step > switch
+        fails = fails or behaviour == "always"
         line = {"step": step, "seconds": seconds, "accuracy": step / 100, "loss": 1.0}
-        if fails and behaviour in ("low", "forgets", "always"):
+        if fails and behaviour in ("low", "early", "forgets", "always"):
             line["accuracy"] /= 2
         elif fails and behaviour == "diverges":
             line["loss"] = float("nan")
@@ -40,7 +41,8 @@ with open(folder + "/metrics.jsonl", "w") as results:
             line = {"diverged": True}
         print(json.dumps(line), file=results, flush=True)
         seconds += 10.0 if step < switch else 5.0
-time.sleep(600 if switch < 100 and behaviour in ("low", "diverges", "says so") else 0)
+waits = switch < 100 and behaviour in ("low", "diverges", "says so")
+time.sleep(600 if waits or switch < 60 and behaviour == "early" else 0)
 """
 
 BAND = Band(0.8, 0.01, 3, tuple(BandPoint(step, step / 100, 0.0) for step in range(10, 101, 10)))
@@ -52,10 +54,13 @@ def job_that(folder: Path, behaviour: str, *, resumes: bool = False, **fields: A
 
 
 def trained(
-    job: CommandJob, switch_percent: float = 40.0, band: Band | None = BAND
+    job: CommandJob,
+    switch_percent: float = 40.0,
+    band: Band | None = BAND,
+    retry_percents: tuple[float, ...] = (60.0,),
 ) -> tuple[TrialRecord, RecordingObserver]:
     observer = RecordingObserver()
-    spec = trial(job, switch_percent, band=band)
+    spec = trial(job, switch_percent, band=band, retry_percents=retry_percents)
     return CommandTrainer(job).train(spec, observer), observer
 
 
@@ -70,25 +75,32 @@ def usual(*steps: int, offset: float) -> list[Evaluation]:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "alarm", "step", "seconds"),
+    ("behaviour", "alarm", "step", "seconds", "accuracy"),
     [
-        ("low", "3 tests in a row are below what the first protocol alone reaches: ", 70, 55.0),
-        ("diverges", "it diverged", 50, 45.0),
-        ("says so", "it diverged", 40, 40.0),
-        ("ends low", "it ends with 0.7", 100, 70.0),
+        (
+            "low",
+            "3 tests in a row are below what the first protocol alone reaches: ",
+            70,
+            55.0,
+            0.35,
+        ),
+        ("diverges", "it diverged", 50, 45.0, None),
+        ("says so", "it diverged", 40, 40.0, None),
+        ("ends low", "it ends with 0.7", 100, 70.0, 0.7),
     ],
 )
 def test_it_is_run_again_without_its_switch(
-    tmp_path: Path, behaviour: str, alarm: str, step: int, seconds: float
+    tmp_path: Path, behaviour: str, alarm: str, step: int, seconds: float, accuracy: float | None
 ) -> None:
     band = Band(0.8, 0.01) if behaviour == "ends low" else BAND
     job = job_that(tmp_path, behaviour)
     record, observer = trained(job, band=band)
     assert given(job) == [[40, ""], [100, ""]]
     assert record.guard is not None
-    assert record.guard.alarm is not None
-    assert record.guard.alarm.startswith(alarm)
-    assert record.guard == GuardOutcome(record.guard.alarm, step, seconds)
+    (failed,) = record.guard.failed
+    assert failed.alarm.startswith(alarm)
+    assert failed == FailedSwitch(40.0, failed.alarm, step, seconds, seconds, accuracy)
+    assert record.guard.held_percent == 100.0
     # As if it had never switched, but later.
     assert list(record.evaluations) == usual(*range(0, 101, 10), offset=seconds)
     assert record.phases == (PhaseRecord("first", 0, 100, 100.0, None, None),)
@@ -97,7 +109,7 @@ def test_it_is_run_again_without_its_switch(
     assert record.spec.switch_percent == 40.0
     (event,) = record.events
     assert (event.kind, event.worker_step, event.seconds) == ("alarmed", step, seconds)
-    assert event.reason == f"{record.guard.alarm}; it goes on with first alone, from its start"
+    assert event.reason == f"{failed.alarm}; it goes on with first alone, from its start"
     assert observer.events == [event]
 
 
@@ -105,7 +117,7 @@ def test_it_is_run_again_without_its_switch(
 def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> None:
     """One that begins anew all the same has its first results counted once."""
     job = job_that(tmp_path, behaviour, resumes=True)
-    record, _ = trained(job)
+    record, _ = trained(job, retry_percents=())
     (_, origin), (switch, resumed_from) = given(job)
     assert (origin, switch) == ("", 100)
     assert Path(resumed_from) == job.runs_folder / "switch-40-replicate-0-seed-1"
@@ -122,17 +134,48 @@ def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> N
     assert record.events[0].reason.endswith("from its checkpoint at the switch")
 
 
-def test_a_run_without_a_first_part_has_no_checkpoint(tmp_path: Path) -> None:
+def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
+    """One that failed without a first part has no checkpoint for that."""
+    job = job_that(tmp_path, "early", resumes=True)
+    record, _ = trained(job, 0.0, retry_percents=(40.0, 60.0, 80.0))
+    folders = [str(job.runs_folder / f"switch-{one}-replicate-0-seed-1") for one in (40, 60)]
+    assert given(job) == [[0, ""], [40, ""], [60, folders[0]]]
+    assert record.guard is not None
+    assert record.guard.held_percent == 60.0
+    tries = [(one.switch_percent, one.worker_step) for one in record.guard.failed]
+    assert tries == [(0.0, 40), (40.0, 70)]
+    assert [one.lost_seconds for one in record.guard.failed] == [20.0, 15.0]
+    assert [one.elapsed_seconds for one in record.guard.failed] == [20.0, 75.0]
+    assert list(record.evaluations) == [
+        *usual(0, 10, 20, 30, 40, offset=20.0),
+        *usual(50, 60, offset=35.0),
+        *(Evaluation(step, 65 + step / 2, step / 100, 1.0) for step in (70, 80, 90, 100)),
+    ]
+    assert record.phases == (
+        PhaseRecord("first", 0, 60, 60.0, None, None),
+        PhaseRecord("second", 60, 100, 20.0, None, None),
+    )
+    assert record.training_seconds == 115.0
+    assert [event.reason.partition("; ")[2] for event in record.events] == [
+        "it goes on with first, from its start, and the next switch is at 40 %",
+        "it goes on with first, from its checkpoint at the switch, and the next switch is at 60 %",
+    ]
+
+
+def test_it_goes_on_to_the_end_when_its_last_switch_has_failed(tmp_path: Path) -> None:
     job = job_that(tmp_path, "low", resumes=True)
-    record, _ = trained(job, 0.0)
-    assert given(job) == [[0, ""], [100, ""]]
-    assert record.training_seconds == 120.0
+    record, _ = trained(job)
+    assert [switch for switch, _ in given(job)] == [40, 60, 100]
+    assert record.guard is not None
+    assert record.guard.held_percent == 100.0
+    assert record.phases == (PhaseRecord("first", 0, 100, 100.0, None, None),)
+    assert record.training_seconds == 100.0 + record.guard.lost_seconds
 
 
 @pytest.mark.parametrize(
     ("behaviour", "percent", "band", "guard"),
     [
-        ("fine", 40.0, BAND, GuardOutcome()),
+        ("fine", 40.0, BAND, GuardOutcome(40.0)),
         ("ends low", 40.0, None, None),
         ("fine", 100.0, BAND, None),
     ],
@@ -141,7 +184,7 @@ def test_it_is_left_alone(
     tmp_path: Path, behaviour: str, percent: float, band: Band | None, guard: GuardOutcome | None
 ) -> None:
     job = job_that(tmp_path, behaviour)
-    record, observer = trained(job, percent, band)
+    record, observer = trained(job, percent, band, ())
     assert given(job) == [[percent, ""]]
     assert (record.guard, record.events, observer.events) == (guard, (), [])
 

@@ -12,6 +12,7 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import (
     Segment,
+    after_failures,
     decay_factor,
     keeps_switch,
     last_boundary,
@@ -19,6 +20,7 @@ from syncswitch.trainers.job.schedule import (
     percent_to_worker_steps,
     round_worker_steps,
     segments,
+    switch_points,
     switch_worker_step,
 )
 from tests.identities import GENERATED
@@ -203,6 +205,32 @@ class TestSegments:
         """Somebody asked for each of them and will look for it under its percent."""
         cut = segments(trial(40, 4, 100, (50.0, 51.0)))
         assert {percent for s in cut for percent in s.checkpoint_percents} == {50.0, 51.0}
+
+
+class TestSwitchesAfterAFailure:
+    @given(jobs, percents, st.sets(percents, max_size=6))
+    def test_each_is_later_until_there_is_none(
+        self, job: tuple[int, int], percent: float, others: set[float]
+    ) -> None:
+        later = tuple(sorted(one for one in others if percent < one < 100))
+        spec = replace(trial(*job, percent), retry_percents=later)
+        points = switch_points(spec)
+        assert (points[0], points[-1]) == (percent, 100.0)
+        assert set(points[1:-1]) <= set(later)
+        plans = [after_failures(spec, failures) for failures in range(len(points))]
+        steps = [switch_worker_step(plan) for plan in plans]
+        assert steps == sorted(set(steps)) or steps[0] == steps[-1] == job[0]
+        # What is left out would have been one of these.
+        known = {switch_worker_step(trial(*job, one)) for one in (percent, *later, 100.0)}
+        assert set(steps) == known
+        # From a switch that failed it is the first protocol up to the next one.
+        for start, plan, switch in zip(steps, plans[1:], steps[1:], strict=False):
+            assert segments(plan, start)[:1] == [Segment("bsp", start, switch)][: switch > start]
+
+    def test_there_is_none_where_the_protocols_change_places_again(self) -> None:
+        conditions = RunConditions(later_switches=(60.0,))
+        spec = replace(trial(1000, 4, 20), conditions=conditions, retry_percents=(50.0,))
+        assert switch_points(spec) == (20.0, 100.0)
 
 
 class TestLearningRate:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
+from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.running_counts import StalenessCount
@@ -322,7 +322,8 @@ def test_with_an_alarm_it_goes_on_as_if_it_had_never_switched() -> None:
     told = [(one.worker_step, one.accuracy) for one in observer.evaluations]
     assert told[:5] == [(400, 0.5), (600, 0.6), (700, 0.6), (800, 0.6), (600, 0.7)]
     assert found.guard is not None
-    assert (found.guard.worker_step, found.guard.lost_seconds) == (900, 3.5)
+    (failed,) = found.guard.failed
+    assert failed == FailedSwitch(50.0, failed.alarm, 900, 8.5, 3.5, 0.6)
     event = observer.events[-1]
     assert (event.kind, event.worker_step, event.elapsed_seconds) == ("alarmed", 900, 8.5)
     assert event.reason.endswith("; bsp goes on from the switch, after 500 worker-steps")
@@ -357,7 +358,9 @@ def test_what_diverges_after_the_switch_goes_back(accuracy: float, alarm: str) -
     assert log.has_to_go_back
     assert not log.diverged
     log.heed_alarm(8.0)
-    assert log.result().guard == GuardOutcome(alarm, 1000, 3.0)
+    last = None if math.isnan(accuracy) else accuracy
+    failed = FailedSwitch(50.0, alarm, 1000, 8.0, 3.0, last)
+    assert log.result().guard == GuardOutcome(100.0, (failed,))
 
 
 def test_another_process_knows_of_an_alarm() -> None:

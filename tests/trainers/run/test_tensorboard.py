@@ -206,13 +206,22 @@ def test_a_part_that_failed_is_replaced_by_what_follows(
         measured(300, 0.1),
         RunEvent("alarmed", 300, 4.0, "it fails; bsp goes on", seconds=2.5),
         Evaluation(200, 4.5, 0.7, 1.0),
+        RunEvent("switched", 250, 5.0, "the next switch", seconds=0.0),
+        Evaluation(300, 5.5, 0.2, 1.0),
+        RunEvent("alarmed", 350, 6.0, "it fails; bsp goes on", seconds=1.0),
+        Evaluation(300, 7.0, 0.8, 1.0),
     )
     TensorBoardTrainer(ScriptedTrainer(*told), tmp_path).train(SPEC)
     found = read(tmp_path / run_folder_name(SPEC))
-    assert scalars(found, "accuracy/test") == [(100, 0.5), (200, 0.7)]
-    assert scalars(found, "throughput/worker_steps_per_second") == [(100, 100), (200, 100)]
+    assert scalars(found, "accuracy/test") == [(100, 0.5), (200, 0.7), (300, 0.8)]
+    assert scalars(found, "throughput/worker_steps_per_second") == [
+        (100, 100),
+        (200, 100),
+        (300, 50),
+    ]
     assert texts(found, "events/alarmed") == [
-        (300, "alarmed at worker-step 300: it fails; bsp goes on")
+        (150, "alarmed at worker-step 300: it fails; bsp goes on"),
+        (250, "alarmed at worker-step 350: it fails; bsp goes on"),
     ]
 
 

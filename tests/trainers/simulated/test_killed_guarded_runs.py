@@ -1,4 +1,4 @@
-"""A run that is killed while it goes back to its switch, and resumed."""
+"""A run that is killed while it goes back to its switches, and resumed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.warm_program import run_code
 
 PERCENTS = (20.0, 40.0, 45.0, 70.0, 100.0)
 
-# Keeps the files as they are before two of the calls that rename or remove one after the alarm, and
-# dies before a third.
+# Keeps the files as they are before some of the calls that rename or remove one after the first
+# alarm, and dies before another one.
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
@@ -35,14 +35,14 @@ seen = []
 
 class Watching(RecordingObserver):
     def on_event(self, event):
-        if event.kind == "alarmed":
+        if event.kind == "alarmed" and not seen:
             sys.addaudithook(count)
 
 def count(event, arguments):
     if event in ("os.rename", "os.remove") and ".npz" in str(arguments[0]):
-        if len(seen) in (0, 3):
+        if len(seen) in (0, 3, 11, 13):
             shutil.copytree(folder, folder.with_name(f"after-{len(seen)}"))
-        if len(seen) == 6:
+        if len(seen) == 16:
             os.kill(os.getpid(), signal.SIGKILL)
         seen.append(event)
 
@@ -56,6 +56,7 @@ def guarded(folder: Path, **fields: Any) -> TrialSpec:
         4,
         30.0,
         band=STRICT,
+        retry_percents=(60.0,),
         checkpoint_percents=PERCENTS,
         checkpoint_directory=folder,
         **fields,
@@ -69,17 +70,21 @@ def percents_of(folder: Path) -> list[float]:
 def test_killed_at_any_moment_it_goes_on_in_the_first_protocol(
     make_trainer: Callable[..., Any], tmp_path: Path
 ) -> None:
-    done = run_code(KILLED, tmp_path / "after-6", folder=Path(__file__).parents[3])
+    done = run_code(KILLED, tmp_path / "after-16", folder=Path(__file__).parents[3])
     assert done.returncode == -signal.SIGKILL, done.stderr
     trainer = make_trainer(BRIEF, 4)
-    alone = replace(guarded(tmp_path / "alone"), switch_percent=100.0, band=None)
+    alone = replace(guarded(tmp_path / "alone"), switch_percent=100.0, band=None, retry_percents=())
     expected = train_to_end(trainer, alone, tmp_path)
     # The checkpoint of the switch, as it was.
-    assert_goes_on(trainer, expected, tmp_path / "after-0", [20.0, 30.0, 40.0, 45.0], False)
+    assert_goes_on(trainer, expected, tmp_path / "after-0", [20.0, 30.0, 40.0, 45.0], 0)
     # It knows of the alarm, and one of the failed part is still there.
-    assert_goes_on(trainer, expected, tmp_path / "after-3", [20.0, 30.0, 45.0], True)
+    assert_goes_on(trainer, expected, tmp_path / "after-3", [20.0, 30.0, 45.0], 1)
+    # In the middle of the second try; then as above.
+    second_try = [20.0, 30.0, 40.0, 45.0, 60.0, 70.0]
+    assert_goes_on(trainer, expected, tmp_path / "after-11", second_try, 1)
+    assert_goes_on(trainer, expected, tmp_path / "after-13", second_try, 2)
     # The first protocol has written one.
-    assert_goes_on(trainer, expected, tmp_path / "after-6", [20.0, 30.0, 40.0], True)
+    assert_goes_on(trainer, expected, tmp_path / "after-16", second_try, 2)
 
 
 def assert_goes_on(
@@ -87,7 +92,7 @@ def assert_goes_on(
     expected: tuple[TrialRecord, ModelState],
     folder: Path,
     left: list[float],
-    is_known: bool,
+    known_alarms: int,
 ) -> None:
     assert percents_of(folder) == left
     record, state = train_to_end(trainer, guarded(folder, resume=True), folder)
@@ -97,12 +102,13 @@ def assert_goes_on(
         (one.worker_step, one.accuracy) for one in alone.evaluations
     ]
     assert record.guard is not None
-    assert record.guard.alarm is not None
+    assert [one.switch_percent for one in record.guard.failed] == [30.0, 60.0]
+    assert record.guard.held_percent == 100.0
     assert record.phases[0].end_worker_step == BRIEF.total_worker_steps
     kinds = [event.kind for event in record.events]
-    assert kinds.count("alarmed") == 1
-    assert (kinds.index("resumed") > kinds.index("alarmed")) is is_known
-    assert percents_of(folder) == [20.0, 30.0, 40.0, 45.0, 70.0, 100.0]
+    assert kinds.count("alarmed") == 2
+    assert kinds[: kinds.index("resumed")].count("alarmed") == known_alarms
+    assert percents_of(folder) == [20.0, 30.0, 40.0, 45.0, 60.0, 70.0, 100.0]
     seconds = [one.elapsed_seconds for one in record.evaluations]
     assert seconds == sorted(seconds)
     assert record.training_seconds > record.phases[0].seconds

@@ -91,6 +91,7 @@ def _run(
     storage_url: str,
     as_json: bool,
 ) -> int | None:
+    from syncswitch.storage.records.guard import later_switch_points
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import check_no_policy
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
@@ -111,7 +112,9 @@ def _run(
     trainer = CommandTrainer(job)
     try:
         use_id = uuid.uuid4().hex
-        record = _trained(trainer, TrialSpec(job.identity, switch_percent, seed, band=band))
+        retries = later_switch_points(switch_percent) if band else ()
+        spec = TrialSpec(job.identity, switch_percent, seed, band=band, retry_percents=retries)
+        record = _trained(trainer, spec)
         UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
         after_use(policy, storage_url, revise)
         _check_sound(record, trainer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.taken import TakenSteps
@@ -29,8 +29,10 @@ class Backups:
         trial: What is trained.
         cluster: That holds the state.
         coordinator: Of the run.
-        tasks: Each worker's last step, and the number under which it was asked for.
         taken: Steps that some parameter servers have.
+
+    Attributes:
+        tasks: Each worker's last step, and the number under which it was asked for.
     """
 
     def __init__(
@@ -38,13 +40,12 @@ class Backups:
         trial: ClusterTrial,
         cluster: Cluster,
         coordinator: Coordinator,
-        tasks: Mapping[int, tuple[Ticket, int]],
         taken: TakenSteps,
     ) -> None:
         self._trial = trial
         self._cluster = cluster
         self._coordinator = coordinator
-        self._tasks = tasks
+        self.tasks: dict[int, tuple[Ticket, int]] = {}
         self._taken = taken
         self._last_seconds = time.monotonic()
         self._pause_seconds = _PAUSE_SECONDS
@@ -107,7 +108,7 @@ class Backups:
         applied: Collection[Ticket] = ()
         taken: dict[int, frozenset[int]] = {}
         if steps.exchange is Exchange.PUSH:
-            tasks = list(self._tasks.values())
+            tasks = list(self.tasks.values())
             taken = self._taken.at_mark(tasks, pushed)
             everywhere = len(self._cluster.servers)
             applied = [one for one, _ in tasks if len(taken[one.worker_step]) == everywhere]

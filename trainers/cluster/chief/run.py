@@ -76,9 +76,7 @@ class TrainingRun:
             self._coordinator.decide = self._decide
         self._coordinator.resting |= self._stragglers.resting(workers)
         self._protocol = ""
-        # See `Backups`.
-        self._tasks: dict[int, tuple[Ticket, int]] = {}
-        self._backups = Backups(trial, cluster, self._coordinator, self._tasks, self._taken)
+        self._backups = Backups(trial, cluster, self._coordinator, self._taken)
         self._recovery = Recovery(cluster, self._coordinator, self._note, self._taken)
         self._evaluator = Evaluator(tester, 4 * cluster.program.sizes.model, self._on_evaluation)
         self._tested_rows = tester.ids
@@ -207,7 +205,7 @@ class TrainingRun:
                 self._stragglers.tell(worker, is_lost=True)
                 return False
             start, number = time.perf_counter(), next(self._cluster.numbers)
-            self._tasks[worker] = ticket, number
+            self._backups.tasks[worker] = ticket, number
             try:
                 self._fault_injector.maybe_lose(worker, is_done=False)
                 hold = self._fault_injector.hold_of(worker)
@@ -274,8 +272,7 @@ class TrainingRun:
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
             first += self._coordinator.done - self._log.done
-        has_gone_back = self._log.guarding.has_gone_back
-        return not has_gone_back and first < switch_worker_step(self._spec)
+        return not self._log.guarding.failed and first < switch_worker_step(self._spec)
 
     def _disturb(self) -> None:
         """Injects what is due; called in the watchdog's thread."""

@@ -133,7 +133,8 @@ class ClusterTrainer(Trainer):
         losses = 0
         loss: ServerLostError | None = None
         log = trial.log
-        restarts_at_switch = trial.spec.conditions.switch_mechanism == "restart"
+        has_restarts = trial.spec.conditions.switch_mechanism == "restart"
+        restarts_at_switch = has_restarts
         is_new = True
         undone: Undone = {}
         while True:
@@ -143,6 +144,7 @@ class ClusterTrainer(Trainer):
                     loss = None
                 if log.has_to_go_back:
                     state, undone = self._go_back(trial), {}
+                    restarts_at_switch = has_restarts
                 trial.backup = Backup(state, log.mark(), undone)
                 self._cluster.load(state, undone)
                 if is_new:

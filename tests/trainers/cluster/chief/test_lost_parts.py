@@ -72,6 +72,7 @@ class Trained:
         mechanism: str = "hot",
         percents: tuple[float, ...] = (),
         band: Band | None = None,
+        retry_percents: tuple[float, ...] = (),
         observer: RecordingObserver | None = None,
     ) -> TrialRecord:
         """A run in which each gradient has to be applied once, whatever is injected."""
@@ -87,6 +88,7 @@ class Trained:
                 checkpoint_percents=percents,
                 checkpoint_directory=folder,
                 band=band,
+                retry_percents=retry_percents,
             ),
             folder,
             observer,
@@ -276,17 +278,18 @@ class TestTheParameterServer:
             *injections,
             mechanism="restart" if is_before else "hot",
             band=Band(2.0, 0.01),
+            retry_percents=(60.0,),
             observer=Killing(),
         )
         # What it goes on from may be from before the switch, which is then made again.
         found = [event.kind for event in record.events if event.reason not in pace(2)]
         found = [kind for kind in found if kind != "switched"]
-        lost = ["injected", "lost", "rebuilt"] * 2 if is_before else ["lost", "rebuilt"]
-        assert sorted(found) == sorted(["alarmed", *lost]), record.events
+        lost = ["injected", "lost", "rebuilt"] * 2 if is_before else ["lost", "rebuilt"] * 2
+        assert sorted(found) == sorted(["alarmed", "alarmed", *lost]), record.events
         assert found[-1 if is_before else 0] == "alarmed"
         assert [phase.protocol for phase in record.phases] == ["bsp"]
         assert record.guard is not None
-        assert record.guard.worker_step == W
+        assert [one.worker_step for one in record.guard.failed] == [W, W]
         seconds = [one.elapsed_seconds for one in record.evaluations]
         assert seconds == sorted(seconds)
 

@@ -200,23 +200,24 @@ class TestALostChief:
         assert "the cluster of 2 workers hangs: it has said nothing for 2 s" in caplog.text
         assert [event.kind for event in record.events if event.worker is None][:1] == ["lost"]
 
-    def test_is_replaced_while_a_run_goes_back_to_its_switch(
+    def test_is_replaced_while_a_run_goes_back_to_its_switch_and_in_its_second_try(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        trainer = trained(make_trainer, COUNTING)
-        strikes = [family(trainer)["chief"].kill]
+        trainer, strikes = trained(make_trainer, COUNTING), ["switched", "alarmed"]
 
         class Killing(RecordingObserver):
             def on_event(self, event: RunEvent) -> None:
                 super().on_event(event)
-                if event.kind == "alarmed" and strikes:
-                    strikes.pop()()
+                if strikes[-1:] == [event.kind]:
+                    strikes.pop()
+                    family(trainer)["chief"].kill()
 
         spec = spec_of(
             COUNTING,
             2,
             50.0,
             band=Band(2.0, 0.01),
+            retry_percents=(75.0,),
             checkpoint_percents=tuple(range(20, 101, 20)),
         )
         observer = Killing()
@@ -226,10 +227,10 @@ class TestALostChief:
         assert [phase.protocol for phase in record.phases] == ["bsp"]
         assert record.spec == replace(spec, checkpoint_directory=tmp_path)
         assert record.guard is not None
-        assert record.guard.worker_step == W
-        assert Counter(event.kind for event in record.events)["lost"] == 1
+        assert [one.switch_percent for one in record.guard.failed] == [50.0, 75.0]
+        assert Counter(event.kind for event in record.events)["lost"] == 2
         # It is told of the tests of the first protocol too, which are others.
-        after = [one for one in record.evaluations if one.worker_step > W / 2]
+        after = [one for one in record.evaluations if one.worker_step > 0.75 * W]
         assert tuple(observer.evaluations[-len(after) :]) == tuple(after)
         assert len(observer.evaluations) >= len(record.evaluations) + len(after)
 
