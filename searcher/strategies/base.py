@@ -56,11 +56,15 @@ class Decided:
     Attributes:
         switch_percent: The timing policy.
         target_accuracy: A, what candidates were compared with.
-        confidence: Where the strategy's criterion is `kept`, the probability that this switch point
-            keeps the accuracy often enough; else that it is the earliest acceptable one. None where
-            the strategy does not say.
-        kept_share: Expected share of later runs with this policy that lose at most beta.
+        confidence: Probability that guarded trainings with this switch take less time than with the
+            first protocol alone; of an answer for the bare switch, that it keeps the accuracy often
+            enough. None of the first protocol alone, and where the strategy does not say.
+        kept_share: Expected share of later runs with the bare switch that lose at most beta.
+        delivered_share: Expected share of the models of later trainings that do: with a guard, one
+            whose switch failed is trained on from an earlier state.
         baseline_kept_share: The same of the first protocol alone.
+        expected_time: Of a later training, by that of one with the first protocol alone; what
+            failed switches cost is part of it.
         reason: Why the answer is the first protocol alone, as a clause such as `an earlier switch
             saves no time`.
     """
@@ -69,7 +73,9 @@ class Decided:
     target_accuracy: float
     confidence: float | None = None
     kept_share: float | None = None
+    delivered_share: float | None = None
     baseline_kept_share: float | None = None
+    expected_time: float | None = None
     reason: str | None = None
 
 

@@ -64,6 +64,7 @@ class Assessment:
     ) -> None:
         self._strategy = strategy
         self._uses_left = uses_left
+        self._is_guarded = strategy.guarded
         self._grid = strategy.grid()
         self._last = len(self._grid) - 1
         self._history = History.of(finished, self._grid, strategy.accuracy_range)
@@ -216,7 +217,7 @@ class Assessment:
         For the bare switch the earliest good one with only good later ones.
         """
         times = self._outlook.times
-        if self._strategy.guarded:
+        if self._is_guarded:
             return min(self._tried, key=lambda index: times[index])
         answer = self._last
         for index in range(self._last, -1, -1):
@@ -228,12 +229,15 @@ class Assessment:
 
     def _decided(self) -> Decided:
         outlook, index = self._outlook, self._answer
+        likely = outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
         return Decided(
             switch_percent=self._grid[index],
             target_accuracy=outlook.belief.target_accuracy,
-            confidence=float(outlook.good_probabilities[index]),
+            confidence=float(likely[index]) if index < self._last else None,
             kept_share=float(outlook.kept_shares[index]),
+            delivered_share=float(outlook.delivered_shares[index]),
             baseline_kept_share=float(outlook.kept_shares[-1]),
+            expected_time=float(outlook.times[index]),
             reason=self._reason() if index == self._last else None,
         )
 
@@ -241,14 +245,9 @@ class Assessment:
         """Why no earlier switch is the answer."""
         if self._outlook.ratio >= 1:
             return "an earlier switch saves no time"
-        likely = self._outlook.good_probabilities[:-1]
-        if (likely < _ACCEPTANCE).all():
-            return "no earlier switch is likely enough to keep the accuracy as often as wanted"
-        if likely[-1] >= _ACCEPTANCE:
-            return "what an earlier switch saves is not worth its risk"
-        return (
-            "a switch a little earlier is not likely enough to keep the accuracy as often as wanted"
-        )
+        if self._is_guarded:
+            return "with what failed switches would cost, no earlier one is expected to save time"
+        return "no earlier switch is likely enough to keep the accuracy as often as wanted"
 
     def _may_run(self, index: int) -> bool:
         """Whether one more run is within R and the budget; a use is wanted anyway."""
