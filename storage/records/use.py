@@ -66,6 +66,7 @@ def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyU
         fork_from=None,
         checkpoint_percents=(),
         checkpoint_directory=None,
+        spare_directories=(),
         resume=False,
         kept_checkpoints=None,
         band=None,

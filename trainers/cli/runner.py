@@ -202,10 +202,16 @@ def main(
     )
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
-    from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run, save_at_end
+    from syncswitch.trainers.cli.resume import (
+        RunCheckpoints,
+        check_sound,
+        interrupted_run,
+        save_model,
+    )
     from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
+    from syncswitch.trainers.run.side_output import SideOutput
 
     if cluster.take_part(console.print_note):
         return None
@@ -216,7 +222,7 @@ def main(
 
     def home(workload: Workload) -> tuple[Path, Path]:
         model = output or Path(f"{workload.name}.keras")
-        return model, checkpoint_folder or model.parent / f"{workload.name}-checkpoints"
+        return model, model.parent / f"{workload.name}-checkpoints"
 
     pair = None if protocols is None else parse_pair(protocols)
     if not learns and switch_percent is None and protocol is None and phases is None:
@@ -236,11 +242,13 @@ def main(
                 usual_pair,
                 expected_uses,
                 storage_url,
-                lambda workload: interrupted_run(home(workload)[1]) if resume else None,
+                lambda workload: (
+                    interrupted_run(checkpoint_folder or home(workload)[1]) if resume else None
+                ),
             )
             seed = seed if run.seed is None or is_given("seed") else run.seed
     workload, identity, policy = run.workload, run.identity, run.policy
-    output, folder = home(workload)
+    output, usual_folder = home(workload)
     check_model_path(output)
     conditions = replace(chosen, later_switches=run.later_switches).conditions(
         identity.workers,
@@ -259,18 +267,31 @@ def main(
         band=run.band,
         retry_percents=run.retry_percents,
     )
-    checkpoints = RunCheckpoints(spec, folder, every_percent)
+    checkpoints = RunCheckpoints(
+        spec, checkpoint_folder or usual_folder, every_percent, spares=[usual_folder]
+    )
     uses = UsesHome(storage_url, choice, output)
     try:
         with closing(checkpoints.open()):
             record = trained(workload, reference, cluster, checkpoints, tensorboard_folder)
+            # A run that is killed here goes on, and saves and records the same again.
+            if not record.diverged:
+                save_model(workload, record, checkpoints, output)
+            checkpoints.name_use()
             if learns and policy is None:
                 policy = first_policy(identity, reference, record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
             after_use(policy, storage_url, revise)
-            save_at_end(workload, reference, record, checkpoints, output)
+            SideOutput(
+                "checkpoints that are needed no longer stay; remove them", console.print_note
+            )(checkpoints.remove)
+            check_sound(record, reference)
             if mlflow_uri is not None:
-                _copy_to_mlflow(mlflow_uri, checkpoints.use_id, record, policy)
+                SideOutput(
+                    "MLflow has no copy of this run; syncswitch-search export copies the runs with"
+                    " policies that are in a database",
+                    console.print_note,
+                )(_copy_to_mlflow, mlflow_uri, checkpoints.use_id, record, policy)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
         return EXIT_INTERRUPTED
@@ -285,16 +306,9 @@ def main(
 def _copy_to_mlflow(
     uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
 ) -> None:
-    """Copies a run that is over; a server that is away costs one line."""
-    from syncswitch.storage.errors import RetryableError
+    """Copies a run that is over."""
     from syncswitch.storage.export.mlflow.runs import use_copy
     from syncswitch.storage.export.mlflow.server import MlflowServer
 
     copy = use_copy(use_id, record, None if policy is None else policy.version)
-    try:
-        MlflowServer(uri).put(record.spec.identity, [copy])
-    except RetryableError as error:
-        console.print_note(
-            f"{error}; syncswitch-search export copies the runs with policies that are in a"
-            " database"
-        )
+    MlflowServer(uri).put(record.spec.identity, [copy])

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import SyncSwitchError, UserError
+from syncswitch.storage.errors import UserError, reason_of
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.cli.console import print_error, print_note
 from syncswitch.trainers.cli.options import is_policy_file
@@ -81,8 +81,8 @@ class UsesHome:
             with open_database(self._url, create=False) as database:
                 record_use(database, use, patience_seconds=_PATIENCE_SECONDS)
                 self._take_in(database)
-        except SyncSwitchError as error:
-            return str(error)
+        except Exception as error:
+            return reason_of(error)
         return None
 
     def _take_in(self, database: Database) -> None:
@@ -91,13 +91,15 @@ class UsesHome:
         for path in self._spools:
             try:
                 taken = take_in(database, path, patience_seconds=_PATIENCE_SECONDS)
-            except SyncSwitchError as error:
-                print_note(str(error))  # they stay where they are
+            except Exception as error:
+                print_note(f"earlier runs stay in {path}: {reason_of(error)}")
                 continue
             if taken.recorded:
                 print_note(f"earlier runs taken in from {path}: {taken.recorded}")
-            if taken.kept:
-                print_note(taken.kept[0])
+            for words in (taken.kept, taken.set_aside):
+                if words:
+                    others = f" (and {len(words) - 1} more such lines)" if words[1:] else ""
+                    print_note(f"{words[0]}{others}")
 
     def _spool(self, use: PolicyUse, reason: str) -> None:
         from syncswitch.storage.uses.spool import spool_use
@@ -105,8 +107,8 @@ class UsesHome:
         for path in self._spools:
             try:
                 spool_use(path, use)
-            except UserError as error:
-                reason = f"{reason}; {error}"
+            except Exception as error:
+                reason = f"{reason}; {reason_of(error)}"
                 continue
             print_note(
                 f"this run waits in {path} to be counted ({reason}); the next run that can takes it"
@@ -139,8 +141,8 @@ def first_policy(
         found: TimingPolicy | None = publish(
             storage_url, identity, normal_reference(reference), record
         )
-    except SyncSwitchError as error:
-        print_error(f"this run teaches nothing: {error}")
+    except Exception as error:
+        print_error(f"this run teaches nothing: {reason_of(error)}")
         return None
     return found
 
@@ -176,13 +178,13 @@ def _ask(name: str, storage_url: str, *arguments: Any, **options: Any) -> Any:
     """The answer; `_NOTHING` without a searcher or a database."""
     from syncswitch.storage.database.inspection import holds_nothing
 
-    hook = _hook(name)
     try:
+        hook = _hook(name)
         if hook is None or holds_nothing(storage_url):
             return _NOTHING
         return hook(storage_url, *arguments, **options)
-    except SyncSwitchError as error:
-        print_note(str(error))
+    except Exception as error:
+        print_note(reason_of(error))
         return _NOTHING
 
 

@@ -63,7 +63,6 @@ def test_runs_of_other_seeds_do_not_matter(tmp_path: Path) -> None:
 def test_only_its_own_files_are_removed(tmp_path: Path) -> None:
     run = checkpoints(tmp_path)
     mine = leave(run, 25, 50, 100)
-    assert run.final == mine[-1]
     half = mine[0].with_name(f".{mine[1].name}.4711")
     half.write_bytes(b"sta")
     other = tmp_path / "notes.txt"
