@@ -43,7 +43,7 @@ class NextRun:
         switch_percent: Of that run, which need not be the policy's.
         band: What it is held against; None before the first run of the first protocol alone.
         retry_percents: Where it switches again if that fails, see `TrialSpec`.
-        number: How many runs there were before, from which its seed follows.
+        number: How many runs there were before.
     """
 
     policy: TimingPolicy | None

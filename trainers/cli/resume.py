@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
 import shlex
 import tempfile
@@ -10,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from syncswitch.storage.errors import FatalError, UserError, one_line
 from syncswitch.storage.files import whole_file
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
 
 _SUFFIX = ".npz"
+_USE = "use"
 # See `checkpoint_path`.
 _NAME = re.compile(r"seed-(?P<seed>\d+)-switch-(?P<percent>[\d.]+)-at-")
 
@@ -28,14 +30,48 @@ KEPT = 3
 """So many stay: a run goes on from the last one, and from those before it where it is damaged."""
 
 
-def interrupted_run(folder: Path) -> tuple[int, float] | None:
-    """Seed and switch, in percent, of the run that left a checkpoint in a folder last."""
-    found = [
-        (path.stat().st_mtime, int(match["seed"]), float(match["percent"]))
-        for path in folder.glob(f"*{_SUFFIX}")
-        if (match := _NAME.match(path.name))
-    ]
+def interrupted_run(
+    folder: Path, seed: int | None = None, percent: float | None = None, *, resume: bool = True
+) -> tuple[int, float] | None:
+    """Seed and switch, in percent, of the run that left a checkpoint in a folder last.
+
+    Args:
+        folder: With the checkpoints of one job.
+        seed: Of that run; None for any.
+        percent: Where it switches; None for any.
+        resume: Whether the user wants it to go on.
+
+    Raises:
+        UserError: The user wants another run, and one that was interrupted is there.
+    """
+    found = []
+    for path in folder.glob(f"*{_SUFFIX}"):
+        match = _NAME.match(path.name)
+        if match is None or _is_living(path.with_name(f"{match[0]}{_USE}")):
+            continue
+        run = int(match["seed"]), float(match["percent"])
+        if seed in (None, run[0]) and percent in (None, run[1]):
+            found.append((path.stat().st_mtime, *run))
+    if found and not resume:
+        raise _left_behind(folder)
     return max(found)[1:] if found else None
+
+
+def _left_behind(folder: Path) -> UserError:
+    return UserError(
+        f"an interrupted run left checkpoints in {folder.absolute()}; add --resume to go on from"
+        " the last one, or remove them or choose another --checkpoints to start afresh"
+    )
+
+
+def _is_living(use_file: Path) -> bool:
+    """Whether the run is under way whose name is in this file."""
+    with contextlib.suppress(OSError), use_file.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 class RunCheckpoints:
@@ -63,6 +99,7 @@ class RunCheckpoints:
             kept_checkpoints=KEPT,
         )
         self._every_percent = float(every_percent)
+        self._living: BinaryIO | None = None
 
     @property
     def spec(self) -> TrialSpec:
@@ -102,10 +139,7 @@ class RunCheckpoints:
                 afresh would overwrite.
         """
         if self._left and not self._spec.resume:
-            raise UserError(
-                f"an interrupted run left checkpoints in {self._folder}; add --resume to go on from"
-                " the last one, or remove them or choose another --checkpoints to start afresh"
-            )
+            raise _left_behind(self._folder)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -114,6 +148,9 @@ class RunCheckpoints:
                 " choose one that can be written"
             ) from error
         self._keep_use_id()
+        with contextlib.suppress(OSError):  # others see by the lock that this one is under way
+            self._living = self._use_file.open("rb")
+            fcntl.flock(self._living, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return self
 
     def name_use(self) -> None:
@@ -147,6 +184,8 @@ class RunCheckpoints:
             if not self._left:
                 self._use_file.unlink(missing_ok=True)
             self._folder.rmdir()
+        if self._living is not None:
+            self._living.close()
 
     def _keep_use_id(self) -> None:
         if self._left:
@@ -163,7 +202,7 @@ class RunCheckpoints:
 
     @property
     def _use_file(self) -> Path:
-        return self._folder / f"{self._prefix}use"
+        return self._folder / f"{self._prefix}{_USE}"
 
     @property
     def _prefix(self) -> str:

@@ -26,7 +26,6 @@ from syncswitch.trainers.cli.options import (
     FiniteRange,
     cluster_options,
     common_options,
-    is_given,
     mlflow_option,
     protocols_option,
     tensorboard_option,
@@ -95,9 +94,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
-    default=0,
-    show_default=True,
-    help="Seed of this run.",
+    help="Seed of this run. Default: with a policy one of its own; at a switch of yours 0.",
 )
 @click.option(
     "--output",
@@ -168,7 +165,7 @@ def main(
     workers: int | None,
     protocols: str | None,
     cluster: AnyCluster,
-    seed: int,
+    seed: int | None,
     output: Path | None,
     learns: bool,
     expected_uses: int,
@@ -224,16 +221,28 @@ def main(
         model = output or Path(f"{workload.name}.keras")
         return model, model.parent / f"{workload.name}-checkpoints"
 
+    def interrupted(workload: Workload, percent: float | None) -> tuple[int, float] | None:
+        folder = checkpoint_folder or home(workload)[1]
+        return interrupted_run(folder, seed, percent, resume=resume)
+
     pair = None if protocols is None else parse_pair(protocols)
     if not learns and switch_percent is None and protocol is None and phases is None:
         run = chosen_by_policy(
-            cluster, reference, choice, workers, pair, storage_url, is_guarded=is_guarded
+            cluster,
+            reference,
+            choice,
+            workers,
+            pair,
+            storage_url,
+            seed,
+            interrupted,
+            is_guarded=is_guarded,
         )
     else:
         size, usual_pair = size_and_pair(cluster, reference, workers, pair, storage_url)
         plan = users_plan(switch_percent, protocol, phases, usual_pair)
         if plan is not None:
-            run = chosen_by_user(cluster, reference, plan, size)
+            run = chosen_by_user(cluster, reference, plan, size, seed)
         else:
             run = chosen_by_learning(
                 cluster,
@@ -242,11 +251,9 @@ def main(
                 usual_pair,
                 expected_uses,
                 storage_url,
-                lambda workload: (
-                    interrupted_run(checkpoint_folder or home(workload)[1]) if resume else None
-                ),
+                seed,
+                interrupted,
             )
-            seed = seed if run.seed is None or is_given("seed") else run.seed
     workload, identity, policy = run.workload, run.identity, run.policy
     output, usual_folder = home(workload)
     check_model_path(output)
@@ -261,7 +268,7 @@ def main(
     spec = TrialSpec(
         identity,
         run.switch_percent,
-        seed,
+        run.seed,
         conditions=conditions,
         resume=resume,
         band=run.band,

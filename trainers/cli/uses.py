@@ -5,11 +5,14 @@ What is learnt of it the searcher says, where that is installed.
 
 from __future__ import annotations
 
+import secrets
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import UserError, reason_of
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.cli.console import print_error, print_note
 from syncswitch.trainers.cli.options import is_policy_file
@@ -124,6 +127,28 @@ def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
     return policy.band if asked is _NOTHING else asked
 
 
+def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None = None) -> int:
+    """A seed that no other run of the job has; drawn at random where no database hands it out.
+
+    Args:
+        storage_url: The database; it need not be there.
+        identity: The job.
+        reference: Makes the job known there; None where only a job that is known gets a seed.
+    """
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.database.inspection import holds_nothing
+    from syncswitch.storage.uses.seeds import hand_out_seed
+
+    seed = None
+    with suppress(Exception):  # whatever it is, no run may fail for it
+        if not holds_nothing(storage_url):
+            with open_database(storage_url, create=False) as database:
+                seed = hand_out_seed(
+                    database, identity, reference, patience_seconds=_PATIENCE_SECONDS
+                )
+    return secrets.randbelow(LARGEST_SEED + 1) if seed is None else seed
+
+
 def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun:
     """Where the next training of a job switches that is learnt from its trainings."""
     planned: NextRun = _needed_hook("next_run")(storage_url, identity, uses)
@@ -148,7 +173,7 @@ def first_policy(
 
 
 def run_text(identity: WorkloadIdentity, seed: int, percent: float) -> str:
-    """How a run of a job that is learnt from its runs trains; its seed follows from its number."""
+    """How a run of a job that is learnt from its runs trains."""
     if percent >= BASELINE_PERCENT:
         return f"this run, with seed {seed}, uses {identity.first_protocol.upper()} alone"
     second = identity.second_protocol.upper()

@@ -147,7 +147,9 @@ class StateForm:
             write_checkpoint(path, self.checkpoint(state, spec, log))
         except OSError:
             # Others may need them all.
-            dropped = [] if spec.kept_checkpoints is None else log.files.drop_all_but(1, _spared(log))
+            dropped = (
+                [] if spec.kept_checkpoints is None else log.files.drop_all_but(1, _spared(log))
+            )
             _remove(dropped)
             if not dropped:
                 raise

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -129,5 +130,16 @@ def test_the_run_that_was_interrupted_last_is_found(tmp_path: Path) -> None:
     later = RunCheckpoints(TrialSpec(IDENTITY, 100.0, seed=17), tmp_path, 25)
     os.utime(leave(later, 25)[0], (2**32, 2**32))
     assert interrupted_run(tmp_path) == (17, 100.0)
+    assert interrupted_run(tmp_path, seed=3) == interrupted_run(tmp_path, percent=12.5)
+    assert interrupted_run(tmp_path, seed=3, percent=100.0) is None
+    with pytest.raises(UserError, match="add --resume to go on from the last one"):
+        interrupted_run(tmp_path, resume=False)
     later.remove()
+    assert interrupted_run(tmp_path) == (3, 12.5)
+
+
+def test_a_run_that_is_under_way_was_not_interrupted(tmp_path: Path) -> None:
+    with closing(checkpoints(tmp_path).open()) as run:
+        leave(run, 25)
+        assert interrupted_run(tmp_path, resume=False) is None
     assert interrupted_run(tmp_path) == (3, 12.5)

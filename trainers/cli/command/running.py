@@ -87,7 +87,7 @@ def _run(
     revise: str,
     workers: int | None,
     protocols: str | None,
-    seed: int,
+    seed: int | None,
     storage_url: str,
     as_json: bool,
 ) -> int | None:
@@ -95,7 +95,7 @@ def _run(
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import check_no_policy
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
-    from syncswitch.trainers.cli.uses import UsesHome, after_use, known_band
+    from syncswitch.trainers.cli.uses import UsesHome, after_use, known_band, own_seed
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.protocols import parse_named_pair
 
@@ -104,6 +104,9 @@ def _run(
     if switch_percent is None:
         policy, job = _fitting(described, name, choice, workers, pair, storage_url)
         switch_percent = policy.switch_percent
+        if seed is None:
+            seed = own_seed(storage_url, job.identity)
+            console.print_note(f"this run has seed {seed}")
     else:
         check_no_policy()
         usual = parse_named_pair(USUAL_COMMAND_PROTOCOLS)
@@ -113,7 +116,7 @@ def _run(
     try:
         use_id = uuid.uuid4().hex
         retries = later_switch_points(switch_percent) if band else ()
-        spec = TrialSpec(job.identity, switch_percent, seed, band=band, retry_percents=retries)
+        spec = TrialSpec(job.identity, switch_percent, seed or 0, band=band, retry_percents=retries)
         record = _trained(trainer, spec)
         UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
         after_use(policy, storage_url, revise)
