@@ -232,27 +232,41 @@ def policies_of_cluster(
         and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
     ]
     here = [one.policy for one in fitting if one.job.simulated_cluster == cluster.simulated_cluster]
+    if here:
+        return here
     options = cluster.search_options + (f" --workers {workers}" if workers else "")
     options += f" --protocols {','.join(pair)}" if pair else ""
-    if fitting and not here and cluster.simulated_cluster is None:
+    search = f"syncswitch-search run {reference}{options}"
+    if fitting and cluster.simulated_cluster is None:
         jobs = "; ".join(f"{one.policy.workload!r} on {one.job.cluster}" for one in fitting)
         # Of several the newest; its name alone may mean any of them.
         which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
         raise PolicyError(
             f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
             f" {reference!r}; try it on the real job with: syncswitch-search evaluate"
-            f" {shlex.join([which, reference])}{options}; or search for the real job with:"
-            f" syncswitch-search run {reference}{options}"
+            f" {shlex.join([which, reference])}{options}; or search for the real job with: {search}"
         )
-    if not here:
-        have = "; ".join(one.job.cluster for one in found)
+    have = "; ".join(one.job.cluster for one in found)
+    if is_file:
         raise PolicyError(
-            f"no policy {choice!r} of workload {reference!r}"
-            + (f" for{options}" if options else "")
-            + (f" (there is one for {have})" if have else "")
-            + f"; find one with: syncswitch-search run {reference}{options}"
+            f"the policy in {choice} was found for {have}, and this run is on"
+            f" {_asked(cluster, workers, pair)}: train on what it was found for, or find a policy"
+            f" for this one with: {search}"
         )
-    return here
+    raise PolicyError(
+        f"no policy {choice!r} of workload {reference!r}"
+        + (f" for{options}" if options else "")
+        + (f" (there is one for {have})" if have else "")
+        + f"; find one with: {search}"
+    )
+
+
+def _asked(cluster: AnyCluster, workers: int | None, pair: tuple[str, str] | None) -> str:
+    """The cluster of a run as far as its user has said, in words."""
+    kind = "real" if cluster.simulated_cluster is None else "simulated"
+    words = f"{workers or ''} {kind} {'worker' if workers == 1 else 'workers'}".strip()
+    words += f" of{options}" if (options := cluster.search_options) else ""
+    return f"{words}, {','.join(pair)}" if pair else words
 
 
 def size_and_pair(

@@ -20,6 +20,7 @@ from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_opti
 from syncswitch.trainers.cli.console import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.group import ProgramCommand
 from syncswitch.trainers.cli.options import (
+    MOST_WORKERS,
     PROTOCOLS_HELP,
     USUAL_PROTOCOLS,
     USUAL_WORKERS,
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_WORKERS),
     help=f"Workers in the cluster. Default: as in the policy; without one {USUAL_WORKERS}.",
 )
 @protocols_option(

@@ -60,7 +60,7 @@ def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
 
     checkpoint = read_checkpoint(checkpoint_path)
     model = restored_model(workload, checkpoint.parameters, checkpoint.statistics)
-    with OwnedFolder(f".{path.stem}-", path.parent) as folder:
+    with OwnedFolder(".syncswitch-model-", path.parent) as folder:
         # Keras chooses the format by the suffix, so the temporary name keeps it.
         temporary = folder / f"model{_SUFFIX}"
         if checkpoint.tables is None:

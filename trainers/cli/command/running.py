@@ -156,9 +156,10 @@ def _fitting(
     storage_url: str,
 ) -> tuple[TimingPolicy, CommandJob]:
     """The policy of just this command. Raises PolicyError where there is none."""
+    known = _policies(name, choice, storage_url)
     found = [
         one
-        for one in _policies(name, choice, storage_url)
+        for one in known
         if workers in (None, one.workers)
         and pair in (None, (one.first_protocol, one.second_protocol))
     ]
@@ -169,7 +170,13 @@ def _fitting(
             return policy, job
     search = f"syncswitch-search run {name} --trainer command --command ... --total-steps ..."
     if not found:
-        raise PolicyError(f"no policy {choice!r} of command {name!r}; find one with: {search}")
+        have = "; ".join(
+            f"{p.workers} workers, {p.first_protocol},{p.second_protocol}" for p in known
+        )
+        there = f" for what is asked (there is one for {have})" if have else ""
+        raise PolicyError(
+            f"no policy {choice!r} of command {name!r}{there}; find one with: {search}"
+        )
     raise PolicyError(
         f"policy {choice!r} of {name!r} is not for this --command and --total-steps: it has"
         f" {found[0].total_worker_steps:,} steps and fingerprint {found[0].fingerprint[:12]}; give"
