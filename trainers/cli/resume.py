@@ -7,6 +7,7 @@ import fcntl
 import re
 import shlex
 import tempfile
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +26,8 @@ _SUFFIX = ".npz"
 _USE = "use"
 # See `checkpoint_path`.
 _NAME = re.compile(r"seed-(?P<seed>\d+)-switch-(?P<percent>[\d.]+)-at-")
+
+_NEW_SECONDS = 60.0
 
 KEPT = 3
 """So many stay: a run goes on from the last one, and from those before it where it is damaged."""
@@ -62,6 +65,17 @@ def _left_behind(folder: Path) -> UserError:
         f"an interrupted run left checkpoints in {folder.absolute()}; add --resume to go on from"
         " the last one, or remove them or choose another --checkpoints to start afresh"
     )
+
+
+def _remove_needless_names(folder: Path) -> None:
+    """Removes the names of runs that were killed before they left a checkpoint."""
+    for use_file in folder.glob(f"seed-*-{_USE}"):
+        is_needed = any(folder.glob(f"{use_file.name.removesuffix(_USE)}*{_SUFFIX}"))
+        with contextlib.suppress(OSError):
+            # One that has just been written may not be locked yet.
+            is_old = time.time() - use_file.stat().st_mtime > _NEW_SECONDS
+            if is_old and not is_needed and not _is_living(use_file):
+                use_file.unlink()
 
 
 def _is_living(use_file: Path) -> bool:
@@ -147,6 +161,7 @@ class RunCheckpoints:
                 f"--checkpoints: cannot make the folder {self._folder} ({error.strerror or error});"
                 " choose one that can be written"
             ) from error
+        _remove_needless_names(self._folder)
         self._keep_use_id()
         with contextlib.suppress(OSError):  # others see by the lock that this one is under way
             self._living = self._use_file.open("rb")
