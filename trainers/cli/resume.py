@@ -54,7 +54,8 @@ def interrupted_run(
             continue
         run = int(match["seed"]), float(match["percent"])
         if seed in (None, run[0]) and percent in (None, run[1]):
-            found.append((path.stat().st_mtime, *run))
+            with contextlib.suppress(FileNotFoundError):  # its run has just come to its end
+                found.append((path.stat().st_mtime, *run))
     if found and not resume:
         raise _left_behind(folder)
     return max(found)[1:] if found else None

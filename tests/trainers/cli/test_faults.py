@@ -141,11 +141,15 @@ def counted(places: dict[str, Path]) -> int:
         return len(frames.uses(database))
 
 
-@pytest.mark.parametrize("fault", [Disk.fill, Disk.lock, Disk.lose])
+CASES = [
+    *itertools.product(itertools.combinations(OUTPUTS, 1), (Disk.fill, Disk.lock, Disk.lose)),
+    *itertools.product(itertools.combinations(OUTPUTS, 2), (Disk.fill,)),
+    (OUTPUTS, Disk.lose),
+]
+
+
 @pytest.mark.parametrize(
-    "struck",
-    [*itertools.combinations(OUTPUTS, 1), *itertools.combinations(OUTPUTS, 2)],
-    ids="+".join,
+    ("struck", "fault"), CASES, ids=[f"{fault.__name__} {'+'.join(s)}" for s, fault in CASES]
 )
 def test_the_model_is_saved_and_counted_once(
     searched: Path,
