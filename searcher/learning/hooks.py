@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import shlex
 
-from syncswitch.searcher.learning.live import (
+from syncswitch.searcher.learning.job import Revision
+from syncswitch.searcher.learning.stored import (
+    first_policy,
+    next_run,
     publish_revision,
     revision_of,
     stored_version,
     used_job,
 )
-from syncswitch.searcher.learning.next_run import first_policy, next_run
-from syncswitch.searcher.learning.text import proposal_text, why_left
 from syncswitch.searcher.text.uses import drift_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import Band
@@ -33,14 +34,15 @@ def band(storage_url: str, policy: TimingPolicy) -> Band | None:
         return used_job(database, stored).band(use_curves(database, stored.fingerprint))
 
 
-def after_use(storage_url: str, policy: TimingPolicy, *, revise: str) -> list[str]:
+def after_use(storage_url: str, policy: TimingPolicy, expected_uses: int | None) -> list[str]:
     """Asks after a policy when one more use is recorded.
 
     Args:
         storage_url: The database, which has the use.
-        policy: That the run trained with.
-        revise: `auto`: a later switch is published where the policy does not hold; `propose`: it is
-            said what to type; `off`: only whether the job has changed.
+        policy: The policy that the run trained with.
+        expected_uses: How often the job is trained in all, by runs that learn: they publish what
+            they have found. None where runs keep to the policy, so that people are told what to
+            type.
 
     Returns:
         What people should know, a sentence each without its full stop.
@@ -51,16 +53,23 @@ def after_use(storage_url: str, policy: TimingPolicy, *, revise: str) -> list[st
             return []
         drift = uses_of(database, stored).drift
         words = [] if drift is None else [drift_text(drift)]
-        revision = revision_of(database, stored) if revise != "off" else None
+        revision = revision_of(database, stored, expected_uses)
         if revision is None:
             return words
-        if revise == "auto":
-            new = publish_revision(database, stored, revision)
-            why = why_left(stored, revision)
-            switch = f"a switch at {new.switch_percent:g} %"
-            if new.switch_percent == 100:
-                switch = f"{new.first_protocol.upper()} alone"
-            return [*words, f"{why}: from now on version {new.version}, {switch}"]
-    command = ["syncswitch-search", "policy", "revise", stored.workload]
-    how = shlex.join([*command, "--workers", str(stored.workers)])
-    return [*words, f"{proposal_text(stored, revision)}; publish it with: {how}"]
+        if expected_uses is None:
+            return [*words, proposal_text(stored, revision)]
+        new = publish_revision(database, stored, revision)
+        return [*words, f"{new.reason}: from now on version {new.version}, {_switch(new)}"]
+
+
+def proposal_text(policy: TimingPolicy, revision: Revision) -> str:
+    """Why another switch is better, and how to publish it; a sentence without its full stop."""
+    command = ["syncswitch-search", "policy", "revise", policy.workload]
+    how = shlex.join([*command, "--workers", str(policy.workers)])
+    return f"{revision.why}; publish it with: {how}"
+
+
+def _switch(policy: TimingPolicy) -> str:
+    if policy.switch_percent == 100:
+        return f"{policy.first_protocol.upper()} alone"
+    return f"a switch at {policy.switch_percent:g} %"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncswitch.searcher.learning.live import used_job
+from syncswitch.searcher.learning.stored import used_job
 from syncswitch.searcher.results.explanation import Explanation, explain
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from syncswitch.searcher.learning.assessment import next_use
 from syncswitch.searcher.learning.lessons import lessons_of
 from syncswitch.searcher.simulation.simulator import Ledger
+from syncswitch.searcher.strategies.adaptive.assessment import Assessment
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.baseline import ROUNDING
@@ -92,7 +92,7 @@ class Course:
         """Where the next training switches; the answer, once there is one, becomes the policy."""
         if self.percent is not None and not learns:
             return self.percent
-        decision = next_use(self.strategy, self._observations, uses_left)
+        decision = Assessment(self.strategy, self._observations, uses_left).decision()
         assert not isinstance(decision, Wait)
         if isinstance(decision, Decided):
             if self.percent is not None and self.percent != decision.switch_percent:

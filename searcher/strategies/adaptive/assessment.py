@@ -117,6 +117,10 @@ class Assessment:
         """As `Strategy.standing_answer`."""
         return self._decided() if self._has_target else None
 
+    def expected_time(self, percent: float) -> float | None:
+        """Of a later training with a switch, as `Decided`; None without a target."""
+        return float(self._outlook.times[self._grid.index(percent)]) if self._has_target else None
+
     def progress(self) -> SearchProgress:
         """The brackets that are sure, and what is measured."""
         decision = self.decision()
