@@ -102,8 +102,9 @@ def test_the_runner_trains_with_the_stored_policy(folder: Path, result: dict) ->
     assert [phase["protocol"] for phase in report["phases"]] == ["bsp", "asp"]
     assert report["phases"][0]["end_worker_step"] == 40
     assert report["guard"]["state"] == "quiet"
-    bsp = report["phases"][0]["worker_steps_per_second"]
-    assert report["baseline_seconds"] == pytest.approx(160 / bsp)
+    # What the run takes to start is in its first phase, and not in the pace of BSP.
+    assert "as estimated by the pace of this run's BSP phase" in report["baseline_source"]
+    assert report["baseline_seconds"] < 160 / report["phases"][0]["worker_steps_per_second"]
     assert report["speed_up"] == pytest.approx(
         report["baseline_seconds"] / report["training_seconds"]
     )
@@ -146,7 +147,7 @@ def test_the_runner_trains_with_a_file_and_no_database(folder: Path, tmp_path: P
     command = ("syncswitch-run", WORKLOAD, "--policy", policy, "-o", "m.keras", "--seed", 5)
     done = run(*command, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "times as fast as BSP alone" in done.stdout
+    assert "Training took" in done.stdout
     assert (tmp_path / "m.keras").is_file()
     assert not (tmp_path / "syncswitch.db").exists()
     # What it teaches waits for a database.

@@ -119,7 +119,7 @@ def test_no_line_keeps_another_one_out(
 ) -> None:
     events = (RunEvent("alarmed", 700, 2.5, "it said", 1, 0.5),)
     evaluations = (Evaluation(500, 1.5, 0.8, 0.3, (("loss", 0.5),)),)
-    guard = GuardOutcome("below the band", 700, 1.25)
+    guard = GuardOutcome(50.0, (FailedSwitch(12.5, "below the band", 700, 2.0, 1.25, None),))
     use = use_of(used_policy, 0, evaluations=evaluations, events=events, guard=guard)
     spool_use(spool_path, use)
     others = list(altered(json.loads(spool_path.read_text())))

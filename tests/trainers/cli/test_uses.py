@@ -11,9 +11,10 @@ from sqlalchemy import Engine, make_url, text
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import uses_of
-from syncswitch.trainers.cli.uses import UsesHome
+from syncswitch.trainers.cli.uses import UsesHome, own_seed
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
 
 RUN = replace(RECORD, stopped_early=False)
@@ -114,3 +115,26 @@ def test_a_server_that_is_away_keeps_it_waiting(
         connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
     home.record(POLICY, "c", RUN)
     assert (count(url), lines(folder)) == (3, {})
+
+
+def test_each_run_has_a_seed_of_its_own(sqlite_url: str, folder: Path) -> None:
+    drawn = {own_seed(sqlite_url, IDENTITY) for _ in range(3)}
+    assert len(drawn) == 3
+    assert all(0 <= seed <= LARGEST_SEED for seed in drawn)
+    assert not list(folder.iterdir())
+    publish(sqlite_url)
+    assert [own_seed(sqlite_url, IDENTITY) for _ in range(3)] == [0, 1, 2]
+    stranger = replace(IDENTITY, workers=7)
+    assert own_seed(sqlite_url, stranger) != own_seed(sqlite_url, stranger)
+    assert [own_seed(sqlite_url, stranger, "digits") for _ in range(2)] == [0, 1]
+
+
+def test_what_is_no_database_costs_nothing(
+    path: Path, sqlite_url: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_bytes(b"SQLite format 3\0" + b"nothing of the kind " * 500)
+    assert own_seed(sqlite_url, IDENTITY) != own_seed(sqlite_url, IDENTITY)
+    UsesHome(sqlite_url, "current", folder / "digits.keras").record(POLICY, "a", RUN)
+    assert lines(folder) == {"digits.uses.jsonl": 1}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "this run waits in" in line
