@@ -1,1 +1,1 @@
-"""Opens databases: connections, transactions, migrations."""
+"""Opens databases: connections, transactions, checks."""
