@@ -87,6 +87,25 @@ def test_tensorflow_internals_stay_in_one_module() -> None:
     assert users == {"tensorflow_api.py"}
 
 
+CODE_IN_DATA = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "copyreg"}
+
+
+def test_nothing_that_comes_over_a_network_is_unpickled() -> None:
+    """What pickles belongs to a process and its own children."""
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for path in modules("trainers")
+        if any(name.split(".")[0] in {*CODE_IN_DATA, "multiprocessing"} for name in imports(path))
+    }
+    assert users == {
+        "trainers/cluster/processes/chief.py",
+        "trainers/cluster/processes/process_trainer.py",
+        "trainers/cluster/processes/zygote.py",
+    }
+    for path in modules("trainers"):
+        assert "allow_pickle=True" not in path.read_text(), path
+
+
 def loaded_after(code: str) -> set[str]:
     """Top-level modules in a fresh interpreter after `code`."""
     program = f"{code}\nimport sys\nprint(*sorted({{n.split('.')[0] for n in sys.modules}}))"

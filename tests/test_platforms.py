@@ -193,7 +193,7 @@ def played_here(
         lines = [
             "import os",
             f"os.environ['TF_CONFIG'] = {here!r}",
-            "os.environ['SYNCSWITCH_SECRET'] = 'of this test'",
+            "os.environ['SYNCSWITCH_SECRET'] = 'of this test alone'",
             code("syncswitch-run"),
         ]
         return WarmProcess("\n".join(lines), *arguments, folder=folder)

@@ -22,7 +22,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple, NoReturn, cast
 
-from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.cluster.processes import zygote
 from syncswitch.trainers.parent import die_with_parent
 from tests import warm_tensorflow
@@ -109,7 +108,7 @@ def fork_zygote() -> None:
 
     def start_first() -> zygote.Zygote:
         zygote._start = start
-        return zygote.Zygote(Wire(ours))
+        return zygote.Zygote(Connection(ours.detach()))
 
     zygote._start = start_first
 
@@ -121,7 +120,7 @@ def _be_zygote(channel: socket.socket, parent: int) -> NoReturn:
         if os.getppid() == parent:
             wait([channel])
             warm_tensorflow.prepare()
-            zygote._Family(Wire(channel)).serve()
+            zygote._Family(Connection(channel.detach())).serve()
     finally:
         os._exit(0)
 

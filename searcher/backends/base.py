@@ -126,8 +126,11 @@ class TrainerChoice(ABC):
         """Runs of different kinds are not to be compared."""
         return self.name
 
-    def take_part(self) -> bool:
-        """Does the work of this process, and then True, where it is no chief of its cluster."""
+    def take_part(self, reference: str | None) -> bool:
+        """Does the work of this process, and then True, where it is no chief of its cluster.
+
+        It may be given the workload, if the command names one.
+        """
         return False
 
     def check_jobs(self, jobs: int) -> None:  # noqa: B027 (most kinds have room for any number)

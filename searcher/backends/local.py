@@ -74,8 +74,8 @@ class LocalTrainer(TrainerChoice):
         return f"{self.name}/{self.cluster.launcher}{servers_text(self.cluster.servers)}{gpus}"
 
     @override
-    def take_part(self) -> bool:
-        return self.cluster.take_part(print_note)
+    def take_part(self, reference: str | None) -> bool:
+        return self.cluster.take_part(print_note, reference)
 
     @override
     def check_jobs(self, jobs: int) -> None:

@@ -37,7 +37,7 @@ def trainer_options(function: _F) -> _F:
     def gathered(*arguments: Any, trainer: str, **values: Any) -> Any:
         chosen = {name: values.pop(name) for name in own}
         choice = _choice(trainer, own, chosen)
-        if choice.take_part():
+        if choice.take_part(values.get("reference")):
             return None
         return function(*arguments, trainer=choice, **values)
 

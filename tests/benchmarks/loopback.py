@@ -1,4 +1,4 @@
-"""What plain sockets carry: pull and push of all parameters, and nothing is computed."""
+"""What sockets carry, as they are or sealed: pull and push of all parameters, nothing computed."""
 
 from __future__ import annotations
 
@@ -6,24 +6,38 @@ import multiprocessing
 import socket
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
+
+from syncswitch.trainers.cluster.exchange.sealed import Channel, Plain, Reader, Sealed
 
 _CONTEXT = multiprocessing.get_context("fork")
 _BYTES_OF_A_PARAMETER = 4
 
 
-def worker_steps_per_second(parameters: int, workers: int, seconds: float) -> float:
+New = Callable[[socket.socket], Channel]
+
+
+def sealed(connected: socket.socket) -> Channel:
+    """As between machines."""
+    return Sealed(connected, bytes(32), bytes(32))
+
+
+def worker_steps_per_second(
+    parameters: int, workers: int, seconds: float, new: New = Plain
+) -> float:
     """Exchanges of `workers` processes with one server process that has a thread for each."""
     size = parameters * _BYTES_OF_A_PARAMETER
     listener = socket.create_server(("127.0.0.1", 0))
-    server = _CONTEXT.Process(target=_serve, args=(listener, size, workers), daemon=True)
+    server = _CONTEXT.Process(target=_serve, args=(listener, size, workers, new), daemon=True)
     server.start()
     processes = [server]
     ends = []
     barrier = _CONTEXT.Barrier(workers)
     for _ in range(workers):
         end, theirs = _CONTEXT.Pipe(duplex=False)
-        arguments = (listener.getsockname(), size, barrier, seconds, theirs)
+        arguments = (listener.getsockname(), size, barrier, seconds, theirs, new)
         processes.append(_CONTEXT.Process(target=_exchange, args=arguments, daemon=True))
         processes[-1].start()
         theirs.close()
@@ -35,23 +49,25 @@ def worker_steps_per_second(parameters: int, workers: int, seconds: float) -> fl
     return sum(rates)
 
 
-def _serve(listener: socket.socket, size: int, workers: int) -> None:
-    threads = [threading.Thread(target=_answer, args=(listener, size)) for _ in range(workers)]
+def _serve(listener: socket.socket, size: int, workers: int, new: New) -> None:
+    arguments = listener, size, new
+    threads = [threading.Thread(target=_answer, args=arguments) for _ in range(workers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def _answer(listener: socket.socket, size: int) -> None:
+def _answer(listener: socket.socket, size: int, new: New) -> None:
     connection, _ = listener.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    parameters, gradient = bytearray(size), bytearray(size)
-    with connection:
+    parameters, gradient = memoryview(bytearray(size)), memoryview(bytearray(size))
+    channel = new(connection)
+    reader = Reader(channel)
+    with connection, suppress(EOFError):
         while True:
-            connection.sendall(parameters)
-            if not _receive(connection, gradient):
-                return
+            channel.send_all([parameters])
+            reader.fill(gradient)
 
 
 def _exchange(
@@ -60,27 +76,19 @@ def _exchange(
     barrier: threading.Barrier,
     seconds: float,
     end: Connection,
+    new: New,
 ) -> None:
-    parameters, gradient = bytearray(size), bytearray(size)
+    parameters, gradient = memoryview(bytearray(size)), memoryview(bytearray(size))
     with socket.create_connection(address) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _receive(connection, parameters)
+        channel = new(connection)
+        reader = Reader(channel)
+        reader.fill(parameters)
         barrier.wait()
         start = time.perf_counter()
         steps = 0
         while (took := time.perf_counter() - start) < seconds or steps == 0:
-            connection.sendall(gradient)
-            _receive(connection, parameters)
+            channel.send_all([gradient])
+            reader.fill(parameters)
             steps += 1
     end.send(steps / took)
-
-
-def _receive(connection: socket.socket, into: bytearray) -> bool:
-    """Fills a buffer; False where the other side has closed."""
-    rest = memoryview(into)
-    while rest:
-        count = connection.recv_into(rest, 0, socket.MSG_WAITALL)
-        if not count:
-            return False
-        rest = rest[count:]
-    return True

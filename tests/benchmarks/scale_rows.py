@@ -80,8 +80,11 @@ def processes(switch_percent: float, servers: int = 1) -> Row:
     return row
 
 
-def sockets(switch_percent: float, servers: int = 1) -> Row:
-    """Ours over sockets of loopback, its parts started one by one as on several machines."""
+def sockets(switch_percent: float, servers: int = 1, *, is_open: bool = False) -> Row:
+    """Ours over sockets of loopback, its parts started one by one as on several machines.
+
+    What they say is encrypted, unless the network is open to all.
+    """
 
     def row(size: str, seconds: float) -> float:
         from syncswitch.trainers.cluster.processes.platform import PlatformOptions, TfConfigTrainer
@@ -95,15 +98,18 @@ def sockets(switch_percent: float, servers: int = 1) -> Row:
         }
         for job in ("ps", "worker"):
             for task in range(len(addresses[job])):
-                _start_part(addresses, job, task, WORKLOADS[size])
+                _start_part(addresses, job, task, WORKLOADS[size], is_open)
         config = TfConfig(addresses, "chief", 0)
-        trainer = TfConfigTrainer(WORKLOADS[size], PlatformOptions(config, 120.0, SECRET.encode()))
+        secret = None if is_open else SECRET.encode()
+        trainer = TfConfigTrainer(WORKLOADS[size], PlatformOptions(config, 120.0, secret))
         return _measured(trainer, size, switch_percent, seconds)
 
     return row
 
 
-def _start_part(addresses: Mapping[str, Sequence[str]], job: str, task: int, workload: str) -> None:
+def _start_part(
+    addresses: Mapping[str, Sequence[str]], job: str, task: int, workload: str, is_open: bool
+) -> None:
     task_config = {"cluster": addresses, "task": {"type": job, "index": task}}
     own = {
         "TF_CONFIG": json.dumps(task_config),
@@ -112,8 +118,9 @@ def _start_part(addresses: Mapping[str, Sequence[str]], job: str, task: int, wor
         "TF_NUM_INTRAOP_THREADS": "1",
     }
     program = "from syncswitch.trainers.cli.program import main; main()"
+    options = ["--server-grace", "1", *["--open-network"] * is_open]
     subprocess.Popen(
-        [sys.executable, "-c", program, workload, "--server-grace", "1"],
+        [sys.executable, "-c", program, workload, *options],
         env={**os.environ, **own},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -159,6 +166,10 @@ def plain_loopback(size: str, seconds: float) -> float:
     return loopback.worker_steps_per_second(PARAMETERS[size], WORKERS, seconds)
 
 
+def sealed_loopback(size: str, seconds: float) -> float:
+    return loopback.worker_steps_per_second(PARAMETERS[size], WORKERS, seconds, loopback.sealed)
+
+
 def rate(train: Train, seconds: float) -> float:
     """Worker-steps per second; trains a round first that does not count, then longer ones."""
     steps = 2 * WORKERS
@@ -175,6 +186,8 @@ ROWS: dict[str, Row] = {
     "BSP, processes, 2 servers": processes(100.0, servers=2),
     "ASP, processes over sockets": sockets(0.0),
     "BSP, processes over sockets": sockets(100.0),
+    "ASP, sockets, not encrypted": sockets(0.0, is_open=True),
+    "BSP, sockets, not encrypted": sockets(100.0, is_open=True),
     "ASP, over sockets, 2 servers": sockets(0.0, servers=2),
     "BSP, over sockets, 2 servers": sockets(100.0, servers=2),
     "ASP, threads of one process": threads(0.0),
@@ -182,6 +195,7 @@ ROWS: dict[str, Row] = {
     STRATEGY: strategy,
     "one process, not distributed": single,
     LOOPBACK: plain_loopback,
+    "the same, encrypted": sealed_loopback,
 }
 
 

@@ -69,11 +69,12 @@ class LocalCluster:
     search_options: ClassVar[str] = ""
     """What a search needs to make its runs here; for messages."""
 
-    def take_part(self, say: Callable[[str], None]) -> bool:
+    def take_part(self, say: Callable[[str], None], reference: str | None = None) -> bool:
         """Does what this process has to do where it is no chief.
 
         Args:
             say: Told what goes on.
+            reference: Of the workload, if the command names one.
 
         Returns:
             Whether it was no chief, and has done its work.
@@ -94,7 +95,7 @@ class LocalCluster:
         from syncswitch.trainers.cluster.processes.platform import serve_until_chief_is_gone
 
         options = self._platform_options(config)
-        serve_until_chief_is_gone(options, self.grace_seconds, say, self.gpus_per_worker)
+        serve_until_chief_is_gone(options, self.grace_seconds, say, self.gpus_per_worker, reference)
         return True
 
     def workers(self, given: int | None) -> int | None:

@@ -173,8 +173,9 @@ CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--open-network": {
         "is_flag": True,
         "default": False,
-        "help": "With --launcher tf-config, do without the secret SYNCSWITCH_SECRET: whoever"
-        " reaches a part of the cluster can then run what he likes there.",
+        "help": "With --launcher tf-config, do without the secret SYNCSWITCH_SECRET and without"
+        " encryption: whoever reaches a part of the cluster can then have it compute what he"
+        " likes.",
     },
     "--cluster-timeout": {
         "type": FiniteRange(1.0, 1e6),

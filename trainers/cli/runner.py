@@ -211,7 +211,7 @@ def main(
     from syncswitch.trainers.protocols import parse_pair
     from syncswitch.trainers.run.side_output import SideOutput
 
-    if cluster.take_part(console.print_note):
+    if cluster.take_part(console.print_note, reference):
         return None
     workers = cluster.workers(workers)
     if output is not None:

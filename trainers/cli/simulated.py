@@ -61,7 +61,7 @@ class VirtualCluster:
         """Has a search make its runs here; for messages."""
         return f" --trainer simulated --profile {shlex.quote(self.source)}"
 
-    def take_part(self, _say: Callable[[str], None]) -> bool:
+    def take_part(self, _say: Callable[[str], None], _reference: str | None = None) -> bool:
         """One process is the whole cluster."""
         return False
 

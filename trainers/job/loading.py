@@ -9,6 +9,7 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.job.variants import split_variant, varied
@@ -23,6 +24,7 @@ BUILT_IN = {
 }
 
 _OF_FILE = "syncswitch_workload_"
+_SOURCES = "syncswitch.trainers.job.sources."
 
 
 def normal_reference(reference: str) -> str:
@@ -103,9 +105,33 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
-def is_file_module(name: str) -> bool:
-    """Whether this is what `import_file` calls a module."""
-    return name.startswith(_OF_FILE)
+def place_of(kind: type) -> tuple[str, str]:
+    """Module and name of a class; the module is empty for one in a file that was imported."""
+    module = kind.__module__
+    return "" if module.startswith(_OF_FILE) else module, kind.__qualname__
+
+
+def class_at(module: str, name: str, reference: str | None) -> type | None:
+    """A class that `place_of` has named in another process; None where it is not here.
+
+    Nothing is imported for it but sources of syncswitch, and what the module of a workload imports.
+
+    Args:
+        module: Of the class.
+        name: Of the class.
+        reference: Of that workload, if there is one.
+    """
+    if module.startswith(_SOURCES):
+        found: Any = importlib.import_module(module)
+    elif reference is None:
+        return None
+    else:
+        place, _ = find_module(reference)
+        own = import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+        found = sys.modules.get(module) if module else own
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) else None
 
 
 def _import_module(name: str) -> ModuleType:

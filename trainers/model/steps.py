@@ -1,24 +1,20 @@
-"""The functions of a model that run where others train it, and their way there."""
+"""The functions of a model that run where others train it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.sources.source import Array
-from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
 from syncswitch.trainers.model.tables.lookup import TableRows, specs_of
-from syncswitch.trainers.model.tensorflow_api import added, concrete, tf
+from syncswitch.trainers.model.tensorflow_api import concrete, tf
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]
 """`(parameters, slots, updates, gradient, rate, momentum)` to parameters and slots after it."""
@@ -26,8 +22,6 @@ FlatUpdate = Callable[..., tuple[Vector, Vector]]
 # A gradient below this many values is joined by TensorFlow; a long one only when it is kept.
 _SHORT = 1 << 18
 _ALIGNMENT = 64
-# They call what only the process has that has traced them.
-_OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
 def trace_step(
@@ -93,83 +87,6 @@ def trace_update(optimizer: Optimizer, parameters: int) -> Any:
         tf.TensorSpec([parameters]),
         tf.TensorSpec([]),
         tf.TensorSpec([]),
-    )
-
-
-@dataclass(frozen=True)
-class ShippedFunction:
-    """A traced function on its way to another process, which needs nothing that it was made of.
-
-    Attributes:
-        library: TensorFlow's FunctionDefLibrary: the function, and then those that it calls.
-        types: Of its arguments.
-        outputs: How many.
-        captured: Values of what it has captured, its inputs after the arguments.
-        variables: Whether each of these is a variable, of which the other process has its own.
-    """
-
-    library: bytes
-    types: tuple[str, ...]
-    outputs: int
-    captured: tuple[Array, ...]
-    variables: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, function: Any, workload: Workload) -> ShippedFunction:
-        """Packs a concrete function of a workload.
-
-        Raises:
-            WorkloadError: It uses what other processes cannot have.
-        """
-        graph = function.graph
-        known = {id(variable.handle): variable for variable in graph.variables}
-        captured, variables = [], []
-        given = graph.inputs[: len(graph.inputs) - len(graph.captures)]
-        for outer, _ in graph.captures:
-            variable = known.get(id(outer))
-            if variable is None and outer.dtype == tf.resource:
-                raise _unshippable(workload, "a table, such as those of StringLookup and tf.lookup")
-            captured.append((outer if variable is None else variable).numpy())
-            variables.append(variable is not None)
-        called = graph.as_graph_def().library.function
-        library = tf.compat.v1.GraphDef().library
-        library.function.extend([function.function_def, *called])
-        # The traced one takes its own away when it ends, where both are in one process.
-        library.function[0].signature.name += "_shipped"
-        nodes = chain.from_iterable(one.node_def for one in library.function)
-        for operation in sorted({node.op for node in nodes} & _OF_PYTHON):
-            raise _unshippable(workload, f"a function of Python ({operation})")
-        return cls(
-            library.SerializeToString(),
-            tuple(one.dtype.name for one in given),
-            len(graph.outputs),
-            tuple(captured),
-            tuple(variables),
-        )
-
-    def restored(self) -> Callable[..., Sequence[Any]]:
-        """The function, for the process that it was sent to; its outputs are a flat sequence."""
-        library = tf.compat.v1.GraphDef().library
-        library.ParseFromString(self.library)
-        call = added(library, self.outputs)
-        kept = [
-            tf.Variable(value) if is_variable else tf.constant(value)
-            for value, is_variable in zip(self.captured, self.variables, strict=True)
-        ]
-        fed = [one.handle if isinstance(one, tf.Variable) else one for one in kept]
-
-        def restored(*arguments: Any) -> Sequence[Any]:
-            assert len(kept) == len(fed)  # a handle alone would not keep its variable
-            pairs = zip(arguments, self.types, strict=True)
-            return call([*(tf.convert_to_tensor(*pair) for pair in pairs), *fed])
-
-        return restored
-
-
-def _unshippable(workload: Workload, what: str) -> WorkloadError:
-    return WorkloadError(
-        f"workload {workload.name!r}: its model, loss, transform or pipeline uses {what}, which"
-        " cannot be sent to workers that are processes; do without it, or use --launcher in-process"
     )
 
 

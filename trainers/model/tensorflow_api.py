@@ -120,6 +120,22 @@ def added(library: Any, outputs: int) -> Callable[[Sequence[Any]], Sequence[Any]
     return lambda inputs: eager.call_function(name, inputs, outputs)
 
 
+def encoded_spec(spec: Any) -> bytes:
+    """Types and shapes, nested as they may be, as TensorFlow's StructuredValue."""
+    from tensorflow.python.saved_model import nested_structure_coder
+
+    content: bytes = nested_structure_coder.encode_structure(spec).SerializeToString()
+    return content
+
+
+def decoded_spec(content: bytes) -> Any:
+    """What `encoded_spec` has made this of."""
+    from tensorflow.core.protobuf import struct_pb2
+    from tensorflow.python.saved_model import nested_structure_coder
+
+    return nested_structure_coder.decode_proto(struct_pb2.StructuredValue.FromString(content))
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seeds Python, NumPy, Keras and TensorFlow, for whoever builds a model within.

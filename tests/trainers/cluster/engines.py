@@ -9,8 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from syncswitch.trainers.cluster.exchange.plans import Part
-from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.cluster.processes.placement import place_on_cpus
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
@@ -25,10 +24,12 @@ class EngineOnLoopback(LocalEngine):
         return "127.0.0.1", 0
 
 
-def new_engine(folder: Path, workers: int, *, by_network: bool = False) -> LocalEngine:
+def new_engine(
+    folder: Path, workers: int, *, by_network: bool = False, reference: str | None = None
+) -> LocalEngine:
     """Of processes that this one's zygote forks."""
     kind = EngineOnLoopback if by_network else LocalEngine
-    return kind(shared_zygote(), place_on_cpus(workers), folder)
+    return kind(shared_zygote(), place_on_cpus(workers), folder, reference)
 
 
 def process_of(engine: LocalEngine, part: Part) -> psutil.Process:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import gc
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -16,8 +16,8 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import make_optimizer
+from syncswitch.trainers.model.shipped import ShippedFunction
 from syncswitch.trainers.model.steps import (
-    ShippedFunction,
     as_array,
     as_tensor,
     flat_update,
@@ -33,6 +33,7 @@ from tests.trainers.jobs import (
     dense_model,
     normalized_model,
 )
+from tests.trainers.shipping import received
 
 Step = Callable[..., Sequence[Any]]
 
@@ -91,9 +92,7 @@ def computed(step: Step, data: Data, model: Vector, worker_step: int = 3) -> Vec
 
 def shipped(function: Any) -> Callable[..., Sequence[Any]]:
     """The function after it has been sent."""
-    sent = pickle.dumps(ShippedFunction.of(function, CONSTANT))
-    found: ShippedFunction = pickle.loads(sent)
-    return found.restored()
+    return received(ShippedFunction.of(function, CONSTANT)).restored()
 
 
 class TestStep:
@@ -192,13 +191,12 @@ class TestShipped:
             inner = tf.function(lambda value: 3.0 * value)
             outer = tf.function(lambda value: inner(value) + tf.map_fn(inner, value))
             function = outer.get_concrete_function(tf.TensorSpec([2], tf.float32))
-            return pickle.dumps(ShippedFunction.of(function, CONSTANT))
+            return msgspec.msgpack.encode(ShippedFunction.of(function, CONSTANT))
 
         content = sent()
         # As in another process, nothing is left of what was traced.
         gc.collect()
-        found: ShippedFunction = pickle.loads(content)
-        function = found.restored()
+        function = msgspec.msgpack.decode(content, type=ShippedFunction).restored()
         gc.collect()
         assert function(tf.constant([1.0, 2.0]))[0].numpy().tolist() == [6.0, 12.0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
@@ -13,10 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from syncswitch.trainers.cluster.exchange.plans import SERVER, Hello, Part
+import msgspec
+
+from syncswitch.trainers.cluster.exchange.handshake import Address, Identity, Part
+from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, Hello
 from syncswitch.trainers.cluster.exchange.remote import serve
 from syncswitch.trainers.cluster.exchange.server_part import ServerPart
-from syncswitch.trainers.cluster.exchange.wire import Address, Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
 from syncswitch.trainers.cluster.exchange.worker_part import WorkerPart
 from syncswitch.trainers.parent import die_with_parent
 
@@ -35,25 +37,29 @@ class Place:
         part: Role and number.
         chief: Address.
         listen: Where it lets others in.
-        secret: Of the cluster.
+        secret: Of the cluster; see `Identity`.
+        reference: Of the workload, as `load_workload` takes it; None where that is not known.
     """
 
     part: Part
     chief: Address
     listen: Address
-    secret: bytes = field(repr=False)
+    secret: bytes | None = field(repr=False)
+    reference: str | None = None
 
 
 def become_part(place: Place) -> NoReturn:
     """Replaces this process by a fresh program, which sees the GPU that its environment names."""
-    environment = {**os.environ, SECRET: place.secret.hex()}
-    os.execve(sys.executable, [sys.executable, *program(place)], environment)
+    arguments, secret = program(place)
+    os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **secret})
 
 
-def program(place: Place) -> list[str]:
-    """Arguments of Python for a process that is a part; it finds the secret in its environment."""
+def program(place: Place) -> tuple[list[str], dict[str, str]]:
+    """Arguments of Python for a process that is a part, and its environment besides others."""
+    assert place.secret is not None
     role, number = place.part
-    return ["-m", __name__, role, str(number), json.dumps([place.chief, place.listen])]
+    rest = msgspec.json.encode((place.chief, place.listen, place.reference)).decode()
+    return ["-m", __name__, role, str(number), rest], {SECRET: place.secret.hex()}
 
 
 def serve_chief(place: Place) -> None:
@@ -63,28 +69,22 @@ def serve_chief(place: Place) -> None:
         OSError: There is no chief, or no place to listen.
     """
     token = uuid.uuid4().hex
-    kind = ServerPart if place.part[0] == SERVER else WorkerPart
-    served = kind(place.secret)
-    door = Door(place.listen, place.secret, served.on_wire)
+    own = Identity(place.part, place.secret)
+    is_server = place.part[0] == SERVER
+    served = ServerPart() if is_server else WorkerPart(own, place.reference)
+    door = Door(place.listen, own, served.guests, served.on_wire)
     try:
-        wire = dial(place.chief, place.secret)
-        wire.send(Hello(place.part, token, _reached_at(place.listen, door.address)))
-        pulse = dial(place.chief, place.secret)
-        pulse.send(Hello(place.part, token, None))
+        wire = dial(place.chief, CHIEF, own)
+        wire.send(Hello(token, door.address))
+        pulse = dial(place.chief, CHIEF, own)
+        pulse.send(Hello(token, None))
         # A chief that closes the pulse wants this process to wait for nobody any more.
         threading.Thread(target=_beat, args=(pulse, served.close), daemon=True).start()
-        serve(wire, served.methods)
+        serve(wire, served.calls, served.methods)
         pulse.close()
     finally:
         door.close()
         served.close()
-
-
-def _reached_at(listen: Address, found: Address) -> Address:
-    """Where others reach it: as they were told, at the port that it has got."""
-    if isinstance(listen, str) or isinstance(found, str):
-        return found
-    return listen[0], found[1]
 
 
 def _beat(pulse: Wire, on_end: Callable[[], None]) -> None:
@@ -98,12 +98,12 @@ def _beat(pulse: Wire, on_end: Callable[[], None]) -> None:
 
 def main() -> None:
     """The program; it ends with the process that has started it."""
-    role, number, addresses = sys.argv[1:]
-    chief, listen = (
-        one if isinstance(one, str) else (str(one[0]), int(one[1])) for one in json.loads(addresses)
-    )
+    role, number, rest = sys.argv[1:]
+    kind = tuple[Address, Address, str | None]
+    chief, listen, reference = msgspec.json.decode(rest, type=kind)
     die_with_parent()
-    serve_chief(Place((role, int(number)), chief, listen, bytes.fromhex(os.environ.pop(SECRET))))
+    secret = bytes.fromhex(os.environ.pop(SECRET))
+    serve_chief(Place((role, int(number)), chief, listen, secret, reference))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,24 @@
-"""What the parts of a cluster are told, and what they answer."""
+"""What the parts of a cluster are told, and what they answer: the protocol."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
-from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.exchange.gradient_buffer import RowGradients
+from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Sizes
 from syncswitch.trainers.job.embeddings import Table
-from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.shard import NO_TABLES, ShardPlan
+from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
+from syncswitch.trainers.model.tables.shard import NO_TABLES, Ids, ShardPlan
 from syncswitch.trainers.protocols import Exchange
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.model.shipped_source import ShippedSource
-    from syncswitch.trainers.model.steps import ShippedFunction
     from syncswitch.trainers.model.table_steps import TableSteps
 
-SERVER, WORKER = "ps", "worker"
-
-Part = tuple[str, int]
-"""Role and number, such as `("worker", 2)`."""
+CHIEF, SERVER, WORKER = "chief", "ps", "worker"
 
 PARAMETER_SERVER: Part = (SERVER, 0)
 
@@ -34,12 +32,10 @@ class Hello:
     """The first word of a process to its chief.
 
     Attributes:
-        part: What it is.
         token: Of the process: all its wires tell the same, those of another one another.
         address: Where others reach it; None for a wire on which it only says that it lives.
     """
 
-    part: Part
     token: str
     address: Address | None
 
@@ -181,3 +177,38 @@ class Push(NamedTuple):
     loss: float
     pulled_updates: int
     pushed_updates: int
+
+
+Calls = Mapping[str, tuple[Any, Any]]
+"""What one process may ask of another: types of the arguments, and of what it answers."""
+
+CHIEF_TO_SERVER: Calls = {
+    "build": (tuple[ServerPlan], None),
+    "load": (tuple[ModelState], None),
+    "mark": (tuple[()], list[int]),
+    "marked": (tuple[()], ModelState),
+    "snapshot": (tuple[list[Ids]], list[Vector]),
+    "apply_round": (tuple[list[int], float, float], int),
+    "apply_buffer": (tuple[list[int], list[int], float, float], int),
+    "fence": (tuple[int], tuple[int, int]),
+    "load_rows": (tuple[int, int, int, Vector], None),
+    "read_rows": (tuple[int, int, int, int], Vector),
+    "end_read": (tuple[()], None),
+}
+CHIEF_TO_WORKER: Calls = {
+    "build": (tuple[WorkerPlan], None),
+    # Names, addresses and shards of the parameter servers.
+    "connect": (tuple[Caller, list[tuple[str, Address, slice]]], None),
+    "step": (tuple[Task], Push),
+    "take": (tuple[ModelState], None),
+    "reduce": (tuple[int, list[Address]], None),
+    "gather": (tuple[int, list[Address]], None),
+    "commit": (tuple[()], None),
+}
+WORKER_TO_SERVER: Calls = {
+    # Buffers and gradients themselves only where no memory is shared.
+    "pull": (tuple[Caller, list[Ids]], tuple[int, int, Vector | None, list[Vector]]),
+    "push_update": (tuple[Caller, int, Vector | None, float, float, RowGradients], int),
+    "push_gradient": (tuple[Caller, int, Vector | None, int | None, RowGradients], int),
+}
+TO_WORKER: Calls = {"fetch": (tuple[Literal["model", "mean", "slots"], int, int], Vector)}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
-from syncswitch.trainers.cluster.exchange.plans import StepError
-from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.exchange.plans import Calls, StepError
+from syncswitch.trainers.cluster.exchange.wire import Message, Wire
 from syncswitch.trainers.model.layout import Vector
 
 
@@ -33,35 +35,32 @@ class Remote:
     Args:
         wire: To it.
         name: Of it, for people.
+        calls: What it is asked.
         lost: Raised where it is gone.
 
     Attributes:
         calling: Held from the beginning of a call to its end.
     """
 
-    def __init__(self, wire: Wire, name: str, lost: type[Exception] = LostError) -> None:
+    def __init__(
+        self, wire: Wire, name: str, calls: Calls, lost: type[Exception] = LostError
+    ) -> None:
         self.wire = wire
         self.name = name
+        self._calls = calls
         self._lost = lost
         self.calling = threading.Lock()
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         return partial(self.call, method)
 
-    def call(
-        self,
-        method: str,
-        *arguments: Any,
-        into: Vector | None = None,
-        descriptor: int | None = None,
-    ) -> Any:
+    def call(self, method: str, *arguments: Any, into: Vector | None = None) -> Any:
         """Calls a method and waits for what it returns.
 
         Args:
             method: Its name.
             arguments: Of it.
             into: See `Wire.receive`.
-            descriptor: See `Wire.send_descriptor`; given after the call.
 
         Raises:
             LostError: The other end is gone; whether it has done it is not known.
@@ -70,22 +69,23 @@ class Remote:
             RemoteError: It has raised something else.
         """
         with self.calling:
-            self.ask(method, arguments, descriptor)
-            return self.answer(into)
+            self.ask(method, arguments)
+            return self.answer(method, into)
 
-    def ask(self, method: str, arguments: Sequence[Any], descriptor: int | None = None) -> None:
+    def ask(self, method: str, arguments: Sequence[Any]) -> None:
         """Begins a call, while `calling` is held; `answer` ends it."""
         try:
             self.wire.send((method, tuple(arguments)))
-            if descriptor is not None:
-                self.wire.send_descriptor(descriptor)
-        except (OSError, EOFError) as error:
+        except OSError as error:
             raise self._gone() from error
 
-    def answer(self, into: Vector | None = None) -> Any:
+    def answer(self, method: str, into: Vector | None = None) -> Any:
         """Waits for the end of a call; see `call`."""
         try:
-            failure, result = self.wire.receive(into)
+            message = self.wire.receive(into)
+            failure, _ = message.read(_ANSWER)
+            kind = str if failure is not None else self._calls[method][1]
+            _, result = message.read(tuple[str | None, kind])  # type: ignore[valid-type]
         except (OSError, EOFError) as error:
             raise self._gone() from error
         if failure is not None:
@@ -143,7 +143,7 @@ def call_all(calls: Sequence[Call]) -> list[Any]:
                 errors.append(error)
         for one in asked:
             try:
-                found.append(one.remote.answer(one.into))
+                found.append(one.remote.answer(one.method, one.into))
             except Exception as error:
                 errors.append(error)
     if errors:
@@ -157,28 +157,36 @@ _ERRORS: Mapping[str, type[Exception]] = {
 }
 
 
-def serve(wire: Wire, methods: Methods, into: Vector | None = None) -> None:
+_REFUSED = RemoteError.__name__
+_ANSWER = tuple[str | None, msgspec.Raw]
+_ASKED = tuple[str, msgspec.Raw]
+
+
+def serve(wire: Wire, calls: Calls, methods: Methods, into: Vector | None = None) -> None:
     """Answers calls until the other end is gone.
 
     Args:
         wire: To whoever calls.
-        methods: What may be called.
+        calls: What it may ask.
+        methods: What does it, as far as that can be done yet.
         into: Takes the array of a call, if it is as long.
     """
-    while True:
-        try:
-            method, arguments = wire.receive(into)
-        except (OSError, EOFError):
-            wire.close()
-            return
-        failure, result = None, None
-        try:
-            result = methods[method](*arguments)
-        except Exception as error:
-            failure = type(error).__name__
-            result = str(error) if failure in _ERRORS else one_line(error)
-        try:
-            wire.send((failure, result))
-        except OSError:
-            wire.close()
-            return
+    with suppress(OSError, EOFError):
+        while True:
+            wire.send(_answer(wire.receive(into), calls, methods))
+    wire.close()
+
+
+def _answer(message: Message, calls: Calls, methods: Methods) -> tuple[str | None, Any]:
+    """What came of a call: the name of an error and its text, or None and the result."""
+    method, _ = message.read(_ASKED)
+    if method not in calls:
+        return _REFUSED, f"nobody may ask for {method!r} here"
+    if method not in methods:
+        return _REFUSED, f"it is too early for {method!r}"
+    try:
+        _, arguments = message.read(tuple[str, calls[method][0]])  # type: ignore[misc]
+        return None, methods[method](*arguments)
+    except Exception as error:
+        failure = type(error).__name__
+        return failure, str(error) if failure in _ERRORS else one_line(error)

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from syncswitch.trainers.cluster.exchange.gradient_buffer import Computed, RowGradients
 from syncswitch.trainers.cluster.exchange.memory import Block, aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Pulled
-from syncswitch.trainers.cluster.exchange.remote import Call, Remote, call_all
+from syncswitch.trainers.cluster.exchange.plans import WORKER_TO_SERVER
+from syncswitch.trainers.cluster.exchange.remote import Call, LostError, Remote, call_all
 from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.tables.shard import Ids
@@ -30,8 +31,8 @@ class RemoteServer:
     """
 
     def __init__(self, wire: Wire, name: str, shard: slice, computed: Block) -> None:
-        rows = wire.receive()
-        self.remote = Remote(wire, name)
+        rows = wire.receive().read(int | None)
+        self.remote = Remote(wire, name, WORKER_TO_SERVER)
         self.shard = shard
         self.buffers: list[Vector] | None = None
         if rows is not None:
@@ -69,14 +70,15 @@ class RemoteServers:
         )
         self._pulled_updates = [updates for updates, *_ in found]
         model = self._model
-        for server, place, (_, what, *_) in zip(self._servers, places, found, strict=True):
+        for server, place, (_, buffer, sent, _) in zip(self._servers, places, found, strict=True):
             if server.buffers is None:
-                continue
-            if len(self._servers) == 1:
-                model = server.buffers[what]
+                if sent is None or sent.shape != place.shape:
+                    raise LostError(f"{server.remote.name} gives parameters of another length")
+            elif len(self._servers) == 1:
+                model = server.buffers[buffer]
             else:
-                place[:] = server.buffers[what]
-        rows = rows_of(ids, [own for _, _, *own in found])
+                place[:] = server.buffers[buffer]
+        rows = rows_of(ids, [own for *_, own in found])
         return Pulled(self._pulled_updates[0], 0, model, rows)
 
     def push_update(

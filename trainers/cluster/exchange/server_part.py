@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from syncswitch.trainers.cluster.exchange.memory import Block, aligned
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
-from syncswitch.trainers.cluster.exchange.plans import ServerPlan
+from syncswitch.trainers.cluster.exchange.parameter_server import (
+    Caller,
+    FencedError,
+    ParameterServer,
+)
+from syncswitch.trainers.cluster.exchange.plans import (
+    CHIEF_TO_SERVER,
+    WORKER,
+    WORKER_TO_SERVER,
+    ServerPlan,
+)
 from syncswitch.trainers.cluster.exchange.remote import Methods, serve
 from syncswitch.trainers.cluster.exchange.update import update_of
 from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.tables.shard import Ids
 
 # A buffer for each worker, the newest one, the next one, and two that are being copied.
 _BESIDES_WORKERS = 4
@@ -21,7 +32,10 @@ _FOR_CHIEFS_OF_TABLES = ("load_rows", "read_rows", "end_read")
 class ServerPart:
     """A parameter server and those that are connected to it."""
 
-    def __init__(self, secret: bytes) -> None:
+    guests = (WORKER,)
+    calls = CHIEF_TO_SERVER
+
+    def __init__(self) -> None:
         self._server: ParameterServer | None = None
         self.methods: dict[str, Callable[..., Any]] = {"build": self._build}
 
@@ -40,15 +54,22 @@ class ServerPart:
             wire.send(None)
             inbox = aligned(size)
 
-        def pull(caller: Caller, *ids: Any) -> tuple[Any, ...]:
-            updates, buffer, model, rows = server.pull(caller, *ids)
-            return updates, buffer if wire.is_local else model, *rows
+        def pull(caller: Caller, ids: Sequence[Ids]) -> tuple[Any, ...]:
+            updates, buffer, model, rows = server.pull(_checked(caller, wire), ids)
+            return updates, buffer, None if wire.is_local else model, rows
 
-        def push_update(caller: Caller, number: int, sent: Any, *rest: Any) -> int:
-            return server.push_update(caller, number, inbox, *rest)
+        def push_update(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
+            arrived(sent)
+            return server.push_update(_checked(caller, wire), number, inbox, *rest)
 
-        def push_gradient(caller: Caller, number: int, sent: Any, *rest: Any) -> int:
-            return server.push_gradient(caller, number, inbox, *rest)
+        def push_gradient(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
+            arrived(sent)
+            return server.push_gradient(_checked(caller, wire), number, inbox, *rest)
+
+        def arrived(sent: Vector | None) -> None:
+            """Raises ValueError where it is not what lies in the inbox now."""
+            if (sent is None) != wire.is_local or (sent is not None and sent.shape != inbox.shape):
+                raise ValueError("a gradient of another length")
 
         methods: Methods = {
             "pull": pull,
@@ -56,7 +77,7 @@ class ServerPart:
             "push_gradient": push_gradient,
         }
         # Where memory is shared, what comes over the wire is rows of tables alone.
-        serve(wire, methods, None if wire.is_local else inbox)
+        serve(wire, WORKER_TO_SERVER, methods, None if wire.is_local else inbox)
 
     def close(self) -> None:
         """Nothing waits here."""
@@ -76,3 +97,10 @@ class ServerPart:
         tables = self._server.tables
         self.methods |= {name: getattr(self._server, name) for name in _FOR_CHIEFS}
         self.methods |= {name: getattr(tables, name) for name in _FOR_CHIEFS_OF_TABLES}
+
+
+def _checked(caller: Caller, wire: Wire) -> Caller:
+    """Nobody speaks for another worker."""
+    if wire.peer != (WORKER, caller.worker):
+        raise FencedError(f"worker {caller.worker} is another one")
+    return caller

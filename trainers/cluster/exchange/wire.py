@@ -1,50 +1,91 @@
-"""Authenticated connections that carry long vectors without a copy."""
+"""Connections between the processes of a cluster, which carry long vectors without a copy."""
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
-import pickle
+import selectors
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from dataclasses import dataclass
 from typing import Any
 
+from syncswitch.trainers.cluster.exchange.codec import OddMessageError, packed, unpacked
+from syncswitch.trainers.cluster.exchange.handshake import (
+    WELCOME,
+    Address,
+    Identity,
+    Session,
+    StrangerError,
+    Talk,
+    dialing,
+    welcoming,
+)
 from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.trainers.cluster.exchange.sealed import Channel, Plain, Reader, Sealed
 
-Address = str | tuple[str, int]
-"""Path of a socket on this machine, or host and port."""
+_LOG = logging.getLogger(__name__)
 
 _HEAD = struct.Struct("<4sIQ")
 _MARK = b"sync"
-# Larger than what is said of a step, smaller than vectors whose copies count.
-_AHEAD_BYTES = 1 << 12
-_MOST_PIECES = 512  # that one call of the system takes
 _PATIENCE_SECONDS = 10
+# Who knocks at a door waits in a line of so many; with the next one the first has to leave.
+_MOST_STRANGERS = 64
+_PACE_SECONDS = 0.005
+_PAUSE_SECONDS = 0.1
+_QUIET_SECONDS = 60.0
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # Seconds until the first question, between questions, and how many go unanswered.
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+
+
+class Message:
+    """What has come, before it is known what it is.
+
+    Args:
+        content: Without its arrays.
+        beside: These.
+    """
+
+    def __init__(self, content: memoryview, beside: list[memoryview]) -> None:
+        self._content = content
+        self._beside = beside
+
+    def read(self, kind: Any) -> Any:
+        """It as a value of this type; until the next one comes.
+
+        Raises:
+            OddMessageError: It is something else.
+        """
+        return unpacked(self._content, self._beside, kind)
 
 
 class Wire:
     """A connection to one other process; one thread sends while another may receive.
 
-    Messages are pickled, which is safe as far as the one at the other end knows the secret. Arrays
-    in them travel beside the pickle, from where they lie.
+    Args:
+        connected: To it.
+        session: Agreed upon with it; None for a process of this machine that is known otherwise.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, session: Session | None = None) -> None:
         self._socket = connected
-        # What was read and not yet asked for.
-        self._ahead, self._start, self._stop = bytearray(_AHEAD_BYTES), 0, 0
+        self.peer = session.peer if session is not None else ("", 0)
+        self._channel: Channel = Plain(connected)
         if connected.family != socket.AF_UNIX:
+            if session is not None and session.sending and session.receiving:
+                self._channel = Sealed(connected, session.sending, session.receiving)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A machine that is gone says nothing more; the system finds that out.
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _KEEP_ALIVE.items():
                 connected.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._reader = Reader(self._channel)
 
     @property
     def is_local(self) -> bool:
@@ -55,25 +96,18 @@ class Wire:
         """For `select`; -1 once it is closed."""
         return self._socket.fileno()
 
-    def detach(self) -> int:
-        """The file descriptor, which this object lets go."""
-        return self._socket.detach()
-
     def send(self, message: Any) -> None:
         """Sends a message.
 
         Raises:
             OSError: The other end is gone.
         """
-        arrays: list[pickle.PickleBuffer] = []
-        pickled = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
-        parts = [one.raw() for one in arrays]
-        lengths = [part.nbytes for part in parts]
-        head = _HEAD.pack(_MARK, len(parts), len(pickled))
-        head += struct.pack(f"<{len(parts)}Q", *lengths)
-        self._send_all([memoryview(head + pickled), *parts])
+        content, arrays = packed(message)
+        lengths = struct.pack(f"<{len(arrays)}Q", *(one.nbytes for one in arrays))
+        head = _HEAD.pack(_MARK, len(arrays), len(content))
+        self._channel.send_all([memoryview(head + lengths + content), *arrays])
 
-    def receive(self, into: Any = None) -> Any:
+    def receive(self, into: Any = None) -> Message:
         """Waits for a message.
 
         Args:
@@ -81,26 +115,29 @@ class Wire:
 
         Raises:
             EOFError: The other end is gone.
-            OSError: Likewise.
+            OSError: Likewise, or it has said something odd.
         """
-        mark, count, pickled_length = _HEAD.unpack(self._next(_HEAD.size))
+        mark, count, length = _HEAD.unpack(self._reader.next(_HEAD.size))
         if mark != _MARK:
-            raise OSError("this is no message")
-        lengths = struct.unpack(f"<{count}Q", self._next(8 * count)) if count else ()
-        pickled = self._next(pickled_length)
+            raise OddMessageError("this is no message")
         arrays = []
-        for length in lengths:
-            if into is not None and into.nbytes == length:
-                memory, into = memoryview(into.data).cast("B"), None
-            else:
-                memory = memoryview(aligned(-(-length // 4)).data).cast("B")[:length]
-            self._receive_into(memory)
-            arrays.append(memory)
-        return pickle.loads(pickled, buffers=arrays)
+        try:
+            lengths = struct.unpack(f"<{count}Q", self._reader.next(8 * count)) if count else ()
+            content = self._reader.next(length)
+            for size in lengths:
+                if into is not None and into.nbytes == size:
+                    memory, into = memoryview(into.data).cast("B"), None
+                else:
+                    memory = memoryview(aligned(-(-size // 4)).data).cast("B")[:size]
+                self._reader.fill(memory)
+                arrays.append(memory)
+        except (MemoryError, OverflowError, ValueError) as error:
+            raise OddMessageError(f"a message is too long ({error})") from error
+        return Message(content, arrays)
 
     def send_descriptor(self, descriptor: int) -> None:
         """Gives the other end, on this machine, a file; returns when it takes it."""
-        self._next(1)
+        self._reader.next(1)
         socket.send_fds(self._socket, [b"f"], [descriptor])
 
     def receive_descriptor(self) -> int:
@@ -108,7 +145,7 @@ class Wire:
         # It must not come with other bytes, which would be read without it.
         self._socket.sendall(b"f")
         content, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
-        if not content:
+        if not content or not descriptors:
             raise EOFError
         return descriptors[0]
 
@@ -118,95 +155,176 @@ class Wire:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _send_all(self, parts: Sequence[memoryview]) -> None:
-        left = [part for part in parts if part.nbytes]
-        while left:
-            sent = self._socket.sendmsg(left[:_MOST_PIECES])
-            while left and sent >= left[0].nbytes:
-                sent -= left.pop(0).nbytes
-            if sent:
-                left[0] = left[0].cast("B")[sent:]
 
-    def _next(self, size: int) -> memoryview:
-        """The next bytes; short messages are read with one call of the system."""
-        if self._stop - self._start < size:
-            self._read_ahead(size)
-        found = memoryview(self._ahead)[self._start : self._start + size]
-        self._start += size
-        return found
+@dataclass(eq=False)
+class _Stranger:
+    """Somebody at a door who has not proved yet that he belongs there.
 
-    def _read_ahead(self, size: int) -> None:
-        rest = self._ahead[self._start : self._stop]
-        if size > len(self._ahead) or len(self._ahead) > _AHEAD_BYTES:
-            self._ahead = bytearray(max(size, _AHEAD_BYTES))
-        self._ahead[: len(rest)] = rest
-        self._start, self._stop = 0, len(rest)
-        while self._stop < size:
-            received = self._socket.recv_into(memoryview(self._ahead)[self._stop :])
-            if not received:
-                raise EOFError
-            self._stop += received
+    Attributes:
+        connected: To him.
+        talk: With him.
+        wanted: Bytes that he is to say next.
+        deadline: When he has to have said all.
+        heard: Those that he has said.
+    """
 
-    def _receive_into(self, memory: memoryview) -> None:
-        known = min(memory.nbytes, self._stop - self._start)
-        memory[:known] = self._next(known)
-        memory = memory[known:]
-        while memory.nbytes:
-            received = self._socket.recv_into(memory, 0, socket.MSG_WAITALL)
-            if not received:
-                raise EOFError
-            memory = memory[received:]
+    connected: socket.socket
+    talk: Talk
+    wanted: int
+    deadline: float
+    heard: bytes = b""
 
 
 class Door:
-    """Where others connect; authenticates each of them in a thread of its own.
+    """Where others connect; one thread lets them in, however many knock.
 
     Args:
         address: Where; port 0 for one that is free.
-        secret: Of the cluster.
-        on_wire: Called in that thread with each new wire; whatever it raises ends the wire.
+        own: Whose it is.
+        roles: Of those who may come in.
+        on_wire: Called with each new wire, in a thread of its own; what it raises ends the wire.
+
+    Attributes:
+        address: By which others find it.
     """
 
-    def __init__(self, address: Address, secret: bytes, on_wire: Callable[[Wire], None]) -> None:
-        self._secret = secret
+    def __init__(
+        self,
+        address: Address,
+        own: Identity,
+        roles: Collection[str],
+        on_wire: Callable[[Wire], None],
+    ) -> None:
+        self._own = own
+        self._roles = roles
         self._on_wire = on_wire
+        self.address: Address = address
         if isinstance(address, str):
             self._socket = socket.socket(socket.AF_UNIX)
             with _short(address) as name:
                 self._socket.bind(name)
             self._socket.listen()
-            self.address: Address = address
         else:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
             # At this address alone, not at all interfaces of the machine.
             self._socket = socket.create_server(address, family=family, backlog=128)
-            self.address = self._socket.getsockname()[:2]
-        threading.Thread(target=self._accept, name="door", daemon=True).start()
+            self.address = address[0], self._socket.getsockname()[1]
+        self._socket.setblocking(False)
+        self._ready = selectors.DefaultSelector()
+        self._ready.register(self._socket, selectors.EVENT_READ)
+        self._is_closed = False
+        self._strangers: dict[socket.socket, _Stranger] = {}
+        self._most = _MOST_STRANGERS
+        self._turned_away = 0
+        self._silent_until = 0.0
+        self._thread = threading.Thread(target=self._serve, name="door", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Lets nobody in any more."""
+        self._is_closed = True
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._thread.join()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                accepted, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._welcome, args=(accepted,), daemon=True).start()
+    def _serve(self) -> None:
+        with self._socket, self._ready:
+            while not self._is_closed:
+                for key, _ in self._ready.select(1.0 if self._strangers else None):
+                    stranger = self._strangers.get(key.fileobj)  # type: ignore[call-overload]
+                    if key.fileobj is self._socket:
+                        self._answer()
+                    elif stranger is not None:
+                        self._listen_to(stranger)
+                now = time.monotonic()
+                for one in [one for one in self._strangers.values() if one.deadline < now]:
+                    self._show_out(one)
+            for one in list(self._strangers.values()):
+                self._show_out(one)
 
-    def _welcome(self, accepted: socket.socket) -> None:
+    def _answer(self) -> None:
+        """Lets somebody into the line."""
         try:
-            _authenticate(accepted, self._secret, is_host=True)
-        except (OSError, EOFError, AuthenticationError):
-            accepted.close()
+            connected, _ = self._socket.accept()
+            connected.setblocking(False)
+            self._ready.register(connected, selectors.EVENT_READ)
+        except BlockingIOError:
             return
-        wire = Wire(accepted)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                # More than one is to be free, for whatever else needs it.
+                self._most = max(1, len(self._strangers) // 2)
+                self._make_room(len(self._strangers) // 2, str(error.strerror))
+            elif not self._is_closed:  # he has gone again
+                time.sleep(_PACE_SECONDS)
+            return
+        talk = welcoming(self._own, self._roles, self.address)
+        _, wanted = next(talk)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        self._strangers[connected] = _Stranger(connected, talk, wanted, deadline)
+        if len(self._strangers) > self._most:
+            self._make_room(self._most, f"{self._most} wait there")
+
+    def _make_room(self, most: int, why: str) -> None:
+        """Shows out those who came first, until there are so many."""
+        first = list(self._strangers.values())[: len(self._strangers) - most]
+        for one in first:
+            self._show_out(one)
+        self._turned_away += max(1, len(first))
+        if time.monotonic() > self._silent_until:
+            self._silent_until = time.monotonic() + _QUIET_SECONDS
+            _LOG.warning(
+                "many knock at %s and do not say who they are (%s; %d turned away so far): who"
+                " belongs to this cluster may have to wait; keep others away from this address",
+                *(_text(self.address), why, self._turned_away),
+            )
+        # Who is honest has said all within this time, for each of the others in the line.
+        time.sleep(_PACE_SECONDS if first else _PAUSE_SECONDS)
+
+    def _listen_to(self, stranger: _Stranger) -> None:
+        try:
+            heard = stranger.connected.recv(stranger.wanted - len(stranger.heard))
+            stranger.heard += heard
+            if len(stranger.heard) < stranger.wanted:
+                if not heard:
+                    raise EOFError
+                return
+            said, stranger.heard = stranger.heard, b""
+            answer, stranger.wanted = stranger.talk.send(said)
+            stranger.connected.sendall(answer)  # far less than the system takes at once
+        except StopIteration as end:
+            self._forget(stranger)
+            guest = stranger.connected, end.value
+            try:
+                threading.Thread(target=self._welcome, args=guest, daemon=True).start()
+            except RuntimeError:  # there are too many
+                stranger.connected.close()
+        except Exception as error:  # whatever he says: others wait behind him
+            _LOG.debug("%s: a stranger is shown out (%r)", _text(self.address), error)
+            self._show_out(stranger)
+
+    def _forget(self, stranger: _Stranger) -> None:
+        self._ready.unregister(stranger.connected)
+        del self._strangers[stranger.connected]
+
+    def _show_out(self, stranger: _Stranger) -> None:
+        self._forget(stranger)
+        stranger.connected.close()
+
+    def _welcome(self, connected: socket.socket, session: Session) -> None:
+        connected.setblocking(True)
+        try:
+            connected.sendall(WELCOME)
+            wire = Wire(connected, session)
+        except OSError:
+            connected.close()
+            return
         try:
             self._on_wire(wire)
-        except (OSError, EOFError):
+        except (OSError, EOFError) as error:
+            if isinstance(error, OddMessageError):
+                who = (_text(self.address), *session.peer)
+                _LOG.warning("%s: %s %d is shown out: %s", *who, error)
             wire.close()
         except BaseException:
             # Or whoever is at the other end would wait for ever.
@@ -214,28 +332,77 @@ class Door:
             raise
 
 
-def dial(address: Address, secret: bytes) -> Wire:
+def dial(address: Address, role: str, own: Identity) -> Wire:
     """Connects to a door.
+
+    Args:
+        address: Of it.
+        role: Of the one whose it is.
+        own: Who dials.
 
     Raises:
         OSError: Nobody is there, or it is somebody else.
     """
-    if isinstance(address, str):
-        connected = socket.socket(socket.AF_UNIX)
-        connected.settimeout(_PATIENCE_SECONDS)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        connected = _connected(address)
+        try:
+            session = _talked(connected, dialing(own, role, address), deadline)
+            connected.settimeout(None)
+            return Wire(connected, session)
+        except StrangerError as error:
+            connected.close()
+            raise ConnectionRefusedError(
+                f"{_text(address)} does not know the cluster's secret, or is no {role} of it"
+            ) from error
+        except (EOFError, ConnectionResetError, BrokenPipeError) as error:
+            # Many may have been at the door.
+            connected.close()
+            if time.monotonic() > deadline:
+                raise ConnectionRefusedError(
+                    f"{_text(address)} lets nobody in, or no {own.part[0]}"
+                ) from error
+            time.sleep(_PAUSE_SECONDS)
+        except BaseException:
+            connected.close()
+            raise
+
+
+def _text(address: Address) -> str:
+    return address if isinstance(address, str) else "{}:{}".format(*address)
+
+
+def _talked(connected: socket.socket, talk: Talk, deadline: float) -> Session:
+    """Has the talk with a door."""
+    said, wanted = next(talk)
+    while True:
+        connected.sendall(said)
+        heard = b""
+        while len(heard) < wanted:
+            connected.settimeout(max(_PAUSE_SECONDS, deadline - time.monotonic()))
+            part = connected.recv(wanted - len(heard))
+            if not part:
+                raise EOFError
+            heard += part
+        try:
+            said, wanted = talk.send(heard)
+        except StopIteration as end:
+            session: Session = end.value
+            return session
+
+
+def _connected(address: Address) -> socket.socket:
+    if not isinstance(address, str):
+        return socket.create_connection(address, timeout=_PATIENCE_SECONDS)
+    connected = socket.socket(socket.AF_UNIX)
+    connected.settimeout(_PATIENCE_SECONDS)
+    try:
         with _short(address) as name:
             connected.connect(name)
-    else:
-        connected = socket.create_connection(address, timeout=_PATIENCE_SECONDS)
-    try:
-        _authenticate(connected, secret, is_host=False)
-    except (EOFError, AuthenticationError) as error:
-        connected.close()
-        raise ConnectionRefusedError(f"{address} does not know the cluster's secret") from error
-    except OSError:
+    except BaseException:
         connected.close()
         raise
-    return Wire(connected)
+    return connected
 
 
 @contextmanager
@@ -247,23 +414,3 @@ def _short(path: str) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}/{name}"
     finally:
         os.close(descriptor)
-
-
-def _authenticate(connected: socket.socket, secret: bytes, *, is_host: bool) -> None:
-    """Each proves to the other that it knows the secret, which neither sends."""
-    connected.settimeout(None)
-    _limit(connected, _PATIENCE_SECONDS)
-    connection = Connection(os.dup(connected.fileno()))
-    try:
-        exchanges = [deliver_challenge, answer_challenge]
-        for exchange in exchanges if is_host else reversed(exchanges):
-            exchange(connection, secret)
-    finally:
-        connection.close()
-    _limit(connected, 0)
-
-
-def _limit(connected: socket.socket, seconds: int) -> None:
-    """How long the system waits for the other end; 0 for ever."""
-    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        connected.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))

@@ -9,8 +9,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from syncswitch.storage.errors import FatalError, WorkloadError
+from syncswitch.trainers.cluster.exchange.handshake import Part
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
-from syncswitch.trainers.cluster.exchange.plans import Part, Push, StepError, Task
+from syncswitch.trainers.cluster.exchange.plans import Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.lost import WorkerLostError

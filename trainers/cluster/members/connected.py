@@ -12,8 +12,15 @@ from typing import Any, cast
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
+from syncswitch.trainers.cluster.exchange.handshake import Identity, Part
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
-from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Part
+from syncswitch.trainers.cluster.exchange.plans import (
+    CHIEF,
+    CHIEF_TO_SERVER,
+    CHIEF_TO_WORKER,
+    SERVER,
+    WORKER,
+)
 from syncswitch.trainers.cluster.exchange.remote import (
     Call,
     LostError,
@@ -65,7 +72,7 @@ class ConnectedCluster(Cluster):
         self._hub = Hub(engine.listen, engine.secret)
         self._look_seconds = time.monotonic()
         self._arrivals: dict[Part, Arrival] = {}
-        self._peers = Peers(engine.secret)
+        self._peers = Peers(Identity((CHIEF, 0), engine.secret))
         self._incarnations = [0] * workers
         try:
             self.renew()
@@ -205,7 +212,7 @@ class ConnectedCluster(Cluster):
 
     def _build_servers(self) -> None:
         remotes = [
-            Remote(self._arrivals[part].wire, self._name(part), ServerLostError)
+            Remote(self._arrivals[part].wire, self._name(part), CHIEF_TO_SERVER, ServerLostError)
             for part in self._server_parts
         ]
         plans = self.program.server_plans(self._shards, len(self.members))
@@ -215,7 +222,8 @@ class ConnectedCluster(Cluster):
         self._incarnations = [0] * len(self.members)
 
     def _build_worker(self, worker: int) -> None:
-        remote = Remote(self._arrivals[WORKER, worker].wire, self._name((WORKER, worker)))
+        wire = self._arrivals[WORKER, worker].wire
+        remote = Remote(wire, self._name((WORKER, worker)), CHIEF_TO_WORKER)
         try:
             remote.build(self.program.worker_plan)
         except (LostError, RemoteError) as error:
@@ -225,7 +233,7 @@ class ConnectedCluster(Cluster):
     def _connect(self, worker: int) -> None:
         """Has a worker join the parameter servers."""
         joined = [
-            (self._name(part), self._arrivals[part].hello.address, shard.model)
+            (self._name(part), self._arrivals[part].address, shard.model)
             for part, shard in zip(self._server_parts, self._shards, strict=True)
         ]
         caller = Caller(worker, self._incarnations[worker])
@@ -246,4 +254,4 @@ class ConnectedCluster(Cluster):
     @override
     def _found_by(self, worker: int) -> Any:
         self._member(worker)
-        return self._arrivals[WORKER, worker].hello.address
+        return self._arrivals[WORKER, worker].address

@@ -6,8 +6,7 @@ import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from syncswitch.trainers.cluster.exchange.plans import Part
-from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 
 
 class Life(enum.Enum):
@@ -37,7 +36,7 @@ class Engine(ABC):
     Attributes:
         kind: What can be disturbed there on purpose, as `check_injections` calls it.
         listen: Where the chief lets the parts in.
-        secret: Of the cluster.
+        secret: Of the cluster; see `Identity`.
         start_seconds: How long a part may take until it is there.
         has_gpus: Whether each worker has a GPU, or a share of one.
         waits_aloud: Whether the user is told who is waited for.
@@ -45,7 +44,7 @@ class Engine(ABC):
 
     kind: str
     listen: Address
-    secret: bytes
+    secret: bytes | None
     start_seconds: float
     has_gpus: bool = False
     waits_aloud: bool = False

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from syncswitch.trainers.cluster.exchange.plans import Hello, Part
-from syncswitch.trainers.cluster.exchange.wire import Address, Door, Wire
+from syncswitch.trainers.cluster.exchange.handshake import Address, Identity, Part
+from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Hello
+from syncswitch.trainers.cluster.exchange.wire import Door, Wire
 
 
 @dataclass(eq=False)
@@ -16,13 +17,15 @@ class Arrival:
     """A process that has come.
 
     Attributes:
-        hello: Its first word.
-        wire: For calls.
+        token: Of it; see `Hello`.
+        address: Where others reach it.
+        wire: For calls; it has proved which part it is.
         heard_seconds: When it was heard of last, on the monotonic clock.
         is_gone: Whether it has ended, or has been given up.
     """
 
-    hello: Hello
+    token: str
+    address: Address
     wire: Wire
     heard_seconds: float = field(default_factory=time.monotonic)
     is_gone: bool = False
@@ -45,13 +48,14 @@ class Hub:
 
     Args:
         address: Where.
-        secret: Of the cluster.
+        secret: Of the cluster; see `Identity`.
     """
 
-    def __init__(self, address: Address, secret: bytes) -> None:
+    def __init__(self, address: Address, secret: bytes | None) -> None:
         self._there: dict[Part, Arrival] = {}
         self._changed = threading.Condition()
-        self._door = Door(address, secret, self._on_wire)
+        own = Identity((CHIEF, 0), secret)
+        self._door = Door(address, own, (SERVER, WORKER), self._on_wire)
         self.address = self._door.address
 
     def wait_for(self, part: Part, seconds: float) -> Arrival | None:
@@ -84,12 +88,12 @@ class Hub:
             return self._changed.wait_for(right, seconds)
 
     def _on_wire(self, wire: Wire) -> None:
-        hello = wire.receive()
+        hello: Hello = wire.receive().read(Hello)
         if hello.address is not None:
-            self._welcome(Arrival(hello, wire))
+            self._welcome(Arrival(hello.token, hello.address, wire))
             return
         arrival = self._awaited(
-            hello.part, lambda found: found.hello.token == hello.token, _PATIENCE_SECONDS
+            wire.peer, lambda found: found.token == hello.token, _PATIENCE_SECONDS
         )
         if arrival is None:
             wire.close()
@@ -97,15 +101,15 @@ class Hub:
         arrival.pulse = wire
         try:
             while True:
-                wire.receive()
+                wire.receive().read(None)
                 arrival.heard_seconds = time.monotonic()
         except (OSError, EOFError):
             arrival.drop()
 
     def _welcome(self, arrival: Arrival) -> None:
         with self._changed:
-            former = self._there.get(arrival.hello.part)
-            self._there[arrival.hello.part] = arrival
+            former = self._there.get(arrival.wire.peer)
+            self._there[arrival.wire.peer] = arrival
             self._changed.notify_all()
         if former is not None:
             former.drop()

@@ -22,14 +22,9 @@ from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
-from syncswitch.trainers.model.shipped_source import ShippedSource
+from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.model.state import StateForm
-from syncswitch.trainers.model.steps import (
-    ShippedFunction,
-    flat_update,
-    trace_step,
-    trace_update,
-)
+from syncswitch.trainers.model.steps import flat_update, trace_step, trace_update
 from syncswitch.trainers.model.table_steps import TableSteps, trace_ids
 from syncswitch.trainers.model.tensorflow_api import tf
 

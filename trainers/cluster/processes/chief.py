@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan, Message, Progressed, Warned
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 from syncswitch.trainers.trainer import Verdict
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
 _PACKAGE = "syncswitch"
 
 
-def be_chief(plan: ChiefPlan, wire: Wire, zygote: Wire) -> None:
+def be_chief(plan: ChiefPlan, connection: Connection, zygote: Connection) -> None:
     """Is the chief of a cluster, in a forked process, until nobody wants trials any more."""
-    reporter = _Reporter(Connection(wire.detach()))
+    reporter = _Reporter(connection)
     logging.getLogger(_PACKAGE).addHandler(_WarningSender(reporter))
     try:
         trainer = _trainer(plan, zygote)
@@ -36,7 +35,7 @@ def be_chief(plan: ChiefPlan, wire: Wire, zygote: Wire) -> None:
     reporter.serve(trainer)
 
 
-def _trainer(plan: ChiefPlan, zygote: Wire) -> ClusterTrainer:
+def _trainer(plan: ChiefPlan, zygote: Connection) -> ClusterTrainer:
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
     from syncswitch.trainers.cluster.members.connected import ConnectedCluster
     from syncswitch.trainers.job.loading import load_workload

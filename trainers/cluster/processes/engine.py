@@ -10,10 +10,9 @@ from pathlib import Path
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
+from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 from syncswitch.trainers.cluster.exchange.parts import Place
-from syncswitch.trainers.cluster.exchange.plans import Part
 from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.condition import with_last_words
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan
@@ -35,11 +34,15 @@ class LocalEngine(Engine):
         zygote: Forks them.
         placement: Their devices.
         folder: For sockets and logs.
+        reference: Of the workload; see `Place`.
     """
 
     kind = "processes"
 
-    def __init__(self, zygote: Zygote, placement: Placement, folder: Path) -> None:
+    def __init__(
+        self, zygote: Zygote, placement: Placement, folder: Path, reference: str | None = None
+    ) -> None:
+        self._reference = reference
         self._zygote = zygote
         self._placement = placement
         self._folder = folder
@@ -53,7 +56,7 @@ class LocalEngine(Engine):
     @override
     def start(self, part: Part, chief: Address) -> None:
         self.signal(part, 9)
-        place = Place(part, chief, self._socket(), self.secret)
+        place = Place(part, chief, self._socket(), self.secret, self._reference)
         try:
             self._process_ids[part] = self._zygote.fork(
                 f"{__name__}:be_part",
@@ -97,7 +100,7 @@ class LocalEngine(Engine):
 
 def new_engine(plan: ChiefPlan, zygote: Zygote) -> LocalEngine:
     """The engine of a chief on this machine; its options are its placement."""
-    return LocalEngine(zygote, plan.options, Path(plan.folder))
+    return LocalEngine(zygote, plan.options, Path(plan.folder), plan.reference)
 
 
 def be_part(argument: tuple[Place, bool], *_: object) -> None:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.trainers.cluster.exchange.handshake import LEAST_SECRET_BYTES, Address, Part
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chief
-from syncswitch.trainers.cluster.exchange.plans import Part
-from syncswitch.trainers.cluster.exchange.wire import Address
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
@@ -35,13 +34,13 @@ class PlatformOptions:
     Attributes:
         config: Of the chief.
         limit_seconds: How long a part may take until it is there, first or again.
-        secret: Of the cluster.
+        secret: Of the cluster; see `Identity`.
         has_gpus: Whether each worker has a GPU, or a share of one.
     """
 
     config: TfConfig
     limit_seconds: float
-    secret: bytes = field(repr=False)
+    secret: bytes | None = field(repr=False)
     has_gpus: bool = False
 
 
@@ -133,26 +132,27 @@ class TfConfigTrainer(ProcessTrainer):
         )
 
 
-def cluster_secret(*, is_open: bool) -> bytes:
+def cluster_secret(*, is_open: bool) -> bytes | None:
     """What the parts of a cluster prove to each other that they know.
 
     Args:
-        is_open: Do without.
+        is_open: Do without, and without encryption.
 
     Raises:
-        UserError: The environment has none.
+        UserError: The environment has none, or one that can be guessed.
     """
     if is_open:
-        return SECRET.encode()
-    secret = os.environ.get(SECRET, "")
-    if not secret:
+        return None
+    secret = os.environ.get(SECRET, "").encode()
+    if len(secret) < LEAST_SECRET_BYTES:
+        is_what = f"has {len(secret)} letters, which can be guessed" if secret else "is not set"
         raise UserError(
-            f"{SECRET} is not set: whoever reaches a part of the cluster could run what he likes"
-            " there. Set it to the same words in the environment of each part, such as the output"
-            " of `openssl rand -hex 32`; or, where only people you trust can reach these machines,"
-            " add --open-network"
+            f"{SECRET} {is_what}: whoever reaches a part of the cluster could have it compute what"
+            " he likes. Set it to the same words in the environment of each part, such as the"
+            " output of `openssl rand -hex 32`; or, where only people you trust can reach these"
+            " machines, or listen to them, add --open-network to the command of each part"
         )
-    return secret.encode()
+    return secret
 
 
 def serve_until_chief_is_gone(
@@ -160,6 +160,7 @@ def serve_until_chief_is_gone(
     grace_seconds: float,
     say: Callable[[str], None],
     gpus_per_worker: float = 0.0,
+    reference: str | None = None,
 ) -> None:
     """Is the part that TF_CONFIG names until its chief has gone.
 
@@ -168,6 +169,7 @@ def serve_until_chief_is_gone(
         grace_seconds: How long to wait for a chief that has gone: it may be started again.
         say: Told what it does.
         gpus_per_worker: Whether a worker is to use the GPU that it sees.
+        reference: Of the workload; see `Place`.
 
     Raises:
         UserError: Somebody else listens at its address.
@@ -178,8 +180,8 @@ def serve_until_chief_is_gone(
     os.environ.update(gpu_worker_environment(gpus_per_worker) if is_worker_with_gpu else NO_GPU)
     own = config.addresses[config.job][config.task]
     chief, listen = host_and_port(config.chief), host_and_port(own)
-    place = Place((config.job, config.task), chief, listen, options.secret)
-    was_there, deadline = False, time.monotonic() + options.limit_seconds
+    place = Place((config.job, config.task), chief, listen, options.secret, reference)
+    was_there, why, deadline = False, "", time.monotonic() + options.limit_seconds
     say(f"{config.name} at {own} waits for its chief at {config.chief}")
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     while time.monotonic() < deadline:
@@ -188,6 +190,7 @@ def serve_until_chief_is_gone(
             # One that dies is started again by its platform, and needs its parts then.
             was_there, deadline = True, time.monotonic() + grace_seconds
         except OSError as error:
+            why = error.strerror or str(error)
             if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
                 raise UserError(
                     f"{config.name} cannot listen at {own} ({error.strerror}); end what listens"
@@ -196,7 +199,8 @@ def serve_until_chief_is_gone(
         time.sleep(_PAUSE_SECONDS)
     if not was_there:
         raise RetryableError(
-            f"no chief was at {config.chief} within {options.limit_seconds:g} s; start it, and this"
-            " one again, or give it more time with --cluster-timeout"
+            f"no chief was at {config.chief} within {options.limit_seconds:g} s ({why}); start it,"
+            f" and this one again, with the same {SECRET}, addresses and --open-network, or give it"
+            " more time with --cluster-timeout"
         )
     say(f"the chief at {config.chief} has been gone for {grace_seconds:g} s: {config.name} ends")

@@ -200,7 +200,7 @@ class ProcessTrainer(Trainer):
                 plan,
                 str(self._folder.path / _CHIEFS_LOG),
                 NO_GPU,
-                wire=theirs,
+                connection=theirs,
             )
         finally:
             theirs.close()

@@ -5,7 +5,8 @@
 A fresh import for each process would take half a minute on a busy machine; a fork takes a tenth of
 a second. It has one thread and never starts TensorFlow's runtime, so that it can fork at any time.
 One zygote serves all clusters of the process that has started it, and the kernel ends it with that
-process, and its children with it.
+process, and its children with it. They speak by pairs of sockets that children inherit, and that
+nobody else can reach: what they say is pickled.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, NoReturn
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.remote import LostError, Remote
-from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.members.engine import Condition, Life
 from syncswitch.trainers.cluster.processes.condition import condition_of
 from syncswitch.trainers.parent import die_with_parent
@@ -39,14 +40,14 @@ class Fork:
     """A process to be forked.
 
     Attributes:
-        target: What it is: `module:function`, called with `argument` and its wires.
+        target: What it is: `module:function`, called with `argument` and its connections.
         argument: Can be pickled.
         log: File that takes what it prints.
         environment: All of it.
         folder: It works in.
         path: Where it imports from.
-        has_wires: Whether a socket follows, for the target's first wire. By its second one it may
-            fork others, which end with it.
+        has_connections: Whether a socket follows, for the target's first connection. By its second
+            one it may fork others, which end with it.
     """
 
     target: str
@@ -55,14 +56,15 @@ class Fork:
     environment: Mapping[str, str]
     folder: str
     path: tuple[str, ...]
-    has_wires: bool
+    has_connections: bool
 
 
 class Zygote:
     """The process as others see it; any thread may ask."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._remote = Remote(wire, "the process that starts others")
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._asking = threading.Lock()
 
     def fork(
         self,
@@ -71,7 +73,7 @@ class Zygote:
         log: str,
         environment: Mapping[str, str],
         *,
-        wire: socket.socket | None = None,
+        connection: socket.socket | None = None,
     ) -> int:
         """Forks a process.
 
@@ -80,7 +82,7 @@ class Zygote:
             argument: Of it.
             log: Of it.
             environment: Besides that of this process.
-            wire: For a target that has wires.
+            connection: For a target that has connections.
 
         Returns:
             Its process ID.
@@ -92,20 +94,19 @@ class Zygote:
             {**os.environ, **environment},
             os.getcwd(),
             tuple(sys.path),
-            wire is not None,
+            connection is not None,
         )
-        descriptor = None if wire is None else wire.fileno()
-        process_id: int = self._remote.call("fork", request, descriptor=descriptor)
+        process_id: int = self._asked("fork", request, given=connection)
         return process_id
 
     def condition(self, process_id: int) -> Condition:
         """What has become of a process that it has forked for this one."""
-        found: Condition = self._remote.condition(process_id)
+        found: Condition = self._asked("condition", process_id)
         return found
 
     def signal(self, process_id: int, number: int) -> None:
         """Sends a signal to such a process, if it is there; where that kills, it is dead then."""
-        self._remote.signal(process_id, number)
+        self._asked("signal", process_id, number)
 
     @property
     def is_alive(self) -> bool:
@@ -115,6 +116,17 @@ class Zygote:
         except LostError:
             return False
         return True
+
+    def _asked(self, method: str, *arguments: Any, given: socket.socket | None = None) -> Any:
+        with self._asking:
+            try:
+                self._connection.send((method, arguments))
+                if given is not None:
+                    send_handle(self._connection, given.fileno(), None)
+                return self._connection.recv()
+            except (OSError, EOFError) as error:
+                self._connection.close()
+                raise LostError("the process that starts others is gone") from error
 
 
 def shared_zygote() -> Zygote:
@@ -147,7 +159,7 @@ def _start() -> Zygote:
     _lasting.submit(start).result()
     _shared["thread"] = _lasting
     theirs.close()
-    zygote = Zygote(Wire(ours))
+    zygote = Zygote(Connection(ours.detach()))
     if not zygote.is_alive:
         raise RetryableError("no process that starts others can be started; look at its messages")
     return zygote
@@ -164,74 +176,74 @@ def main() -> None:
     from syncswitch.trainers.cluster.exchange import gpu, parts  # noqa: F401
     from syncswitch.trainers.cluster.members import connected  # noqa: F401
 
-    _Family(Wire(socket.socket(fileno=descriptor))).serve()
+    _Family(Connection(descriptor)).serve()
 
 
 class _Family:
     """The processes that the zygote has forked, by whom it was asked."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._owner = wire
-        self._children: dict[Wire, dict[int, int | None]] = {wire: {}}
+    def __init__(self, owner: Connection) -> None:
+        self._owner = owner
+        self._children: dict[Connection, dict[int, int | None]] = {owner: {}}
 
     def serve(self) -> None:
         while True:
-            for wire in wait(list(self._children)):  # type: ignore[arg-type]  # has a fileno
-                assert isinstance(wire, Wire)
+            for asker in wait(list(self._children)):
+                assert isinstance(asker, Connection)
                 try:
-                    self._answer(wire)
+                    self._answer(asker)
                 except (OSError, EOFError):
-                    if wire is self._owner:
+                    if asker is self._owner:
                         return
-                    self._end(wire)
+                    self._end(asker)
 
-    def _answer(self, wire: Wire) -> None:
-        method, arguments = wire.receive()
+    def _answer(self, asker: Connection) -> None:
+        method, arguments = asker.recv()
         answers: Mapping[str, Callable[..., Any]] = {
             "fork": self._fork,
             "condition": self._condition,
             "signal": self._signal,
         }
-        wire.send((None, answers[method](wire, *arguments)))
+        asker.send(answers[method](asker, *arguments))
 
-    def _fork(self, wire: Wire, request: Fork) -> int:
-        wires: list[Wire] = []
+    def _fork(self, asker: Connection, request: Fork) -> int:
+        given: list[Connection] = []
         family = dict(self._children)
-        if request.has_wires:
-            ours, theirs = socket.socketpair()
-            family[Wire(ours)] = {}
-            wires = [Wire(socket.socket(fileno=wire.receive_descriptor())), Wire(theirs)]
+        if request.has_connections:
+            ours, theirs = Pipe()
+            family[ours] = {}
+            given = [Connection(recv_handle(asker)), theirs]
         process_id = os.fork()
         if not process_id:
             for one in family:
-                os.close(one.fileno())
-            _be(request, wires)
-        for one in wires:
-            os.close(one.detach())
+                one.close()
+            _be(request, given)
+        for one in given:
+            one.close()
         self._children = family
-        self._children[wire][process_id] = None
+        self._children[asker][process_id] = None
         return process_id
 
-    def _condition(self, wire: Wire, process_id: int) -> Condition:
-        status = self._status(wire, process_id)
+    def _condition(self, asker: Connection, process_id: int) -> Condition:
+        status = self._status(asker, process_id)
         code = None if status is None else os.waitstatus_to_exitcode(status)
         found = condition_of(process_id, code)
         if code is None and found.life is Life.DEAD:
             # It has ended since: its parent has to wait for all of its threads to have done so.
-            self._children[wire][process_id] = os.waitpid(process_id, 0)[1]
-            return self._condition(wire, process_id)
+            self._children[asker][process_id] = os.waitpid(process_id, 0)[1]
+            return self._condition(asker, process_id)
         return found
 
-    def _signal(self, wire: Wire, process_id: int, number: int) -> None:
-        if process_id not in self._children[wire] or self._status(wire, process_id) is not None:
+    def _signal(self, asker: Connection, process_id: int, number: int) -> None:
+        if process_id not in self._children[asker] or self._status(asker, process_id) is not None:
             return
         os.kill(process_id, number)
         if number == signal.SIGKILL:
-            self._children[wire][process_id] = os.waitpid(process_id, 0)[1]
+            self._children[asker][process_id] = os.waitpid(process_id, 0)[1]
 
-    def _status(self, wire: Wire, process_id: int) -> int | None:
+    def _status(self, asker: Connection, process_id: int) -> int | None:
         """How a process has ended; None while it has not."""
-        children = self._children[wire]
+        children = self._children[asker]
         if process_id not in children:
             return 0
         if children[process_id] is None:
@@ -240,15 +252,15 @@ class _Family:
                 children[process_id] = status
         return children[process_id]
 
-    def _end(self, wire: Wire) -> None:
+    def _end(self, asker: Connection) -> None:
         """Ends what was forked for a process that is gone."""
-        for process_id in list(self._children[wire]):
-            self._signal(wire, process_id, signal.SIGKILL)
-        del self._children[wire]
-        wire.close()
+        for process_id in list(self._children[asker]):
+            self._signal(asker, process_id, signal.SIGKILL)
+        del self._children[asker]
+        asker.close()
 
 
-def _be(request: Fork, wires: list[Wire]) -> NoReturn:
+def _be(request: Fork, given: list[Connection]) -> NoReturn:
     """Is the process that was asked for."""
     status = 1
     try:
@@ -261,7 +273,7 @@ def _be(request: Fork, wires: list[Wire]) -> NoReturn:
         for output in _OUTPUTS:
             os.dup2(log, output)
         module, _, name = request.target.partition(":")
-        getattr(importlib.import_module(module), name)(request.argument, *wires)
+        getattr(importlib.import_module(module), name)(request.argument, *given)
         status = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -6,7 +6,7 @@ are loaded by the chief alone. Parameter servers and chief use no GPUs. Ray give
 trials at once a placement group, CPUs and GPUs of its own.
 
 The parts of a cluster listen at the addresses of their nodes alone, at ports that the system
-chooses, and talk to nobody who does not know their secret. But what they say is not encrypted, and
-Ray, which hands them the secret, asks nobody for a password: use a cluster whose network is closed
-to others.
+chooses, talk to nobody who does not know their secret, and encrypt what they say. But Ray, which
+hands them the secret, asks nobody for a password unless it is set up to: use a cluster whose
+network is closed to others.
 """

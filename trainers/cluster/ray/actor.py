@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, program
-from syncswitch.trainers.cluster.exchange.plans import Part
-from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+from syncswitch.trainers.cluster.exchange.parts import Place, program
 from syncswitch.trainers.cluster.members.engine import Condition
 from syncswitch.trainers.cluster.processes.condition import condition_of, with_last_words
 
@@ -30,23 +29,29 @@ class PartActor:
         chief: Where it finds its chief.
         secret: Of the cluster.
         environment: Besides that of the actor, which names the GPUs that Ray gives it.
+        reference: Of the workload; see `Place`.
     """
 
     def __init__(
-        self, part: Part, chief: Address, secret: bytes, environment: Mapping[str, str]
+        self,
+        part: Part,
+        chief: Address,
+        secret: bytes,
+        environment: Mapping[str, str],
+        reference: str | None,
     ) -> None:
         import ray
 
         self._host = ray.util.get_node_ip_address()
-        place = Place(part, chief, (self._host, 0), secret)
+        arguments, own = program(Place(part, chief, (self._host, 0), secret, reference))
         # It has no name that could outlive the actor.
         self._log = tempfile.TemporaryFile(prefix="syncswitch-part-")  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, *program(place)],
+            [sys.executable, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env={**os.environ, **environment, SECRET: secret.hex()},
+            env={**os.environ, **environment, **own},
         )
 
     def condition(self) -> Condition:

@@ -99,6 +99,6 @@ def _warn_of_open_network() -> None:
     others = [name for name, state in psutil.net_if_stats().items() if state.isup and name != "lo"]
     if others:
         _LOG.warning(
-            "Ray asks nobody for a password, and what the parts of a cluster on it send each other"
-            " is not encrypted; use it behind a firewall"
+            "Ray asks nobody for a password, unless it was set up to (RAY_AUTH_MODE=token); use it"
+            " behind a firewall"
         )

@@ -10,8 +10,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.trainers.cluster.exchange.plans import WORKER, Part
-from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+from syncswitch.trainers.cluster.exchange.plans import WORKER
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import (
@@ -52,14 +52,17 @@ class RayEngine(Engine):
     Args:
         group: Placement group: the parameter servers' bundles first, then the workers'.
         options: What each is to have.
+        reference: Of the workload; see `Place`.
     """
 
     kind = "ray"
     # To be placed, perhaps on another node, and to import TensorFlow beside others that do.
     start_seconds = 120.0
 
-    def __init__(self, group: Any, options: RayOptions) -> None:
+    def __init__(self, group: Any, options: RayOptions, reference: str | None = None) -> None:
         import ray
+
+        self._reference = reference
 
         self._group = group
         self._options = options
@@ -87,7 +90,8 @@ class RayEngine(Engine):
         actor_class = ray.remote(PartActor).options(
             num_cpus=cpus, num_gpus=gpus, scheduling_strategy=place
         )
-        self._keepers[part] = _Keeper(actor_class.remote(part, chief, self.secret, environment))
+        arguments = part, chief, self.secret, environment, self._reference
+        self._keepers[part] = _Keeper(actor_class.remote(*arguments))
 
     @override
     def condition(self, part: Part) -> Condition:
@@ -132,7 +136,7 @@ def new_engine(plan: ChiefPlan, zygote: Zygote) -> RayEngine:
         RetryableError: Others use the cluster.
     """
     connect(plan.options)
-    return RayEngine(reserve(plan.options, plan.workers), plan.options)
+    return RayEngine(reserve(plan.options, plan.workers), plan.options, plan.reference)
 
 
 class RayTrainer(ProcessTrainer):

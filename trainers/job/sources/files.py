@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.storage.errors import WorkloadError
@@ -35,24 +36,30 @@ def found_files(paths: Paths) -> tuple[str, ...]:
     return tuple(os.path.abspath(one) for one in found)
 
 
+@dataclass(eq=False)
 class FileSet:
     """Files by their numbers, which are not to change until the training ends.
 
-    Args:
-        paths: See `found_files`.
+    Attributes:
+        paths: Of them.
+        sizes: In bytes.
     """
 
-    def __init__(self, paths: Paths) -> None:
-        self.paths = found_files(paths)
-        self._sizes = tuple(_status(path).st_size for path in self.paths)
+    paths: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        # No field, which would be sent: on another machine each is a copy, with its own time.
         self._times: dict[int, int] = {}
+
+    @classmethod
+    def of(cls, paths: Paths) -> FileSet:
+        """The files that are meant, see `found_files`, as they are now."""
+        found = found_files(paths)
+        return cls(found, tuple(_status(path).st_size for path in found))
 
     def __len__(self) -> int:
         return len(self.paths)
-
-    def __getstate__(self) -> dict[str, object]:
-        # On another machine it is a copy, with times of its own.
-        return {**self.__dict__, "_times": {}}
 
     def check(self) -> None:
         """Looks whether all of them are here, and as long as they were."""
@@ -75,7 +82,7 @@ class FileSet:
 
     def _check(self, number: int, status: os.stat_result) -> None:
         is_same_time = self._times.setdefault(number, status.st_mtime_ns) == status.st_mtime_ns
-        if status.st_size != self._sizes[number] or not is_same_time:
+        if status.st_size != self.sizes[number] or not is_same_time:
             raise changed(self.paths[number])
 
 

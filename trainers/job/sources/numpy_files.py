@@ -20,7 +20,7 @@ class NumpyFiles(Source):
     """
 
     def __init__(self, *paths: str | Path) -> None:
-        self._files = FileSet(paths)
+        self._files = FileSet.of(paths)
         lengths = [len(self._mapped(number)) for number in range(len(self._files))]
         if len(set(lengths)) > 1:
             said = ", ".join(map(str, lengths))

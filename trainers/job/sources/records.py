@@ -32,7 +32,7 @@ class TFRecordFiles(Source):
     """
 
     def __init__(self, paths: Paths) -> None:
-        self._files = FileSet(paths)
+        self._files = FileSet.of(paths)
         found = [self._spans(path) for path in self._files.paths]
         self._starts, self._lengths = (np.concatenate(part) for part in zip(*found, strict=True))
         self._ends = np.cumsum([len(starts) for starts, _ in found])

@@ -21,9 +21,12 @@ Form = Any
 class Source(ABC):
     """Examples that are read by their numbers, wherever they lie.
 
-    Each worker reads from a copy of its own, which travels to it pickled; several threads may read
-    at once. What is read has to depend on the numbers alone, as a step may be done again, and by
-    somebody else.
+    Each worker reads from a copy of its own; several threads may read at once. What is read has to
+    depend on the numbers alone, as a step may be done again, and by somebody else.
+
+    To a worker in another process travel the name of its class and its attributes, or what its
+    `__getstate__` gives instead: numbers, texts, bytes, arrays, lists and dicts of these. Tuples
+    arrive as lists.
     """
 
     @property

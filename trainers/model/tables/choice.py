@@ -10,10 +10,10 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.tables.rules import (
     AdagradRule,
     AdamRule,
+    AnyRule,
     KerasMomentumRule,
     KerasSGDRule,
     MomentumRule,
-    RowRule,
 )
 
 # Each acts on more than the rows that a batch has used, or on a norm of all.
@@ -30,7 +30,7 @@ _OFF = {
 }
 
 
-def row_rule(workload: Workload) -> RowRule:
+def row_rule(workload: Workload) -> AnyRule:
     """How the workload's optimizer updates rows.
 
     Raises:

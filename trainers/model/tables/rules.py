@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 from typing_extensions import override
 
@@ -17,7 +16,7 @@ Slots = Sequence[Vector]
 """What an optimizer remembers of rows, each as long as they are."""
 
 
-class RowRule(ABC):
+class RowRule(msgspec.Struct, frozen=True, tag=True):
     """An optimizer and its settings; `memory` makes what it has to keep besides slots.
 
     Attributes:
@@ -26,13 +25,12 @@ class RowRule(ABC):
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
-    initial: float = 0.0
+    initial = 0.0
 
     def memory(self) -> Memory:
         """Of updates that rows have missed, before the first one."""
         return Memory()
 
-    @abstractmethod
     def apply(
         self,
         values: Vector,
@@ -52,6 +50,7 @@ class RowRule(ABC):
             rate: Learning rate.
             momentum: Of SGD as the workload sets it.
         """
+        raise NotImplementedError
 
 
 class Memory:
@@ -74,8 +73,7 @@ class Memory:
         """Brings rows up to date, in place; `last` counts the updates that were added before."""
 
 
-@dataclass(frozen=True)
-class MomentumRule(RowRule):
+class MomentumRule(RowRule, frozen=True, tag=True):
     """SGD with momentum, see `MomentumSGD`."""
 
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
@@ -101,8 +99,7 @@ class MomentumRule(RowRule):
             values -= accumulator * np.float32(rate)
 
 
-@dataclass(frozen=True)
-class KerasSGDRule(RowRule):
+class KerasSGDRule(RowRule, frozen=True, tag=True):
     """Keras' SGD without momentum."""
 
     @override
@@ -119,8 +116,7 @@ class KerasSGDRule(RowRule):
             values -= gradient * np.float32(rate)
 
 
-@dataclass(frozen=True)
-class KerasMomentumRule(RowRule):
+class KerasMomentumRule(RowRule, frozen=True, tag=True):
     """Keras' SGD with a momentum of its own."""
 
     momentum: float
@@ -147,8 +143,7 @@ class KerasMomentumRule(RowRule):
             values += accumulator
 
 
-@dataclass(frozen=True)
-class AdagradRule(RowRule):
+class AdagradRule(RowRule, frozen=True, tag=True):
     """Keras' Adagrad."""
 
     epsilon: float
@@ -171,8 +166,7 @@ class AdagradRule(RowRule):
             values -= gradient * np.float32(rate) / np.sqrt(accumulator + np.float32(self.epsilon))
 
 
-@dataclass(frozen=True)
-class AdamRule(RowRule):
+class AdamRule(RowRule, frozen=True, tag=True):
     """Keras' Adam."""
 
     beta_1: float
@@ -206,6 +200,10 @@ class AdamRule(RowRule):
         step, one = np.float32(updates + 1), np.float32(1)
         first, second = (one - np.float32(beta) ** step for beta in (self.beta_1, self.beta_2))
         return np.float32(np.float32(rate) * np.sqrt(second) / first)
+
+
+AnyRule = MomentumRule | KerasSGDRule | KerasMomentumRule | AdagradRule | AdamRule
+"""Those that a parameter server knows."""
 
 
 class _MomentumMemory(Memory):

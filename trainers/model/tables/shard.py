@@ -12,7 +12,7 @@ import numpy.typing as npt
 from syncswitch.trainers.job.embeddings import Table
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.tables.missed import Counts
-from syncswitch.trainers.model.tables.rules import Memory, MomentumRule, RowRule
+from syncswitch.trainers.model.tables.rules import AnyRule, Memory, MomentumRule, RowRule
 
 Ids = npt.NDArray[np.int64]
 """Numbers of rows, each once, in ascending order."""
@@ -49,7 +49,7 @@ class ShardPlan:
     """
 
     shapes: tuple[tuple[int, int], ...]
-    rule: RowRule
+    rule: AnyRule
 
 
 NO_TABLES = ShardPlan((), MomentumRule())

@@ -19,7 +19,8 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.trainers.cluster.chief import backups, recovery, run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Part
+from syncswitch.trainers.cluster.exchange.handshake import Part
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.processes.engine import LocalEngine

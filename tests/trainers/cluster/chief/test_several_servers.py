@@ -17,6 +17,7 @@ import pytest
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.chief import backups, run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.exchange.handshake import Identity
 from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Push, Task
@@ -83,10 +84,11 @@ def push_to_the_first(cluster: ConnectedCluster, worker: int, task: Task, gradie
     shard = cluster._shards[0].model
     computed = Block(1, cluster.program.sizes.model)
     computed.rows[0][:] = gradient
-    wire = dial(cluster._arrivals[SERVER, 0].hello.address, cluster._engine.secret)
+    own = Identity((WORKER, worker), cluster._engine.secret)
+    wire = dial(cluster._arrivals[SERVER, 0].address, SERVER, own)
     first = RemoteServer(wire, "the first", shard, computed)
     caller = Caller(worker, cluster._incarnations[worker])
-    first.remote.push_update(caller, task.number, None, task.rate, task.momentum)
+    first.remote.push_update(caller, task.number, None, task.rate, task.momentum, ())
     first.remote.close()
 
 

@@ -167,8 +167,9 @@ def test_a_killed_worker_costs_no_example_and_doubles_none(
     monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
     file = tmp_path / "own.py"
     file.write_text(textwrap.dedent(OWN_SOURCE))
-    workload = load_workload(f"{file}:workload") if kind == "own" else COUNTING
-    engine = new_engine(tmp_path, 2)
+    reference = f"{file}:workload"
+    workload = load_workload(reference) if kind == "own" else COUNTING
+    engine = new_engine(tmp_path, 2, reference=reference)
     injections = ("kill:worker=1,at=30%", "kill:ps,at=60%", *pace(2))
     with ClusterTrainer(
         workload, 2, lambda program, workers: ConnectedCluster(program, workers, engine)

@@ -8,17 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError, Sizes
-from syncswitch.trainers.cluster.exchange.plans import ServerPlan
+from syncswitch.trainers.cluster.exchange.plans import SERVER, TO_WORKER, WORKER, ServerPlan
 from syncswitch.trainers.cluster.exchange.remote import LostError, serve
 from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServer, RemoteServers
 from syncswitch.trainers.cluster.exchange.server_part import ServerPart
-from syncswitch.trainers.cluster.exchange.wire import Address, Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
 from syncswitch.trainers.cluster.exchange.worker_part import Peers
 from syncswitch.trainers.model.layout import ModelState, Vector
 
-SECRET = b"of this cluster"
+SECRET = b"of this cluster alone"
+SERVERS, WORKERS = (Identity((role, 1), SECRET) for role in (SERVER, WORKER))
 SIZES = Sizes(3, 1, 3)
 
 
@@ -33,8 +35,8 @@ def address(request: pytest.FixtureRequest, folder: Path) -> Address:
 
 @pytest.fixture
 def part(address: Address) -> Iterator[tuple[ServerPart, Door]]:
-    made = ServerPart(SECRET)
-    door = Door(address, SECRET, made.on_wire)
+    made = ServerPart()
+    door = Door(address, SERVERS, made.guests, made.on_wire)
     yield made, door
     door.close()
 
@@ -46,10 +48,12 @@ def test_a_parameter_server_elsewhere_takes_what_was_computed(
     whole = slice(0, SIZES.model)
     served.methods["build"](ServerPlan(SIZES, vector(0.5), None, 2, whole, SIZES.model))
     served.methods["load"](ModelState(vector(1, 2, 3), vector(0, 0, 0), vector(8), 0))
-    wire, computed = dial(door.address, SECRET), Block(1, SIZES.model)
+    wire, computed = dial(door.address, SERVER, WORKERS), Block(1, SIZES.model)
     alone = RemoteServer(wire, "the parameter server", whole, computed)
     server = RemoteServers([alone], SIZES.model)
     caller = Caller(1, 0)
+    with pytest.raises(FencedError, match="worker 0 is another one"):
+        server.pull(Caller(0, 0))
     updates, _, model, _ = server.pull(caller)
     assert (updates, model.tolist()) == (0, [1, 2, 3, 8])
     computed.rows[0][:] = 1, 2, 4, 2
@@ -77,7 +81,7 @@ def test_a_parameter_server_elsewhere_takes_what_was_computed(
 
 
 def test_a_new_one_takes_nobody_in(part: tuple[ServerPart, Door]) -> None:
-    wire = dial(part[1].address, SECRET)
+    wire = dial(part[1].address, SERVER, WORKERS)
     with pytest.raises((EOFError, OSError)):
         RemoteServer(wire, "new", slice(0, SIZES.model), Block(1, SIZES.model))
 
@@ -88,12 +92,12 @@ class Shop:
     def __init__(self, address: Address, content: Vector) -> None:
         self._content = content
         self._wires: list[Wire] = []
-        self._door = Door(address, SECRET, self._on_wire)
+        self._door = Door(address, WORKERS, (WORKER,), self._on_wire)
         self.address = self._door.address
 
     def _on_wire(self, wire: Wire) -> None:
         self._wires.append(wire)
-        serve(wire, {"fetch": lambda what, start, stop: self._content[start:stop]})
+        serve(wire, TO_WORKER, {"fetch": lambda what, start, stop: self._content[start:stop]})
 
     def close(self) -> None:
         for one in (self._door, *self._wires):
@@ -103,7 +107,7 @@ class Shop:
 def test_a_worker_is_connected_to_when_it_is_asked_and_again_where_another_one_is(
     address: Address, folder: Path
 ) -> None:
-    peers, shop = Peers(SECRET), Shop(address, vector(0, 1, 2, 3))
+    peers, shop = Peers(WORKERS), Shop(address, vector(0, 1, 2, 3))
     peer = peers[shop.address]
     assert peers[shop.address] is peer
     for _ in range(2):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
+from syncswitch.trainers.cluster.exchange.plans import Calls
 from syncswitch.trainers.cluster.exchange.remote import (
     LostError,
     Remote,
@@ -17,6 +18,12 @@ from syncswitch.trainers.cluster.exchange.remote import (
     serve,
 )
 from syncswitch.trainers.cluster.exchange.wire import Wire
+
+CALLS: Calls = {
+    "double": (tuple[int], int),
+    "slowly": (tuple[int], int),
+    **dict.fromkeys(("fence", "lose", "break", "wait", "later"), (tuple[()], None)),
+}
 
 
 def fail(error: Exception) -> Any:
@@ -28,7 +35,7 @@ class Served:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        self.remote = Remote(Wire(ours), "worker 3")
+        self.remote = Remote(Wire(ours), "worker 3", CALLS)
         self.wire = Wire(theirs)
         self.is_asked = threading.Event()
         methods = {
@@ -39,7 +46,7 @@ class Served:
             "break": lambda: fail(ZeroDivisionError("by\nzero")),
             "wait": self._wait,
         }
-        self.thread = threading.Thread(target=serve, args=(self.wire, methods), daemon=True)
+        self.thread = threading.Thread(target=serve, args=(self.wire, CALLS, methods), daemon=True)
         self.thread.start()
 
     def _slowly(self, value: Any) -> Any:
@@ -69,11 +76,14 @@ def test_what_is_raised_there_is_raised_here_and_the_next_call_is_answered(serve
         remote.call("lose")
     with pytest.raises(RemoteError, match="ZeroDivisionError: by zero"):
         remote.call("break")
-    with pytest.raises(RemoteError, match="nothing"):
+    with pytest.raises(RemoteError, match="nobody may ask for 'nothing' here"):
         remote.call("nothing")
-    with pytest.raises(RemoteError, match="argument"):
-        remote.call("double")
-    assert remote.call("double", [1]) == [1, 1]
+    with pytest.raises(RemoteError, match="it is too early for 'later'"):
+        remote.call("later")
+    for odd in ((), (1, 2), ("1",), ([1],), (1.5,)):
+        with pytest.raises(RemoteError, match="OddMessageError: not what was awaited: Expected"):
+            remote.call("double", *odd)
+    assert remote.call("double", 4) == 8
 
 
 def test_each_of_many_threads_has_its_own_answer(served: Served) -> None:

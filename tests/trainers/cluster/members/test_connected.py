@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, SERVER, WORKER, Hold, Part
-from syncswitch.trainers.cluster.exchange.wire import Address
+from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, SERVER, WORKER, Hold
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.members.engine import Condition, Life

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER, Hello, Part
+from syncswitch.trainers.cluster.exchange.handshake import Identity, Part
+from syncswitch.trainers.cluster.exchange.plans import CHIEF, PARAMETER_SERVER, WORKER, Hello
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import hub as hubs
 from syncswitch.trainers.cluster.members.hub import Arrival, Hub
 
-SECRET = b"of this cluster"
+SECRET = b"of this cluster alone"
 ONE: Part = (WORKER, 1)
 
 
@@ -21,16 +22,16 @@ class Guest:
 
     def __init__(self, hub: Hub, part: Part, token: str) -> None:
         self._hub, self._part, self._token = hub, part, token
-        self.wire = dial(hub.address, SECRET)
-        self.wire.send(Hello(part, token, "where others reach it"))
+        self.wire = dial(hub.address, CHIEF, Identity(part, SECRET))
+        self.wire.send(Hello(token, "where others reach it"))
 
     def pulse(self) -> Wire:
         return pulse_of(self._hub, self._part, self._token)
 
 
 def pulse_of(hub: Hub, part: Part, token: str) -> Wire:
-    wire = dial(hub.address, SECRET)
-    wire.send(Hello(part, token, None))
+    wire = dial(hub.address, CHIEF, Identity(part, SECRET))
+    wire.send(Hello(token, None))
     return wire
 
 
@@ -73,11 +74,11 @@ def test_whoever_waits_is_told_of_an_arrival(hub: Hub) -> None:
     (arrival,) = found
     assert arrival is hub.wait_for(ONE, 0.0)
     assert arrival is not None
-    assert arrival.hello == Hello(ONE, "b", "where others reach it")
+    assert (arrival.token, arrival.address) == ("b", "where others reach it")
     arrival.wire.send("to it alone")
-    assert guest.wire.receive() == "to it alone"
+    assert guest.wire.receive().read(str) == "to it alone"
     arrived(hub, PARAMETER_SERVER).wire.send("and to the other")
-    assert other.wire.receive() == "and to the other"
+    assert other.wire.receive().read(str) == "and to the other"
 
 
 def test_a_pulse_says_that_it_lives(hub: Hub) -> None:
@@ -139,9 +140,9 @@ def test_who_comes_again_takes_the_place_of_the_one_before(hub: Hub) -> None:
     new = Guest(hub, ONE, "new")
     assert has_ended(old.wire)
     assert former.is_gone
-    assert arrived(hub).hello.token == "new"
+    assert arrived(hub).token == "new"
     arrived(hub).wire.send(1)
-    assert new.wire.receive() == 1
+    assert new.wire.receive().read(int) == 1
 
 
 def test_who_is_dropped_is_told(hub: Hub) -> None:
@@ -164,4 +165,4 @@ def test_closed_it_gives_up_all_and_lets_nobody_in(hub: Hub) -> None:
     hub.close()
     assert all(has_ended(guest.wire) for guest in guests)
     with pytest.raises(ConnectionRefusedError):
-        dial(hub.address, SECRET)
+        dial(hub.address, CHIEF, Identity(ONE, SECRET))

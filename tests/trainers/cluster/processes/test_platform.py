@@ -17,9 +17,12 @@ def test_a_cluster_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.setenv("SYNCSWITCH_SECRET", given)
         with pytest.raises(UserError, match=r"SYNCSWITCH_SECRET is not set: .* add --open-network"):
             cluster_secret(is_open=False)
-        assert cluster_secret(is_open=True)
+        assert cluster_secret(is_open=True) is None
     monkeypatch.setenv("SYNCSWITCH_SECRET", "words")
-    assert cluster_secret(is_open=False) == b"words"
+    with pytest.raises(UserError, match=r"SYNCSWITCH_SECRET has 5 letters, which can be guessed"):
+        cluster_secret(is_open=False)
+    monkeypatch.setenv("SYNCSWITCH_SECRET", "words enough to it")
+    assert cluster_secret(is_open=False) == b"words enough to it"
 
 
 def test_a_chief_waits_until_its_name_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ class Cluster:
         lines = [
             "import os",
             f"os.environ['TF_CONFIG'] = {json.dumps(task_config)!r}",
-            "os.environ['SYNCSWITCH_SECRET'] = 'of this test'",
+            "os.environ['SYNCSWITCH_SECRET'] = 'of this test alone'",
             code(program),
         ]
         process = WarmProcess("\n".join(lines), *arguments, folder=self._folder)

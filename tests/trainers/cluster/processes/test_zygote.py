@@ -11,13 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from syncswitch.trainers.cluster.exchange.wire import Wire
 from syncswitch.trainers.cluster.members.engine import Condition, Life
 from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
 from tests.trainers.cluster.engines import all_gone
@@ -76,15 +76,15 @@ def sleep(*_: Any) -> None:
     time.sleep(1000)
 
 
-def answer(argument: Any, wire: Wire, *_: Any) -> None:
-    wire.send((argument, wire.receive()))
+def answer(argument: Any, asker: Connection, *_: Any) -> None:
+    asker.send((argument, asker.recv()))
 
 
-def fork_others(folder: Any, wire: Wire, zygote: Wire) -> None:
+def fork_others(folder: Any, asker: Connection, zygote: Connection) -> None:
     own = Zygote(zygote)
-    wire.send([fork(Path(folder), sleep, zygote=own) for _ in range(2)])
-    assert wire.receive() == "end one"
-    wire.send(None)
+    asker.send([fork(Path(folder), sleep, zygote=own) for _ in range(2)])
+    assert asker.recv() == "end one"
+    asker.send(None)
     time.sleep(1000)
 
 
@@ -132,28 +132,28 @@ def test_it_touches_no_process_that_it_has_not_forked(tmp_path: Path) -> None:
         other.kill()
 
 
-def test_it_may_be_given_a_wire(tmp_path: Path) -> None:
+def test_it_may_be_given_a_connection(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
-    fork(tmp_path, answer, 1, wire=theirs)
+    fork(tmp_path, answer, 1, connection=theirs)
     theirs.close()
-    wire = Wire(ours)
-    wire.send("asked")
-    assert wire.receive() == (1, "asked")
+    connection = Connection(ours.detach())
+    connection.send("asked")
+    assert connection.recv() == (1, "asked")
     with pytest.raises((EOFError, OSError)):
-        wire.receive()
+        connection.recv()
 
 
 def test_those_that_it_forks_itself_end_with_it(tmp_path: Path) -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
         ours, theirs = socket.socketpair()
-        forking = fork(tmp_path, fork_others, str(tmp_path), wire=theirs)
+        forking = fork(tmp_path, fork_others, str(tmp_path), connection=theirs)
         theirs.close()
-        wire = Wire(ours)
-        grandchildren = list(map(psutil.Process, wire.receive()))
+        connection = Connection(ours.detach())
+        grandchildren = list(map(psutil.Process, connection.recv()))
         assert len({process.pid for process in grandchildren}) == 2
         assert shared_zygote().condition(grandchildren[0].pid).life is Life.DEAD, "not its own"
-        wire.send("end one")
-        wire.receive()
+        connection.send("end one")
+        connection.recv()
         assert all(process.is_running() for process in grandchildren)
         shared_zygote().signal(forking, number)
         assert all_gone(grandchildren)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.sources.numpy_files import NumpyFiles
+from tests.trainers.shipping import shipped
 
 
 def saved(path: Path, values: Any) -> Path:
@@ -21,7 +21,7 @@ def test_rows_come_from_each_file(tmp_path: Path) -> None:
     source = NumpyFiles(saved(tmp_path / "x.npy", inputs), saved(tmp_path / "y.npy", labels))
     assert source.examples == 6
     wanted = np.array([5, 0, 3, 0])
-    for one in (source, pickle.loads(pickle.dumps(source))):
+    for one in (source, shipped(source)):
         one.check()
         found = one.read(wanted)
         np.testing.assert_array_equal(found[0], inputs[wanted])

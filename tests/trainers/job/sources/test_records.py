@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.sources.records import TFRecordFiles
+from tests.trainers.shipping import shipped
 
 
 def write_records(path: Path, records: list[bytes]) -> None:
@@ -33,7 +33,7 @@ def test_tfrecords_are_found_by_their_numbers(tmp_path: Path) -> None:
     source = TFRecordFiles(tmp_path / "a-*")
     assert source.examples == 4
     assert read(source, 3, 0, 2, 1, 0) == [b"three", b"zero", b"two" * 999, b"", b"zero"]
-    assert read(pickle.loads(pickle.dumps(source)), 3) == [b"three"]
+    assert read(shipped(source), 3) == [b"three"]
 
 
 def empty(path: Path) -> None:
@@ -114,4 +114,4 @@ def test_a_copy_on_another_machine_has_a_time_of_its_own(tmp_path: Path) -> None
     source = TFRecordFiles(path)
     source.check()
     os.utime(path, ns=(1, 1))
-    assert read(pickle.loads(pickle.dumps(source)), 1) == [b"2"]
+    assert read(shipped(source), 1) == [b"2"]

@@ -1,0 +1,445 @@
+"""Those who do not belong to a cluster, those on the way, and those who break the rules."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.trainers.cluster.exchange import wire as wires
+from syncswitch.trainers.cluster.exchange.handshake import (
+    LEAST_SECRET_BYTES,
+    Address,
+    Identity,
+    StrangerError,
+    dialing,
+    welcoming,
+)
+from syncswitch.trainers.cluster.exchange.memory import Block
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller
+from syncswitch.trainers.cluster.exchange.parts import Place, serve_chief
+from syncswitch.trainers.cluster.exchange.plans import (
+    CHIEF,
+    CHIEF_TO_WORKER,
+    SERVER,
+    TO_WORKER,
+    WORKER,
+    WORKER_TO_SERVER,
+    ServerPlan,
+    Sizes,
+)
+from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, serve
+from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServer
+from syncswitch.trainers.cluster.exchange.sealed import Reader, Sealed
+from syncswitch.trainers.cluster.exchange.server_part import ServerPart
+from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.worker_part import WorkerPart
+from syncswitch.trainers.cluster.members.hub import Hub
+from syncswitch.trainers.model.layout import ModelState
+from tests.private_network import free_ports
+
+SECRET = b"of this cluster alone"
+OF_SERVER, OF_WORKER = Identity((SERVER, 0), SECRET), Identity((WORKER, 3), SECRET)
+LOOPBACK: Address = ("127.0.0.1", 0)
+
+
+class House:
+    """A door of a parameter server, and those who have come in."""
+
+    def __init__(self, address: Address, own: Identity = OF_SERVER) -> None:
+        self.guests: queue.SimpleQueue[Wire] = queue.SimpleQueue()
+        self.door = Door(address, own, (WORKER,), self.guests.put)
+
+    def stranger(self) -> socket.socket:
+        address = self.door.address
+        raw = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+        raw.settimeout(20)
+        raw.connect(address)
+        return raw
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def house(request: pytest.FixtureRequest, folder: Path) -> Iterator[House]:
+    made = House(str(folder / "door") if request.param == "unix" else LOOPBACK)
+    yield made
+    made.door.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_dies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    died: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", died.append)
+    yield
+    assert not died
+
+
+def assert_shown_out(raw: socket.socket) -> None:
+    with raw, suppress(ConnectionResetError):
+        while raw.recv(1000):
+            pass
+
+
+class Relay:
+    """Somebody on the way, who listens where another should, and passes on whatever is said."""
+
+    def __init__(self, address: Address, target: Address) -> None:
+        self._target = target
+        self._socket = socket.create_server(address)
+        self.address = self._socket.getsockname()
+        self.passed = bytearray()
+        self._ends = [self._socket]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                inside, _ = self._socket.accept()
+                outside = socket.create_connection(self._target)  # type: ignore[arg-type]
+                self._ends += inside, outside
+                for ends in ((inside, outside), (outside, inside)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while content := one.recv(4096):
+                self.passed += content
+                other.sendall(content)
+            other.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        for one in self._ends:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+
+class TestWhoKnocks:
+    def test_without_the_secret_comes_in_nowhere(self, house: House) -> None:
+        other = Identity((WORKER, 3), b"of another cluster, as long")
+        with pytest.raises(ConnectionRefusedError, match="does not know the cluster's secret"):
+            dial(house.door.address, SERVER, other)
+        assert house.guests.empty()
+
+    def test_in_a_role_that_has_no_business_there_neither(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 0.2)
+        with pytest.raises(ConnectionRefusedError, match="lets nobody in"):
+            dial(house.door.address, SERVER, OF_SERVER)
+        with pytest.raises(ConnectionRefusedError, match="or is no chief of it"):
+            dial(house.door.address, CHIEF, OF_WORKER)
+        assert house.guests.empty()
+
+    @pytest.mark.parametrize("content", [b"\xff" * (1 << 16), b"GET / HTTP/1.1\r\n" * 9])
+    def test_and_talks_at_length_is_shown_out_unread(self, house: House, content: bytes) -> None:
+        """There is no length that he could give before he has proved who he is."""
+        raw = house.stranger()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            raw.sendall(content)
+        assert_shown_out(raw)
+        assert house.guests.empty()
+
+    def test_and_is_silent_keeps_nobody_out_and_has_to_leave(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 0.5)
+        silent = [house.stranger() for _ in range(3)]
+        dial(house.door.address, SERVER, OF_WORKER)
+        assert house.guests.get(timeout=20).peer == (WORKER, 3)
+        for one in silent:
+            assert_shown_out(one)
+
+    def test_a_secret_that_can_be_guessed_is_none(self) -> None:
+        for short in (b"", b"x" * (LEAST_SECRET_BYTES - 1)):
+            with pytest.raises(ValueError, match="less than 16 bytes"):
+                Identity((WORKER, 0), short)
+
+    def test_an_open_network_and_a_closed_one_do_not_meet(self) -> None:
+        for ours, theirs in ((SECRET, None), (None, SECRET)):
+            house = House(LOOPBACK, replace(OF_SERVER, secret=ours))
+            with pytest.raises(ConnectionRefusedError, match="does not know"):
+                dial(house.door.address, SERVER, replace(OF_WORKER, secret=theirs))
+            dial(house.door.address, SERVER, replace(OF_WORKER, secret=ours))
+            house.guests.get(timeout=20)
+            house.door.close()
+
+
+class TestWhoIsOnTheWay:
+    @pytest.mark.parametrize("role", [SERVER, WORKER])
+    def test_and_stands_in_for_the_chief_gets_nowhere_with_a_parts_own_door(
+        self, role: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """He passes what its dial says to its door, and the answer back."""
+        monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 0.5)
+        own: Address = ("127.0.0.1", free_ports(1)[0])
+        chief = Relay(LOOPBACK, own)
+        with pytest.raises(ConnectionRefusedError, match=r"does not know the|lets nobody in"):
+            serve_chief(Place((role, 0), chief.address, own, SECRET))
+        assert chief.passed
+        chief.close()
+
+    def test_cannot_pass_it_on_to_the_same_role_at_another_address(self) -> None:
+        house = House(LOOPBACK)
+        relay = Relay(LOOPBACK, house.door.address)
+        with pytest.raises(ConnectionRefusedError, match="does not know the cluster's secret"):
+            dial(relay.address, SERVER, OF_WORKER)
+        assert house.guests.empty()
+        relay.close()
+        house.door.close()
+
+    def test_cannot_say_again_what_was_said_before(self) -> None:
+        """What he has recorded of one connection proves nothing on another."""
+        talks = dialing(OF_WORKER, SERVER, LOOPBACK), welcoming(OF_SERVER, (WORKER,), LOOPBACK)
+        hello, _ = next(talks[0])
+        next(talks[1])
+        answer, _ = talks[1].send(hello)
+        proof, _ = talks[0].send(answer)
+        again = welcoming(OF_SERVER, (WORKER,), LOOPBACK)
+        next(again)
+        fresh, _ = again.send(hello)
+        assert fresh != answer
+        with pytest.raises(StrangerError):
+            again.send(proof)
+        with pytest.raises(StopIteration) as end:
+            talks[1].send(proof)
+        assert end.value.value.peer == (WORKER, 3)
+
+    @pytest.mark.parametrize("part", [b"worker", b"\x03\0\0\0"])
+    def test_cannot_make_somebody_another_part(self, part: bytes) -> None:
+        talks = (
+            dialing(OF_WORKER, SERVER, LOOPBACK),
+            welcoming(OF_SERVER, (WORKER, CHIEF), LOOPBACK),
+        )
+        hello, _ = next(talks[0])
+        next(talks[1])
+        changed = hello.replace(part, {b"worker": b"chief\0"}.get(part, b"\x04\0\0\0"), 1)
+        assert changed != hello
+        answer, _ = talks[1].send(changed)
+        with pytest.raises(StrangerError):
+            talks[0].send(answer)
+
+    def test_a_key_that_gives_all_the_same_is_refused(self) -> None:
+        talk = welcoming(OF_SERVER, (WORKER,), LOOPBACK)
+        next(talk)
+        hello, _ = next(dialing(OF_WORKER, SERVER, LOOPBACK))
+        with pytest.raises(StrangerError):
+            talk.send(hello[:-32] + bytes(32))
+
+    def test_reads_nothing_of_what_is_said(self) -> None:
+        """Nor does he see it by the side of the network's own encryption."""
+        place = socket.create_server(("127.0.0.1", 0))
+        address = place.getsockname()
+        place.close()
+        for secret, is_seen in ((SECRET, False), (None, True)):
+            port = free_ports(1)[0]
+            relay = Relay(address, ("127.0.0.1", port))
+            house = House(("127.0.0.1", port), replace(OF_SERVER, secret=secret))
+            house.door.address = address  # he sits before the door itself
+            wire = dial(address, SERVER, replace(OF_WORKER, secret=secret))
+            wire.send([b"what nobody should know", np.full(9, 7.5, np.float32)])
+            house.guests.get(timeout=20).receive()
+            assert (b"nobody should know" in relay.passed) == is_seen
+            assert (np.full(9, 7.5, np.float32).tobytes() in relay.passed) == is_seen
+            house.door.close()
+            relay.close()
+
+
+class Line:
+    """Two ends of a sealed line, and who holds what passes between them."""
+
+    def __init__(self) -> None:
+        keys = os.urandom(32), os.urandom(32)
+        ours, self.theirs = socket.socketpair()
+        mine, yours = socket.socketpair()
+        self.held = yours
+        self._sender = Sealed(ours, *keys)
+        self.reader = Reader(Sealed(mine, *reversed(keys)))
+
+    def records(self, *contents: bytes) -> list[bytes]:
+        found = []
+        for content in contents:
+            self._sender.send_all([memoryview(content)])
+            found.append(self.theirs.recv(1 << 20))
+        return found
+
+    def pass_on(self, *records: bytes) -> None:
+        self.held.sendall(b"".join(records))
+        self.held.shutdown(socket.SHUT_WR)
+
+
+CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "a bit is another": lambda found: [found[0][:-3] + bytes([found[0][-3] ^ 1]) + found[0][-2:]],
+    "the length is another": lambda found: [b"\x02" + found[0][1:]],
+    "the length is too large": lambda found: [b"\xff\xff\xff\xff" + found[0][4:]],
+    "one comes twice": lambda found: [found[0], found[0]],
+    "one is left out": lambda found: [found[0], found[2]],
+    "they change places": lambda found: [found[1], found[0]],
+    "one is cut": lambda found: [found[0], found[1][:-1]],
+    "it ends early": lambda found: found[:2],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_changed_on_the_way_is_found_out(change: str) -> None:
+    line = Line()
+    records = line.records(b"one", b"two", b"six")
+    line.pass_on(*CHANGES[change](records))
+    found = map(bytes, map(line.reader.next, [3] * 3))
+    with pytest.raises((ConnectionResetError, EOFError)):
+        assert [*found] == ["nothing of it"]
+    untouched = Line()
+    untouched.pass_on(*untouched.records(b"one", b"two"))
+    assert untouched.reader.next(6) == b"onetwo"
+
+
+class TestAFlood:
+    def test_of_silent_strangers_keeps_nobody_out(
+        self, house: House, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        house.door._most = 8
+        with ExitStack() as held, caplog.at_level(logging.WARNING):
+            flood = [held.enter_context(house.stranger()) for _ in range(40)]
+            wire = dial(house.door.address, SERVER, OF_WORKER)
+            house.guests.get(timeout=20)
+            wire.send("in")
+            assert len(house.door._strangers) <= 8
+            for first in flood[:20]:
+                assert_shown_out(first)
+        (said,) = caplog.messages
+        assert said.startswith("many knock at")
+        assert "(8 wait there; 1 turned away so far)" in said
+
+    def test_that_takes_all_descriptors_neither(self) -> None:
+        command = [sys.executable, "-c", FLOODED]
+        pipe = subprocess.PIPE
+        with (
+            subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as child,
+            ExitStack() as held,
+        ):
+            assert child.stdout is not None
+            address = "127.0.0.1", int(child.stdout.readline())
+            for _ in range(100):
+                held.enter_context(socket.create_connection(address))
+            wire = dial(address, SERVER, OF_WORKER)
+            wire.send("in")
+            assert wire.receive().read(str) == "in"
+            child.kill()
+            _, said = child.communicate()
+        assert "Too many open files" in said
+        assert said.count("\n") == 1, said
+
+
+FLOODED = f"""
+import os, resource, threading
+from syncswitch.trainers.cluster.exchange.handshake import Identity
+from syncswitch.trainers.cluster.exchange.wire import Door
+open_files = len(os.listdir("/proc/self/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 20, open_files + 20))
+door = Door(("127.0.0.1", 0), Identity(("ps", 0), {SECRET!r}), ("worker",),
+            lambda wire: wire.send(wire.receive().read(str)))
+print(door.address[1], flush=True)
+threading.Event().wait()
+"""
+
+
+class TestWhoIsInAndDoesNotKeepToTheRules:
+    def test_is_told_that_it_is_too_early(self) -> None:
+        part = WorkerPart(OF_WORKER)
+        door = Door(LOOPBACK, OF_WORKER, part.guests, part.on_wire)
+        for role in (CHIEF, WORKER):
+            calls = {**TO_WORKER, "build": (tuple[int], None)}
+            remote = Remote(dial(door.address, WORKER, Identity((role, 0), SECRET)), "it", calls)
+            with pytest.raises(RemoteError, match="it is too early for 'fetch'"):
+                remote.fetch("model", 0, 1)
+            with pytest.raises(RemoteError, match="nobody may ask for 'build' here"):
+                remote.build(1)
+            with pytest.raises(RemoteError, match="nobody may ask for '__class__' here"):
+                remote.call("__class__")
+            remote.close()
+        door.close()
+        ours, theirs = map(Wire, socket.socketpair())
+        threading.Thread(target=serve, args=(theirs, part.calls, part.methods)).start()
+        chief = Remote(ours, "it", CHIEF_TO_WORKER)
+        for method in ("step", "take", "commit", "connect"):
+            with pytest.raises(RemoteError, match=f"it is too early for '{method}'"):
+                chief.call(method)
+        chief.close()
+
+    def test_gets_no_more_from_a_parameter_server_than_a_worker_should(self) -> None:
+        part, sizes = ServerPart(), Sizes(3, 0, 3)
+        door = Door(LOOPBACK, OF_SERVER, part.guests, part.on_wire)
+        with pytest.raises((EOFError, OSError)):
+            dial(door.address, SERVER, OF_WORKER).receive()
+        zeros = np.zeros(3, np.float32)
+        part.methods["build"](ServerPlan(sizes, zeros[:0], None, 4, slice(0, 3), 3))
+        part.methods["load"](ModelState(zeros, zeros, zeros[:0]))
+        wire = dial(door.address, SERVER, OF_WORKER)
+        server = RemoteServer(wire, "it", slice(0, 3), Block(1, 3)).remote
+        own = Caller(3, 0)
+        for arguments, words in (
+            ((own, 0, zeros, "fast", 0.0, ()), "Expected `float`, got `str`"),
+            ((own, 0, np.zeros(3), 0.1, 0.0, ()), "of another kind"),
+            ((own, 0, np.zeros(2, np.float32), 0.1, 0.0, ()), "a gradient of another length"),
+            ((own, 0, None, 0.1, 0.0, ()), "a gradient of another length"),
+            ((own, 0, zeros), "Expected `array` of length 6"),
+        ):
+            with pytest.raises(RemoteError, match=words):
+                server.push_update(*arguments)
+        for method in ("load", "fence", "build", "marked"):
+            with pytest.raises(RemoteError, match=f"nobody may ask for '{method}' here"):
+                server.call(method)
+        assert server.push_update(own, 1, zeros, 0.1, 0.0, ()) == 1
+        wire.send("nonsense")
+        with pytest.raises((EOFError, OSError)):
+            wire.receive()
+        door.close()
+
+    @pytest.mark.parametrize(
+        ("count", "lengths"), [(0, [2**62]), (1, [3, 2**62]), (2**32 - 1, [3])]
+    )
+    def test_and_announces_more_than_there_is_room_for_is_shown_out(
+        self, count: int, lengths: list[int]
+    ) -> None:
+        house = House(LOOPBACK)
+        wire = dial(house.door.address, SERVER, OF_WORKER)
+        length, *arrays = lengths
+        head = struct.pack(f"<4sIQ{len(arrays)}Q", b"sync", count, length, *arrays)
+        wire._channel.send_all([memoryview(head + bytes(3))])
+        wire.close()
+        with pytest.raises((OSError, EOFError)):
+            house.guests.get(timeout=20).receive()
+        house.door.close()
+
+    def test_and_says_no_hello_is_shown_out_by_the_chief(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        hub = Hub(LOOPBACK, SECRET)
+        wire = dial(hub.address, CHIEF, OF_WORKER)
+        wire.send({"token": 1, "address": None})
+        with pytest.raises((EOFError, OSError)):
+            wire.receive()
+        assert "worker 3 is shown out: not what was awaited: Expected `str`" in caplog.text
+        hub.close()
+
+
+def test_the_calls_of_the_protocol_are_those_that_somebody_answers() -> None:
+    """Or a name would be refused as unknown, or answered without a type."""
+    assert set(WORKER_TO_SERVER) == {"pull", "push_update", "push_gradient"}
+    part = ServerPart()
+    part.methods["build"](
+        ServerPlan(Sizes(1, 0, 1), np.zeros(0, np.float32), None, 1, slice(0, 1), 1)
+    )
+    assert set(part.methods) == set(part.calls)
