@@ -140,10 +140,11 @@ def cost(
 
 def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None:
     context = click.get_current_context()
-    for name in others:
-        source = context.get_parameter_source(name)
-        if is_given and source == ParameterSource.COMMANDLINE:
-            raise UserError(f"{option} and --{name.replace('_', '-')} exclude each other")
+    for parameter in context.command.params if is_given else ():
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in others and source == ParameterSource.COMMANDLINE:
+            flags = "/".join((*parameter.opts, *parameter.secondary_opts))
+            raise UserError(f"{option} and {flags} exclude each other")
 
 
 def _check_most_runs(runs: int, baseline_runs: int | None) -> None:
@@ -156,8 +157,7 @@ def _table_rows() -> list[_Row]:
     return [
         *(_Row("paper", False, runs, {"baseline_runs": first}) for first, runs in _NEW_JOB_ROWS),
         *(_Row("paper", True, runs, {}) for runs in _RECURRING_ROWS),
-        # By the criterion of the rows above.
-        *(_Row("adaptive", recurring, 5, {"criterion": "mean"}) for recurring in (False, True)),
+        *(_Row("adaptive", recurring, 5, {}) for recurring in (False, True)),
     ]
 
 

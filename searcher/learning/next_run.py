@@ -30,7 +30,6 @@ from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import use_curves
 
 _THRESHOLD = 0.01
-_KEEP = 0.95
 # A policy that is good with less is not sure enough to end the learning.
 _SURE = 0.7
 _FIRST = "nothing but the first protocol alone was tried so far"
@@ -107,8 +106,7 @@ def first_policy(
         evidence=(),
         created_at=datetime.now(timezone.utc).isoformat(),
         software=software_versions(),
-        criterion="kept",
-        keep=_KEEP,
+        guarded=True,
         reason=_FIRST,
         band=measured_band(accuracy, _THRESHOLD, [record.evaluations]),
         **identity.decided_by.fields,

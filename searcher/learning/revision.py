@@ -46,7 +46,7 @@ def revised(
     """A later switch than that of a policy; None where the policy may stay.
 
     Args:
-        strategy: By the criterion `kept`; the policy's switch is on its grid.
+        strategy: The policy's switch is on its grid.
         finished: All runs of the job, those of the search and all uses; at least one of the first
             protocol alone.
         switch_percent: Of the policy.

@@ -42,8 +42,10 @@ def belief_cells(why: Explanation, number: int, metric: Metric) -> list[str]:
 
 def belief_sentence(why: Explanation) -> str:
     """What the columns of the beliefs say."""
-    often = " often enough" if why.strategy.criterion == "kept" else " in the mean"
-    return f"How likely a switch there keeps the accuracy{often}, as believed after each run."
+    good = "a switch there keeps the accuracy often enough"
+    if getattr(why.strategy, "guarded", False):
+        good = "guarded trainings with a switch there save time"
+    return f"How likely {good}, as believed after each run."
 
 
 def certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:

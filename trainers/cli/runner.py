@@ -203,7 +203,7 @@ def main(
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
     from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run, save_at_end
-    from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy
+    from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy, note_bare_use
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
 
@@ -240,6 +240,7 @@ def main(
             )
             seed = seed if run.seed is None or is_given("seed") else run.seed
     workload, identity, policy = run.workload, run.identity, run.policy
+    note_bare_use(policy, run.band)
     output, folder = home(workload)
     check_model_path(output)
     conditions = replace(chosen, later_switches=run.later_switches).conditions(

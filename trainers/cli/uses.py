@@ -122,6 +122,13 @@ def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
     return policy.band if asked is _NOTHING else asked
 
 
+def note_bare_use(policy: TimingPolicy | None, band: Band | None) -> None:
+    """Says so where a run without a guard uses a policy that was found for guarded ones."""
+    warning = policy.bare_warning if policy is not None and band is None else None
+    if warning is not None:
+        print_note(warning)
+
+
 def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun:
     """Where the next training of a job switches that is learnt from its trainings."""
     planned: NextRun = _needed_hook("next_run")(storage_url, identity, uses)

@@ -108,7 +108,8 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
         echo(f"no policies{of_it} here; find one with: {command}")
     else:
         title = metric_title(entry.policy.decided_by for entry in found)
-        columns = ["workload", "version", "cluster", "switch at", title, "kept", "created"]
+        columns = ["workload", "version", "cluster", "switch at", title]
+        columns += ["kept bare", "guarded", "created"]
         print_table(columns, [_cells(entry, title) for entry in found])
 
 
@@ -202,6 +203,11 @@ def _cells(entry: PolicyEntry, title: str) -> list[str]:
         f"{workers} {found.first_protocol},{found.second_protocol}",
         f"{found.switch_percent:g} %",
         named_text(accuracy_text(found.mean_accuracy, metric), metric, title),
-        "-" if found.kept_share is None else f"{100 * found.kept_share:.0f} %",
+        _share_text(found.kept_share),
+        _share_text(found.delivered_share if found.guarded else None),
         found.created_at[:10],
     ]
+
+
+def _share_text(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"

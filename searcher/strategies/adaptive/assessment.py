@@ -105,7 +105,7 @@ class Assessment:
         if not self._has_target:
             return ()
         outlook = self._outlook
-        columns = zip(self._grid, outlook.good_probabilities, outlook.kept_shares, strict=True)
+        columns = zip(self._grid, self._likely, outlook.kept_shares, strict=True)
         return tuple(
             SwitchPointBelief(
                 percent, float(good), float(kept), *outlook.predicted(index, _NINE_OF_TEN)
@@ -148,9 +148,7 @@ class Assessment:
         shares = np.array(self._grid) / strategy.highest_percent
         halved = {percent / 100 for percent in halvings(strategy.settings)}
         tries = np.array([share in halved for share in shares])
-        return Outlook(
-            belief, shares, self._costs.ratio, strategy.keep, strategy.guarded, tries
-        )
+        return Outlook(belief, shares, self._costs.ratio, strategy.keep, strategy.guarded, tries)
 
     def _next_index(self) -> int | None:
         """Switch point of the run to make, once there is a target; None where none is needed."""
@@ -191,9 +189,7 @@ class Assessment:
         least = outlook.least_times(index, sorted({*self._tried, index}), _AHEAD)
         if self._uses_left is None:
             price = self._next_cost(index)
-            return min(
-                runs * price + self._uses * later for runs, later in enumerate(least, 1)
-            )
+            return min(runs * price + self._uses * later for runs, later in enumerate(least, 1))
         own = float(outlook.times[index])
         return min(
             runs * own + (self._uses - runs) * later
@@ -227,13 +223,18 @@ class Assessment:
                 answer = index
         return answer if times[answer] < times[-1] else self._last
 
+    @property
+    def _likely(self) -> Floats:
+        """(m,) how likely each switch point saves time guarded, or is good bare."""
+        outlook = self._outlook
+        return outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
+
     def _decided(self) -> Decided:
         outlook, index = self._outlook, self._answer
-        likely = outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
         return Decided(
             switch_percent=self._grid[index],
             target_accuracy=outlook.belief.target_accuracy,
-            confidence=float(likely[index]) if index < self._last else None,
+            confidence=float(self._likely[index]) if index < self._last else None,
             kept_share=float(outlook.kept_shares[index]),
             delivered_share=float(outlook.delivered_shares[index]),
             baseline_kept_share=float(outlook.kept_shares[-1]),
