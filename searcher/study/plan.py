@@ -143,12 +143,12 @@ def _check_keep(options: Mapping[str, Any]) -> None:
     keep = options.get("keep")
     if keep is None:
         return
+    _require(0.5 < keep < 1, "--keep", keep, "a share above 0.5 and below 1, such as 0.95")
     if options.get("guarded", True):
         raise UserError(
             "--keep says how many trainings must keep the accuracy without a guard: add --no-guard,"
             " or leave it out"
         )
-    _require(0.5 < keep < 1, "--keep", keep, "a share above 0.5 and below 1, such as 0.95")
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from tests.trainers.command.programs import TRAINS, command
 ONE_RUN = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--total-steps", "100")
 JOB = ("--total-steps", "100", "--protocols", "ddp,local-sgd")
 SH = ("--command", "sh", "--total-steps", "9")
-SEARCH = ("--settings", "2", "--criterion", "mean", *JOB)
+SEARCH = ("--settings", "2", *JOB)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.storage.errors import UserError
 
-RULES = (AdaptiveStrategy(settings=3, criterion="mean"), PaperStrategy(settings=3, runs=2))
+RULES = (AdaptiveStrategy(settings=3), PaperStrategy(settings=3, runs=2))
 
 
 def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) -> Observation:

@@ -13,7 +13,7 @@ from syncswitch.trainers.cli.report import make_report, print_report, report_as_
 from tests.storage.conftest import IDENTITY, POLICY, RECORD
 
 PROMISED = replace(
-    POLICY, criterion="kept", kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95
+    POLICY, kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95
 )
 
 
