@@ -15,6 +15,8 @@ from tests.trainers.command.programs import TRAINS, command
 
 ONE_RUN = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--total-steps", "100")
 JOB = ("--total-steps", "100", "--protocols", "ddp,local-sgd")
+# On the clock of a command whose first way of training takes four times as long.
+TIMED = TRAINS.replace("time.perf_counter() - began", "(step + 3 * min(step, switch)) / 10")
 SH = ("--command", "sh", "--total-steps", "9")
 SEARCH = ("--settings", "2", *JOB)
 
@@ -24,7 +26,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A command whose accuracy needs the first fifth of its steps; the search is made beside it."""
     monkeypatch.chdir(tmp_path)
     words = ("{output_dir}", "{switch_step}", "{seed}", "{total_steps}", "5", "needs-first")
-    return shlex.join(command(tmp_path, TRAINS, *words).words)
+    return shlex.join(command(tmp_path, TIMED, *words).words)
 
 
 def run(invoke: Invoke, command_text: str, *arguments: str) -> Any:
@@ -62,7 +64,8 @@ import json, math, sys
 folder, switch, seed = sys.argv[1:]
 for step in range(5, 101, 5):
     loss = 0.2 + 2 * math.exp(-step / 10) + int(seed) % 7 / 10000 + 0.1 * (int(switch) < 20)
-    print(f"step {step}: val_loss {loss} after {step / 10} s, acc {1 - loss / 4}", flush=True)
+    seconds = (step + 3 * min(step, int(switch))) / 10
+    print(f"step {step}: val_loss {loss} after {seconds} s, acc {1 - loss / 4}", flush=True)
 """
 PRINTED = (
     r"step (?P<step>\d+): val_loss (?P<val_loss>\S+) after (?P<seconds>\S+) s, acc (?P<acc>\S+)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-import pytest
 from generated_trainer import GeneratedTrainer
 from searches import search
 

@@ -54,7 +54,7 @@ def test_python_refuses_what_the_command_line_does(
 
 
 def test_a_strategy_that_was_made_by_hand_is_checked() -> None:
-    with pytest.raises(UserError, match="--keep is 2: give a share above 0.5 and below 1"):
+    with pytest.raises(UserError, match="--keep is 2: give a share above"):
         SearchPlan(AdaptiveStrategy(guarded=False, keep=2)).check()
 
 
