@@ -166,7 +166,8 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
     assert run("syncswitch-search", "policy", "export", "tiny", "-o", path, folder=folder)
     found = read_policy_file(path)
     strict = {"target_accuracy": 1.0, "threshold": 0.001}
-    write_policy(path, replace(found.policy, **strict, band=Band(**strict)), found.workload)
+    policy = replace(found.policy, **strict, band=Band(**strict), guarded=True, kept_share=0.86)
+    write_policy(path, policy, found.workload)
     (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
     command = ("syncswitch-run", WORKLOAD, "--policy", path, "--json")
     report = json.loads(run(*command, folder=tmp_path).stdout)
@@ -178,7 +179,9 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
     assert report["guard"]["lost_seconds"] > 0
     assert {phase["protocol"] for phase in report["phases"]} == {"bsp"}
     assert "alarmed" in [event["kind"] for event in report["events"]]
-    unguarded = json.loads(run(*command, "--no-guard", folder=tmp_path).stdout)
+    done = run(*command, "--no-guard", folder=tmp_path)
+    assert "with the bare switch about 86 of 100 runs keep the accuracy" in done.stderr
+    unguarded = json.loads(done.stdout)
     assert unguarded["guard"]["state"] == "off"
     assert [phase["protocol"] for phase in unguarded["phases"]] == ["bsp", "asp"]
 

@@ -37,6 +37,8 @@ def test_the_switch_of_a_command_is_found(invoke: Invoke, train: str, tmp_path: 
     done = run(invoke, train, *SEARCH)
     assert done.exit_code == 0, done.stderr
     assert "with DDP for the first 25 % of its 100 worker-steps, then with LOCAL-SGD" in done.stdout
+    # The command line that it ends with has no guard.
+    assert "found for guarded trainings: with the bare switch" in done.stderr
     said = done.stdout.splitlines()[-1].strip()
     make_folder, own_command = said.split(" && ")
     folder = make_folder.removeprefix("mkdir ")

@@ -60,6 +60,8 @@ def test_the_rows_have_the_switch_points_with_runs_and_their_neighbours() -> Non
         "50 %",
         "100 %",
     )
+    guarded = replace(WHY, strategy=AdaptiveStrategy())
+    assert belief_columns(guarded, Metric())[3:] == ("25 %", "50 %")
     assert belief_cells(WHY, 0, Metric()) == ["1", "100 %", "diverged", "-", "-", "-"]
     assert belief_cells(WHY, 1, Metric()) == ["2", "100 %", "0.9200", "30 %", "60 %", "100 %"]
     assert belief_cells(WHY, 2, Metric()) == ["3", "50 %", "alarm", "52 %", "81 %", "100 %"]
