@@ -30,6 +30,7 @@ __all__ = [
     "UserError",
     "WorkloadError",
     "one_line",
+    "reason_of",
 ]
 
 _LONGEST_QUOTE = 300
@@ -80,3 +81,8 @@ def one_line(error: BaseException) -> str:
     if len(text) > _LONGEST_QUOTE:
         text = f"{text[:_LONGEST_QUOTE]}..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def reason_of(error: BaseException) -> str:
+    """Any error as a part of one line: of ours what it says."""
+    return str(error) if isinstance(error, SyncSwitchError) else one_line(error)

@@ -1,13 +1,17 @@
-"""Files that appear whole or not at all, and files that somebody else wrote."""
+"""Files that appear whole or not at all, those of somebody else, and folders that go with a run."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -93,3 +97,80 @@ def open_plain_file(path: Path) -> BinaryIO:
         file.close()
         raise OSError(errno.EINVAL, "it is no plain file")
     return file
+
+
+class OwnedFolder:
+    """A new folder that goes with its owner; if that is killed, with the next one of its kind.
+
+    The owner holds a lock on it, which the kernel frees with him. A context manager.
+
+    Args:
+        prefix: Of its name, which all of its kind have in common.
+        place: Where it is; by default where temporary files are.
+
+    Attributes:
+        path: Its own.
+    """
+
+    def __init__(self, prefix: str, place: Path | None = None) -> None:
+        self._prefix = prefix
+        place = Path(tempfile.gettempdir()) if place is None else place
+        _remove_ownerless(prefix, place)
+        for _ in range(_ATTEMPTS):
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+            self._lock = _lock_on(self.path)
+            if self._lock is not None:
+                break
+            # Another one has taken it for ownerless before it was locked.
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:  # there are no locks here, so nobody removes it either
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+
+    def keep(self, prefix: str) -> Path:
+        """Leaves it to the user for good, under a name with another prefix; gives its path."""
+        kept = self.path.with_name(prefix + self.path.name.removeprefix(self._prefix))
+        self.path.rename(kept)
+        self._unlock()
+        return kept
+
+    def remove(self) -> None:
+        """Removes it; may be called twice."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+_ATTEMPTS = 3
+
+
+def _remove_ownerless(prefix: str, place: Path) -> None:
+    for path in place.glob(f"{glob.escape(prefix)}*"):
+        lock = _lock_on(path)
+        if lock is not None:
+            if os.fstat(lock).st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
+
+
+def _lock_on(folder: Path) -> int | None:
+    """A descriptor that holds the lock; None where somebody else has it, or there is no folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(folder.stat(), os.fstat(descriptor)):
+            return descriptor
+    os.close(descriptor)
+    return None

@@ -29,10 +29,11 @@ from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.study.plan import SearchPlan, check_usual_threshold
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.cli.completion import complete_workload
 from syncswitch.trainers.cli.console import print_json, progress_bars, rich_console
-from syncswitch.trainers.cli.options import common_options, protocols_option
+from syncswitch.trainers.cli.options import common_options, protocols_option, workers_option
 from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.replay.recording import Recording, read_recording
 
@@ -57,7 +58,7 @@ class _Row:
 
 @click.command()
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
-@click.option("--workers", type=click.IntRange(min=1), help="Only runs on this many workers.")
+@workers_option(None, "Only runs on this many workers.")
 @protocols_option("bsp,asp")
 @click.option(
     "--settings",
@@ -79,7 +80,11 @@ class _Row:
     help="Number of searches to replay.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draws."
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="Seed of the draws.",
 )
 @click.option(
     "--table",
@@ -143,8 +148,7 @@ def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None
     for parameter in context.command.params if is_given else ():
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in others and source == ParameterSource.COMMANDLINE:
-            flags = "/".join((*parameter.opts, *parameter.secondary_opts))
-            raise UserError(f"{option} and {flags} exclude each other")
+            raise UserError(f"{option} and {parameter.opts[0]} exclude each other")
 
 
 def _check_most_runs(runs: int, baseline_runs: int | None) -> None:

@@ -20,7 +20,7 @@ from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.trainers.cli.console import echo, print_json, rich_console
-from syncswitch.trainers.cli.options import FiniteRange, common_options
+from syncswitch.trainers.cli.options import FiniteRange, common_options, workers_option
 
 _OF_POLICY = (
     "switch_percent",
@@ -39,7 +39,7 @@ _OF_POLICY = (
 
 @click.command()
 @optional_workload
-@click.option("--workers", type=click.IntRange(min=1), help="Only searches on this many workers.")
+@workers_option(None, "Only searches on this many workers.")
 @click.option("--once", is_flag=True, help="Print it once, even on a terminal.")
 @click.option(
     "--interval",

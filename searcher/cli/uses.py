@@ -91,8 +91,9 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
     """Takes in the uses that wait in files, and removes them there.
 
     syncswitch-run leaves such a file beside the policy file that it was given, where it found no
-    database. Each use counts once, however often a file is taken in. A line that cannot be taken in
-    stays in its file, with the reason.
+    database. Each use counts once, however often a file is taken in. A line whose policy is not
+    here stays in its file; one that is no use is set aside, in NAME.refused.jsonl; both with the
+    reason.
     """
     for file in files:
         if not file.exists():
@@ -105,7 +106,7 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
         return
     for file, one in zip(files, taken, strict=True):
         print_text(f"{file}: {one.recorded} taken in, {one.known} there already")
-        for word in one.kept:
+        for word in (*one.kept, *one.set_aside):
             print_text(f"- {word}")
 
 

@@ -206,7 +206,7 @@ class TrialRunner:
             number=claim.number,
             switch_percent=claim.switch_percent,
             repeat=claim.replicate + 1,
-            repeats=self.strategy.repeats,
+            repeats=self.strategy.runs_at(claim.switch_percent),
             total_worker_steps=self.identity.total_worker_steps,
             first_protocol=self.identity.first_protocol,
             is_speculative=claim.is_speculative,

@@ -126,6 +126,10 @@ class Strategy(ABC):
         """Runs that every switch point gets; None where that depends on what they measure."""
         return None
 
+    def runs_at(self, percent: float) -> int | None:
+        """Runs that decide on one switch point, unless one diverges; None as for `repeats`."""
+        return self.repeats
+
     def measured_by(self, metric: Metric) -> Strategy:
         """The same strategy for a job with this metric; the target is given in its unit.
 

@@ -56,8 +56,8 @@ class PaperStrategy(Strategy):
             points = sorted([*points, *middles])
         return tuple(points[1:])
 
+    @override
     def runs_at(self, percent: float) -> int:
-        """The runs that decide on a switch point, unless one diverges."""
         is_baseline = percent == self.highest_percent
         return self.baseline_runs or self.runs if is_baseline else self.runs
 

@@ -26,6 +26,7 @@ from syncswitch.storage.policies.schema import (
     Document,
     PolicyContent,
     WorkloadContent,
+    first_fault,
 )
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
@@ -110,7 +111,9 @@ def read_policy_file(path: str | Path) -> PolicyFile:
     try:
         document = Document.model_validate_json(json.dumps(content))
     except ValidationError as error:
-        raise PolicyError(f"policy file {path} was altered: {_first(error)}; {_EXPORT}") from error
+        raise PolicyError(
+            f"policy file {path} was altered: {first_fault(error)}; {_EXPORT}"
+        ) from error
     values = document.model_dump()
     policy, reference = _policy(values["policy"]), values["workload"].pop("reference")
     impossible = impossible_accuracy(policy)
@@ -203,17 +206,9 @@ def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[
     try:
         return model.model_validate(content).model_dump(mode="json")
     except ValidationError as error:
-        raise PolicyError(f"impossible {what}: {_first(error)}") from error
+        raise PolicyError(f"impossible {what}: {first_fault(error)}") from error
 
 
 def _checksum(content: dict[str, Any]) -> str:
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _first(error: ValidationError) -> str:
-    """The first fault in a few words, for example `switch_percent 140.0: ...`."""
-    fault = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in fault["loc"]) or "policy"
-    value = "" if fault["type"] == "missing" else f" {str(fault['input'])[:60]!r}"
-    return " ".join(f"{place}{value}: {fault['msg']}".split())

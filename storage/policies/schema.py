@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -28,7 +28,8 @@ _SHARE = {"ge": 0, "le": 1}
 _AT_LEAST_0 = {"ge": 0}
 _COUNT = {"ge": 1, "le": LARGEST_INTEGER}
 _INDEX = {"ge": 0, "le": LARGEST_INTEGER}
-_WORKER_STEPS = {"ge": 1, "le": 2**63 - 1}
+_LARGEST_WORKER_STEP = 2**63 - 1
+_WORKER_STEPS = {"ge": 1, "le": _LARGEST_WORKER_STEP}
 _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "baseline_kept_share": _SHARE,
     "baseline_seconds": _AT_LEAST_0,
@@ -60,7 +61,8 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "training_seconds": _AT_LEAST_0,
     "trial_number": _INDEX,
     "version": _COUNT,
-    "worker_step": {"ge": 0, "le": 2**63 - 1},  # what was never trained may be tested, too
+    # What was never trained may be tested, too.
+    "worker_step": {"ge": 0, "le": _LARGEST_WORKER_STEP},
     "workers": _COUNT,
     "workload": _NAME,
 }
@@ -169,3 +171,16 @@ def policy_schema() -> dict[str, Any]:
         "$id": f"urn:syncswitch:timing-policy:{SCHEMA_VERSION}",
         **Document.model_json_schema(),
     }
+
+
+def largest_integer(name: str) -> int:
+    """What a column of this name can hold in every database; its negative is the least."""
+    return _LARGEST_WORKER_STEP if "worker_step" in name else LARGEST_INTEGER
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first fault in a few words, for example `switch_percent 140.0: ...`."""
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in fault["loc"]) or "policy"
+    value = "" if fault["type"] == "missing" else f" {str(fault['input'])[:60]!r}"
+    return " ".join(f"{place}{value}: {fault['msg']}".split())

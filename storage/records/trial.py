@@ -74,6 +74,8 @@ class TrialSpec:
         fork_from: Checkpoint to start from instead of fresh parameters.
         checkpoint_percents: Percents of W at which to write a checkpoint.
         checkpoint_directory: Where these checkpoints go.
+        spare_directories: Where, in this order, the one at the end goes if it cannot be written
+            there: without it the run would be for nothing.
         conditions: Under which the run trains.
         inherited_evaluations: Tests of the part before `fork_from`: they count for the accuracy
             that it converges to, and are not reported again.
@@ -95,6 +97,7 @@ class TrialSpec:
     fork_from: Path | None = None
     checkpoint_percents: tuple[float, ...] = ()
     checkpoint_directory: Path | None = None
+    spare_directories: tuple[Path, ...] = ()
     conditions: RunConditions = RunConditions()  # noqa: RUF009 (it is frozen)
     inherited_evaluations: tuple[Evaluation, ...] = ()
     resume: bool = False

@@ -43,7 +43,7 @@ class NextRun:
         switch_percent: Of that run, which need not be the policy's.
         band: What it is held against; None before the first run of the first protocol alone.
         retry_percents: Where it switches again if that fails, see `TrialSpec`.
-        number: How many runs there were before, from which its seed follows.
+        number: How many runs there were before.
     """
 
     policy: TimingPolicy | None
@@ -66,6 +66,7 @@ def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyU
         fork_from=None,
         checkpoint_percents=(),
         checkpoint_directory=None,
+        spare_directories=(),
         resume=False,
         kept_checkpoints=None,
         band=None,

@@ -33,6 +33,7 @@ class WorkloadRow(Base):
     """A workload on a cluster of one size, with one pair of protocols.
 
     What nobody recorded of an imported job is null. `simulated_cluster` is null for a real one.
+    `next_seed` is the least that was not handed out to a run with a policy.
     """
 
     __tablename__ = "syncswitch_workloads"
@@ -66,6 +67,7 @@ class WorkloadRow(Base):
     metric_lowest: Mapped[float | None]
     metric_highest: Mapped[float | None]
     registered_at: Mapped[datetime]
+    next_seed: Mapped[int] = mapped_column(BigInteger, server_default="0")
 
 
 class SearchRow(Base):

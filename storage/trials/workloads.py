@@ -45,7 +45,8 @@ def register_workload(database: Database, identity: WorkloadIdentity, reference:
 def lock_workload(session: Session, fingerprint: str) -> WorkloadRow | None:
     """Makes writers of one workload take turns, so that each sees what the last one wrote."""
     query = select(WorkloadRow).where(WorkloadRow.fingerprint == fingerprint).with_for_update()
-    return session.scalars(query).one_or_none()
+    # What this session has read of it may have changed before it was locked.
+    return session.scalars(query, execution_options={"populate_existing": True}).one_or_none()
 
 
 def read_workloads(session: Session, selector: str) -> list[RegisteredWorkload]:

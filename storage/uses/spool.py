@@ -14,26 +14,23 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
-from syncswitch.storage.errors import (
-    FatalError,
-    PolicyError,
-    SyncSwitchError,
-    UserError,
-    one_line,
-)
+from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
 from syncswitch.storage.files import check_plain_file, whole_file
+from syncswitch.storage.policies.schema import first_fault, largest_integer
 from syncswitch.storage.records.use import PolicyUse
+from syncswitch.storage.trials.events import storable_text
 from syncswitch.storage.uses.store import record_use
 
 SUFFIX = ".uses.jsonl"
+_ASIDE = ".refused.jsonl"
 
 _MOST_BYTES = 4 << 30
 _LOCK_SECONDS = 60.0
@@ -47,11 +44,13 @@ class TakenIn:
         recorded: Uses that are in the database now.
         known: Uses that were there already.
         kept: Why a line stays in the file, for each that does.
+        set_aside: Why one is in another file now, for each that can never be taken in.
     """
 
     recorded: int = 0
     known: int = 0
     kept: tuple[str, ...] = ()
+    set_aside: tuple[str, ...] = ()
 
 
 def spool_beside(path: Path) -> Path:
@@ -83,8 +82,8 @@ def take_in(
 ) -> TakenIn:
     """Records the uses of a spool file, and removes from it what the database has.
 
-    A line that cannot be read, or whose policy the database lacks, stays; a file without lines is
-    removed. Where there is no file, there is nothing to do.
+    A line whose policy the database lacks stays; one that is no use is set aside, in a file beside
+    this one. A file without lines is removed. Where there is no file, there is nothing to do.
 
     Raises:
         UserError: The file cannot be read or written.
@@ -95,7 +94,7 @@ def take_in(
         with _locked(path, create=False) as file:
             lines = file.read().splitlines(keepends=True)
             return _take_in(database, path, lines, patience_seconds)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return TakenIn()
     except OSError as error:
         raise UserError(
@@ -107,8 +106,9 @@ def _take_in(
     database: Database, path: Path, lines: Sequence[bytes], patience_seconds: float
 ) -> TakenIn:
     recorded = known = 0
-    left: list[bytes] = []
-    reasons: list[str] = []
+    kept: list[tuple[bytes, str]] = []
+    refused: list[tuple[bytes, str]] = []
+    aside = path.with_name(f"{path.name.removesuffix(SUFFIX)}{_ASIDE}")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -117,25 +117,58 @@ def _take_in(
                 recorded += 1
             else:
                 known += 1
-        except (PolicyError, FatalError, ValueError) as error:
-            left.append(line)
-            is_read = isinstance(error, SyncSwitchError)
-            why = str(error) if is_read else "it is torn or altered"
-            reasons.append(f"line {number} of {path} stays there: {why}")
-    if left:
+        except PolicyError as error:
+            kept.append((line, f"line {number} of {path} stays there: {error}"))
+        except (FatalError, ValueError, OverflowError, RecursionError) as error:
+            why = f"line {number} of {path} is no use ({reason_of(error)}); it is in {aside} now"
+            refused.append((line, why))
+    if refused:
+        _set_aside(aside, [line for line, _ in refused])
+    if kept:
         with whole_file(path) as whole:
-            whole.writelines(left)
+            whole.writelines(line for line, _ in kept)
     else:
         path.unlink()
-    return TakenIn(recorded, known, tuple(reasons))
+    return TakenIn(recorded, known, tuple(why for _, why in kept), tuple(why for _, why in refused))
+
+
+def _set_aside(path: Path, lines: Sequence[bytes]) -> None:
+    """Adds lines to a file that nobody reads but people."""
+    with path.open("ab") as file:
+        file.writelines(line.rstrip(b"\n") + b"\n" for line in lines)
+        _to_disk(file, path)
 
 
 def _parsed(line: bytes) -> PolicyUse:
-    """Raises ValueError where this is no use."""
+    """Raises FatalError or ValueError where this is no use that a database could hold."""
     try:
-        return _adapter().validate_python(json.loads(line))
-    except RecursionError as error:
-        raise ValueError(one_line(error)) from error
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise FatalError("it is torn or altered") from error
+    try:
+        use = _adapter().validate_python(_storable(content))
+    except ValidationError as error:
+        raise FatalError(first_fault(error)) from error
+    _ = use.fingerprint  # which not every job can have
+    record = use.record
+    for moment in (datetime.fromisoformat(use.created_at), record.started_at, record.ended_at):
+        if moment.tzinfo is None:
+            raise FatalError(f"{moment} has no time zone")
+        moment.astimezone(timezone.utc)
+    return use
+
+
+def _storable(value: Any, name: str = "") -> Any:
+    """A value of JSON as a database can hold it. Raises FatalError where it cannot."""
+    if isinstance(value, dict):
+        return {storable_text(key): _storable(one, key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_storable(one, name) for one in value]
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, int) and abs(value) > largest_integer(name):
+        raise FatalError(f"{name} is {str(value)[:40]}, at most {largest_integer(name)}")
+    return value
 
 
 @cache

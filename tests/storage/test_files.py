@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.files import whole_file
+from syncswitch.storage.files import OwnedFolder, whole_file
 
 
 def test_the_file_appears_at_the_end(tmp_path: Path) -> None:
@@ -100,3 +104,40 @@ def test_what_is_of_another_kind_is_kept(tmp_path: Path, there: bytes) -> None:
         pytest.fail("the file was opened")
     assert path.read_bytes() == there
     assert list(tmp_path.iterdir()) == [path]
+
+
+def _end_without_a_word(place: Path) -> None:
+    folder = OwnedFolder("own-", place)
+    (folder.path / "file").write_text("")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_folder_goes_with_its_owner_or_with_the_next_one(tmp_path: Path) -> None:
+    with OwnedFolder("own-", tmp_path) as living:
+        kept = OwnedFolder("own-", tmp_path)
+        killed = multiprocessing.get_context("fork").Process(
+            target=_end_without_a_word, args=(tmp_path,)
+        )
+        killed.start()
+        killed.join(60)
+        assert len(list(tmp_path.iterdir())) == 3
+        somebody_elses = tmp_path / "own-file"
+        somebody_elses.write_text("")
+        left = kept.keep("left-")
+        with OwnedFolder("own-", tmp_path) as new:
+            assert set(tmp_path.iterdir()) == {living, left, new, somebody_elses}
+    assert set(tmp_path.iterdir()) == {left, somebody_elses}
+
+
+def test_those_who_start_at_once_take_no_folder_from_each_other(
+    tmp_path: Path, at_once: Callable[[Callable[[int], Any], int], list[Any]]
+) -> None:
+    def own(_: int) -> int:
+        return sum(_is_kept(tmp_path) for _ in range(100))
+
+    assert at_once(own, 3) == [100] * 3
+
+
+def _is_kept(place: Path) -> bool:
+    with OwnedFolder("own-", place) as folder:
+        return folder.is_dir()

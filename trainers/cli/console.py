@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,8 +41,9 @@ def echo(text: str = "") -> None:
 
 
 def print_note(message: str) -> None:
-    """A line on standard error about what goes on."""
-    click.echo(printable(message), err=True)
+    """A line on standard error about what goes on; nothing fails for who does not hear it."""
+    with suppress(OSError):
+        click.echo(printable(message), err=True)
 
 
 def print_error(message: str) -> None:

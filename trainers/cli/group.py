@@ -33,6 +33,15 @@ _NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
 _LONGEST_SENTENCE = 1000
 
 
+# What is in the way of any file, wherever it is opened.
+_OF_FILES = {
+    errno.ENAMETOOLONG: (EXIT_USAGE, "give a shorter name"),
+    errno.EROFS: (EXIT_USAGE, "name a place that can be written"),
+    errno.ENOSPC: (EXIT_FAILED, "make room there, or name another place"),
+    errno.EDQUOT: (EXIT_FAILED, "make room there, or name another place"),
+}
+
+
 class ProgramCommand(click.Command):
     """A program: what a command returns is its exit status, None for success."""
 
@@ -148,6 +157,10 @@ def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
             return EXIT_FAILED
         if is_debugging:
             traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in _OF_FILES:
+            status, advice = _OF_FILES[error.errno]
+            print_error(f"{error.strerror}: {str(error.filename or '')!r}; {advice}")
+            return status
         if isinstance(error, SyncSwitchError):
             print_error(str(error))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -18,19 +18,25 @@ from syncswitch.trainers.cli.options import (
     is_given,
     is_policy_file,
 )
-from syncswitch.trainers.cli.uses import known_band, next_run, run_text
+from syncswitch.trainers.cli.uses import known_band, next_run, own_seed, run_text
 from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.job.loading import find_module, normal_reference
 from syncswitch.trainers.job.phases import PhasePlan, parse_phases
 from syncswitch.trainers.protocols import alone, check_protocols, parse_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.cli.simulated import AnyCluster
     from syncswitch.trainers.job.workload import Workload
+
+
+class Interrupted(Protocol):
+    """Finds the run that goes on: its seed, and its switch in percent."""
+
+    def __call__(self, workload: Workload, percent: float | None) -> tuple[int, float] | None:
+        """None where another run begins; `percent` is where it must have switched, None for any."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +51,17 @@ class Chosen:
             run of a job that is learnt from its runs.
         band: What the run is held against; None for no guard.
         retry_percents: Where it switches again if that fails, see `TrialSpec`.
-        seed: Of the run; None where the user's counts.
+        seed: Of the run.
         later_switches: See `RunConditions`.
     """
 
     workload: Workload
     identity: WorkloadIdentity
     switch_percent: float
+    seed: int
     policy: TimingPolicy | None = None
     band: Band | None = None
     retry_percents: tuple[float, ...] = ()
-    seed: int | None = None
     later_switches: tuple[float, ...] = ()
 
 
@@ -102,11 +108,13 @@ def users_plan(
     return None if switch_percent is None else PhasePlan(pair, switch_percent)
 
 
-def chosen_by_user(cluster: AnyCluster, reference: str, plan: PhasePlan, workers: int) -> Chosen:
-    """Phases of the user's own."""
+def chosen_by_user(
+    cluster: AnyCluster, reference: str, plan: PhasePlan, workers: int, seed: int | None
+) -> Chosen:
+    """Phases of the user's own; those who compare such runs want the same seed."""
     workload, identity = _chosen_job(cluster, reference, workers, plan.protocols)
     later = plan.later_switches
-    return Chosen(workload, identity, plan.switch_percent, later_switches=later)
+    return Chosen(workload, identity, plan.switch_percent, seed or 0, later_switches=later)
 
 
 def chosen_by_policy(
@@ -116,17 +124,26 @@ def chosen_by_policy(
     workers: int | None,
     pair: tuple[str, str] | None,
     storage_url: str,
+    seed: int | None,
+    interrupted: Interrupted,
     *,
     is_guarded: bool,
 ) -> Chosen:
-    """The switch of a policy; see `policies_of_cluster` and `fitting_policy`."""
+    """The switch of a policy; see `policies_of_cluster` and `fitting_policy`.
+
+    The seed is the user's, or that of the run that goes on, or one of its own.
+    """
     candidates = policies_of_cluster(cluster, reference, choice, workers, pair, storage_url)
     workload = cluster.load(reference, max(one.workers for one in candidates))
     policy, identity = fitting_policy(cluster, candidates, workload, reference, choice)
     band = known_band(policy, storage_url) if is_guarded else None
     percent, later = policy.switch_percent, policy.later_switches
     retries = later_switch_points(percent) if band else ()
-    return Chosen(workload, identity, percent, policy, band, retries, later_switches=later)
+    if seed is None:
+        goes_on = interrupted(workload, percent)
+        seed = goes_on[0] if goes_on else own_seed(storage_url, identity)
+        print_note(f"this run has seed {seed}")
+    return Chosen(workload, identity, percent, seed, policy, band, retries, later)
 
 
 def chosen_by_learning(
@@ -136,7 +153,8 @@ def chosen_by_learning(
     pair: tuple[str, str],
     uses: int,
     storage_url: str,
-    interrupted: Callable[[Workload], tuple[int, float] | None],
+    seed: int | None,
+    interrupted: Interrupted,
 ) -> Chosen:
     """What the runs so far say of the next one, or the run that was interrupted.
 
@@ -147,14 +165,19 @@ def chosen_by_learning(
         pair: Protocols before and after the switch.
         uses: So often the job is trained in all.
         storage_url: The database.
-        interrupted: Finds seed and switch of a run that goes on; None for another one.
+        seed: The user's; None for that of the run that goes on, or one of its own.
+        interrupted: See there.
     """
     workload, identity = _chosen_job(cluster, reference, workers, pair)
+    goes_on = interrupted(workload, None)
     planned = next_run(identity, storage_url, uses)
-    seed, percent = interrupted(workload) or (planned.number, planned.switch_percent)
+    percent = goes_on[1] if goes_on else planned.switch_percent
+    if seed is None:
+        registered = normal_reference(reference)
+        seed = goes_on[0] if goes_on else own_seed(storage_url, identity, registered)
     print_note(run_text(identity, seed, percent))
     retries = tuple(one for one in planned.retry_percents if one > percent)
-    return Chosen(workload, identity, percent, planned.policy, planned.band, retries, seed)
+    return Chosen(workload, identity, percent, seed, planned.policy, planned.band, retries)
 
 
 def _chosen_job(
@@ -193,8 +216,6 @@ def policies_of_cluster(
     Raises:
         UserError: There is none, or a real cluster has none but those of simulated ones.
     """
-    from syncswitch.trainers.job.loading import find_module, normal_reference
-
     find_module(reference)
     is_file = is_policy_file(choice)
     if is_file:
@@ -211,27 +232,41 @@ def policies_of_cluster(
         and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
     ]
     here = [one.policy for one in fitting if one.job.simulated_cluster == cluster.simulated_cluster]
+    if here:
+        return here
     options = cluster.search_options + (f" --workers {workers}" if workers else "")
     options += f" --protocols {','.join(pair)}" if pair else ""
-    if fitting and not here and cluster.simulated_cluster is None:
+    search = f"syncswitch-search run {reference}{options}"
+    if fitting and cluster.simulated_cluster is None:
         jobs = "; ".join(f"{one.policy.workload!r} on {one.job.cluster}" for one in fitting)
         # Of several the newest; its name alone may mean any of them.
         which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
         raise PolicyError(
             f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
             f" {reference!r}; try it on the real job with: syncswitch-search evaluate"
-            f" {shlex.join([which, reference])}{options}; or search for the real job with:"
-            f" syncswitch-search run {reference}{options}"
+            f" {shlex.join([which, reference])}{options}; or search for the real job with: {search}"
         )
-    if not here:
-        have = "; ".join(one.job.cluster for one in found)
+    have = "; ".join(one.job.cluster for one in found)
+    if is_file:
         raise PolicyError(
-            f"no policy {choice!r} of workload {reference!r}"
-            + (f" for{options}" if options else "")
-            + (f" (there is one for {have})" if have else "")
-            + f"; find one with: syncswitch-search run {reference}{options}"
+            f"the policy in {choice} was found for {have}, and this run is on"
+            f" {_asked(cluster, workers, pair)}: train on what it was found for, or find a policy"
+            f" for this one with: {search}"
         )
-    return here
+    raise PolicyError(
+        f"no policy {choice!r} of workload {reference!r}"
+        + (f" for{options}" if options else "")
+        + (f" (there is one for {have})" if have else "")
+        + f"; find one with: {search}"
+    )
+
+
+def _asked(cluster: AnyCluster, workers: int | None, pair: tuple[str, str] | None) -> str:
+    """The cluster of a run as far as its user has said, in words."""
+    kind = "real" if cluster.simulated_cluster is None else "simulated"
+    words = f"{workers or ''} {kind} {'worker' if workers == 1 else 'workers'}".strip()
+    words += f" of{options}" if (options := cluster.search_options) else ""
+    return f"{words}, {','.join(pair)}" if pair else words
 
 
 def size_and_pair(
@@ -247,8 +282,6 @@ def size_and_pair(
     """
     if workers is not None and pair is not None:
         return workers, pair
-    from syncswitch.trainers.job.loading import normal_reference
-
     with suppress(SyncSwitchError):
         for found in _stored(normal_reference(reference), "current", storage_url):
             if (job := found.job).simulated_cluster == cluster.simulated_cluster:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,25 @@ if TYPE_CHECKING:
 
 _LONG_PHASE_PERCENT = 10.0
 _LONG_PHASE_SECONDS = 20.0
+# Between tests of the first phase; of fewer nobody can say how much they differ.
+_FEWEST_PACES = 2
+# The same run on the same machine takes so much more or less.
+_LEAST_NOISE = 0.05
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What the first protocol alone takes.
+
+    Attributes:
+        seconds: Its training time.
+        source: Where that figure comes from.
+        noise: By which share it may be wrong.
+    """
+
+    seconds: float
+    source: str
+    noise: float
 
 
 @dataclass(frozen=True)
@@ -27,8 +49,7 @@ class RunReport:
     Attributes:
         policy: The policy that was used; None where the user chose the switch.
         record: What the run measured.
-        baseline_seconds: What the first protocol alone would have taken; None where unknown.
-        baseline_source: Where that figure comes from.
+        baseline: What the first protocol alone would have taken; None where unknown.
         time_to_accuracy_seconds: Until the policy's target accuracy; None for never.
         model_path: The saved model; None where a command trained, which saves what it likes.
         output_folder: Of the command; None where it was none.
@@ -36,8 +57,7 @@ class RunReport:
 
     policy: TimingPolicy | None
     record: TrialRecord
-    baseline_seconds: float | None
-    baseline_source: str
+    baseline: Baseline | None
     time_to_accuracy_seconds: float | None
     model_path: Path | None
     output_folder: Path | None = None
@@ -45,9 +65,9 @@ class RunReport:
     @property
     def speed_up(self) -> float | None:
         """Time of the first protocol alone over the time of this run."""
-        if self.baseline_seconds is None or self.record.training_seconds <= 0:
+        if self.baseline is None or self.record.training_seconds <= 0:
             return None
-        return self.baseline_seconds / self.record.training_seconds
+        return self.baseline.seconds / self.record.training_seconds
 
 
 def make_report(
@@ -66,29 +86,58 @@ def make_report(
     """
     from syncswitch.storage.metrics import time_to_accuracy_seconds
 
-    seconds, source = _baseline(policy, record)
+    baseline = _baseline(policy, record)
     reached = None
     if policy is not None:
         reached = time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
-    return RunReport(policy, record, seconds, source, reached, model_path, output_folder)
+    return RunReport(policy, record, baseline, reached, model_path, output_folder)
 
 
-def _baseline(policy: TimingPolicy | None, record: TrialRecord) -> tuple[float | None, str]:
+def _baseline(policy: TimingPolicy | None, record: TrialRecord) -> Baseline | None:
     """What the first protocol alone would have taken.
 
-    Best from this very run, on this very machine; but a short first phase is mostly warming up.
+    Best from this very run, on this very machine, if its first phase is long enough.
     """
-    spec, first = record.spec, record.phases[0]
+    spec = record.spec
     name = spec.identity.first_protocol.upper()
-    is_there = first.protocol == spec.identity.first_protocol and first.worker_steps_per_second > 0
-    is_long = spec.switch_percent >= _LONG_PHASE_PERCENT or first.seconds >= _LONG_PHASE_SECONDS
-    known = None if policy is None else policy.baseline_seconds
-    if known is not None and not (is_there and is_long):
-        return known, f"{name} alone in the search"
-    if is_there and (policy is not None or is_long):
-        seconds = record.spec.identity.total_worker_steps / first.worker_steps_per_second
-        return seconds, f"{name} alone at the pace of this run's {name} phase"
-    return None, "unknown"
+    if (
+        spec.switch_percent >= _LONG_PHASE_PERCENT
+        or record.phases[0].seconds >= _LONG_PHASE_SECONDS
+    ):
+        estimated = _estimated(record)
+        if estimated is not None:
+            source = f"{name} alone, as estimated by the pace of this run's {name} phase"
+            return Baseline(estimated[0], source, estimated[1])
+    if policy is not None and policy.baseline_seconds is not None:
+        return Baseline(policy.baseline_seconds, f"{name} alone in the search", _LEAST_NOISE)
+    return None
+
+
+def _estimated(record: TrialRecord) -> tuple[float, float] | None:
+    """The first protocol alone as long as it took to its first test here, and then at its pace.
+
+    Until the first test a run is slower: its functions are compiled, its data are read.
+
+    Returns:
+        Seconds, and by which share they may be wrong; None where too few tests were made.
+    """
+    first, identity = record.phases[0], record.spec.identity
+    if first.protocol != identity.first_protocol or first.start_worker_step:
+        return None
+    ends = {e.worker_step: e.elapsed_seconds for e in record.evaluations}
+    ends[first.end_worker_step] = first.seconds
+    points = [(step, ends[step]) for step in sorted(ends) if step <= first.end_worker_step]
+    paces = [
+        (later - seconds) / (after - step)
+        for (step, seconds), (after, later) in itertools.pairwise(points)
+    ]
+    if len(paces) < _FEWEST_PACES or min(paces) <= 0:
+        return None
+    (start, start_seconds), (end, end_seconds) = points[0], points[-1]
+    pace = (end_seconds - start_seconds) / (end - start)
+    error = 2 * statistics.stdev(paces) / pace / math.sqrt(len(paces))
+    seconds = start_seconds + (identity.total_worker_steps - start) * pace
+    return seconds, max(_LEAST_NOISE, error)
 
 
 def report_as_json(report: RunReport) -> dict[str, Any]:
@@ -112,8 +161,8 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
         "converged": record.converged,
         "reaches_target": None if policy is None else _reaches_target(policy, record),
         "training_seconds": record.training_seconds,
-        "baseline_seconds": report.baseline_seconds,
-        "baseline_source": report.baseline_source,
+        "baseline_seconds": None if report.baseline is None else report.baseline.seconds,
+        "baseline_source": "unknown" if report.baseline is None else report.baseline.source,
         "speed_up": report.speed_up,
         "time_to_accuracy_seconds": report.time_to_accuracy_seconds,
         "switch_overhead_seconds": record.switch_overhead_seconds,
@@ -160,12 +209,12 @@ def print_report(report: RunReport) -> None:
     console.print_text(_outcome(report))
     sentence = f"Training took {record.training_seconds:.1f} s"
     is_itself = policy is None and record.spec.switch_percent >= 100
-    if report.speed_up is not None and not is_itself:
-        sentence += (
-            f", {report.speed_up:.2f} times as fast as {report.baseline_source} "
-            f"({report.baseline_seconds:.1f} s); the switch took "
-            f"{record.switch_overhead_seconds * 1000:.1f} ms"
-        )
+    baseline, speed_up = report.baseline, report.speed_up
+    if baseline is not None and speed_up is not None and not is_itself:
+        if abs(speed_up - 1) > baseline.noise:  # else it may be chance
+            sentence += f", {speed_up:.2f} times as fast as {baseline.source}"
+            sentence += f" ({baseline.seconds:.1f} s)"
+        sentence += f"; the switch took {record.switch_overhead_seconds * 1000:.1f} ms"
     console.print_text(f"{sentence}.")
     if record.guard is not None:
         console.print_text(_guarded(record, record.guard))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
+import shlex
+import tempfile
+import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from syncswitch.storage.errors import FatalError, UserError
+from syncswitch.storage.errors import FatalError, UserError, one_line
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
@@ -18,21 +23,70 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
 
 _SUFFIX = ".npz"
+_USE = "use"
 # See `checkpoint_path`.
 _NAME = re.compile(r"seed-(?P<seed>\d+)-switch-(?P<percent>[\d.]+)-at-")
+
+_NEW_SECONDS = 60.0
 
 KEPT = 3
 """So many stay: a run goes on from the last one, and from those before it where it is damaged."""
 
 
-def interrupted_run(folder: Path) -> tuple[int, float] | None:
-    """Seed and switch, in percent, of the run that left a checkpoint in a folder last."""
-    found = [
-        (path.stat().st_mtime, int(match["seed"]), float(match["percent"]))
-        for path in folder.glob(f"*{_SUFFIX}")
-        if (match := _NAME.match(path.name))
-    ]
+def interrupted_run(
+    folder: Path, seed: int | None = None, percent: float | None = None, *, resume: bool = True
+) -> tuple[int, float] | None:
+    """Seed and switch, in percent, of the run that left a checkpoint in a folder last.
+
+    Args:
+        folder: With the checkpoints of one job.
+        seed: Of that run; None for any.
+        percent: Where it switches; None for any.
+        resume: Whether the user wants it to go on.
+
+    Raises:
+        UserError: The user wants another run, and one that was interrupted is there.
+    """
+    found = []
+    for path in folder.glob(f"*{_SUFFIX}"):
+        match = _NAME.match(path.name)
+        if match is None or _is_living(path.with_name(f"{match[0]}{_USE}")):
+            continue
+        run = int(match["seed"]), float(match["percent"])
+        if seed in (None, run[0]) and percent in (None, run[1]):
+            with contextlib.suppress(FileNotFoundError):  # its run has just come to its end
+                found.append((path.stat().st_mtime, *run))
+    if found and not resume:
+        raise _left_behind(folder)
     return max(found)[1:] if found else None
+
+
+def _left_behind(folder: Path) -> UserError:
+    return UserError(
+        f"an interrupted run left checkpoints in {folder.absolute()}; add --resume to go on from"
+        " the last one, or remove them or choose another --checkpoints to start afresh"
+    )
+
+
+def _remove_needless_names(folder: Path) -> None:
+    """Removes the names of runs that were killed before they left a checkpoint."""
+    for use_file in folder.glob(f"seed-*-{_USE}"):
+        is_needed = any(folder.glob(f"{use_file.name.removesuffix(_USE)}*{_SUFFIX}"))
+        with contextlib.suppress(OSError):
+            # One that has just been written may not be locked yet.
+            is_old = time.time() - use_file.stat().st_mtime > _NEW_SECONDS
+            if is_old and not is_needed and not _is_living(use_file):
+                use_file.unlink()
+
+
+def _is_living(use_file: Path) -> bool:
+    """Whether the run is under way whose name is in this file."""
+    with contextlib.suppress(OSError), use_file.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 class RunCheckpoints:
@@ -42,14 +96,25 @@ class RunCheckpoints:
         spec: The trial.
         folder: Where its checkpoints go.
         every_percent: One after each so many percent of W, and one at the end; the newest stay.
+        spares: See `TrialSpec`.
     """
 
-    def __init__(self, spec: TrialSpec, folder: Path, every_percent: float) -> None:
-        folder = folder.absolute()
-        self._folder = folder
-        self._spec = replace(spec, checkpoint_directory=folder, kept_checkpoints=KEPT)
-        self._every_percent = float(every_percent)
+    def __init__(
+        self, spec: TrialSpec, folder: Path, every_percent: float, spares: Sequence[Path] = ()
+    ) -> None:
         self._use_id = uuid.uuid4().hex
+        self._folder = folder.absolute()
+        temporary = Path(tempfile.gettempdir(), f"syncswitch-{self._use_id}")
+        places = (spare.absolute() for spare in (*spares, temporary))
+        self._spares = tuple(place for place in places if place != self._folder)
+        self._spec = replace(
+            spec,
+            checkpoint_directory=self._folder,
+            spare_directories=self._spares,
+            kept_checkpoints=KEPT,
+        )
+        self._every_percent = float(every_percent)
+        self._living: BinaryIO | None = None
 
     @property
     def spec(self) -> TrialSpec:
@@ -59,11 +124,6 @@ class RunCheckpoints:
         return replace(
             self._spec, checkpoint_percents=tuple(sorted({*regular, *self._left, 100.0}))
         )
-
-    @property
-    def final(self) -> Path:
-        """The one at the end of the job."""
-        return checkpoint_path(self._spec, 100.0, _SUFFIX)
 
     @property
     def how_to_go_on(self) -> str:
@@ -94,10 +154,7 @@ class RunCheckpoints:
                 afresh would overwrite.
         """
         if self._left and not self._spec.resume:
-            raise UserError(
-                f"an interrupted run left checkpoints in {self._folder}; add --resume to go on from"
-                " the last one, or remove them or choose another --checkpoints to start afresh"
-            )
+            raise _left_behind(self._folder)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -105,36 +162,63 @@ class RunCheckpoints:
                 f"--checkpoints: cannot make the folder {self._folder} ({error.strerror or error});"
                 " choose one that can be written"
             ) from error
+        _remove_needless_names(self._folder)
         self._keep_use_id()
+        with contextlib.suppress(OSError):  # others see by the lock that this one is under way
+            self._living = self._use_file.open("rb")
+            fcntl.flock(self._living, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return self
 
+    def name_use(self) -> None:
+        """Makes sure that what is recorded now is not recorded again by a run that goes on.
+
+        Where its name cannot be kept beside the checkpoints they are removed: the model is saved.
+        """
+        if not self._use_file.exists() and not self._write_use_id():
+            with contextlib.suppress(OSError):
+                self.remove()
+
     def remove(self) -> None:
-        """Removes this trial's checkpoints, which are needed no longer."""
-        # A killed run may have left one that is not whole, under a name with a dot before.
-        for pattern in (f"{self._prefix}*", f".{self._prefix}*"):
-            for path in self._folder.glob(pattern):
-                path.unlink(missing_ok=True)
-        self.close()
+        """Removes this trial's checkpoints, which are needed no longer. Raises OSError."""
+        problems = []
+        for folder in (self._folder, *self._spares):
+            # A killed run may have left one that is not whole, under a name with a dot before.
+            for pattern in (f"{self._prefix}*", f".{self._prefix}*"):
+                for path in folder.glob(pattern):
+                    try:
+                        path.unlink(missing_ok=True)
+                    except OSError as error:
+                        problems.append(error)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        if problems:
+            raise problems[0]
 
     def close(self) -> None:
         """Removes the folder if nothing is in it; a run without checkpoints begins anew."""
-        if not self._left:
-            self._use_file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
+            if not self._left:
+                self._use_file.unlink(missing_ok=True)
             self._folder.rmdir()
+        if self._living is not None:
+            self._living.close()
 
     def _keep_use_id(self) -> None:
         if self._left:
             with contextlib.suppress(OSError, ValueError):
                 self._use_id = uuid.UUID(self._use_file.read_text()).hex
                 return
-        # Without it, a run that was killed just after it was recorded would be counted again.
+        self._write_use_id()
+
+    def _write_use_id(self) -> bool:
         with contextlib.suppress(UserError), whole_file(self._use_file) as file:
             file.write(self._use_id.encode())
+            return True
+        return False
 
     @property
     def _use_file(self) -> Path:
-        return self._folder / f"{self._prefix}use"
+        return self._folder / f"{self._prefix}{_USE}"
 
     @property
     def _prefix(self) -> str:
@@ -150,28 +234,35 @@ class RunCheckpoints:
         return found
 
 
-def save_at_end(
-    workload: Workload,
-    reference: str,
-    record: TrialRecord,
-    checkpoints: RunCheckpoints,
-    output: Path,
+def save_model(
+    workload: Workload, record: TrialRecord, checkpoints: RunCheckpoints, output: Path
 ) -> None:
-    """Saves the model, after which no checkpoint is needed. Raises FatalError without a model."""
+    """Saves the model of a run that did not diverge. Raises FatalError where it cannot."""
     from syncswitch.trainers.model.export import export_model
 
+    final = record.checkpoints.get(100.0)
+    if final is None:
+        reasons = [event.reason for event in record.events if event.kind == "unsaved"]
+        raise FatalError(
+            f"the trained values could be written nowhere ({(reasons or ['no reason known'])[-1]}),"
+            f" so no model was saved; {checkpoints.how_to_go_on}"
+        )
+    try:
+        export_model(workload, final, output)
+    except Exception as error:  # Keras and HDF5 have many for a full disk
+        why = getattr(error, "strerror", None) or one_line(error)
+        raise FatalError(
+            f"the model cannot be saved as {output} ({why}); what was there is untouched, and what"
+            f" was trained is in {final.parent}: make room or name another --output, and the same"
+            f" command with --checkpoints {shlex.quote(str(final.parent))} --resume saves it"
+        ) from error
+
+
+def check_sound(record: TrialRecord, reference: str) -> None:
+    """Raises FatalError where the training diverged."""
     if record.diverged:
-        checkpoints.remove()
         raise FatalError(
             f"the training diverged after {record.worker_steps:,} worker-steps, so no model "
             "was saved; try another --seed, or a later switch, which syncswitch-search run "
             f"{reference} finds"
         )
-    if not checkpoints.final.exists():
-        reasons = [event.reason for event in record.events if event.kind == "unsaved"]
-        raise FatalError(
-            f"the checkpoint at the end was not written ({(reasons or ['no reason known'])[-1]}),"
-            f" so no model was saved; {checkpoints.how_to_go_on}"
-        )
-    export_model(workload, checkpoints.final, output)
-    checkpoints.remove()

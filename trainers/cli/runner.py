@@ -20,13 +20,13 @@ from syncswitch.trainers.cli.conditions import ConditionsChoice, conditions_opti
 from syncswitch.trainers.cli.console import EXIT_INTERRUPTED
 from syncswitch.trainers.cli.group import ProgramCommand
 from syncswitch.trainers.cli.options import (
+    MOST_WORKERS,
     PROTOCOLS_HELP,
     USUAL_PROTOCOLS,
     USUAL_WORKERS,
     FiniteRange,
     cluster_options,
     common_options,
-    is_given,
     mlflow_option,
     protocols_option,
     tensorboard_option,
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_WORKERS),
     help=f"Workers in the cluster. Default: as in the policy; without one {USUAL_WORKERS}.",
 )
 @protocols_option(
@@ -95,9 +95,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
-    default=0,
-    show_default=True,
-    help="Seed of this run.",
+    help="Seed of this run. Default: with a policy one of its own; at a switch of yours 0.",
 )
 @click.option(
     "--output",
@@ -168,7 +166,7 @@ def main(
     workers: int | None,
     protocols: str | None,
     cluster: AnyCluster,
-    seed: int,
+    seed: int | None,
     output: Path | None,
     learns: bool,
     expected_uses: int,
@@ -202,10 +200,16 @@ def main(
     )
     from syncswitch.trainers.cli.progress import trained
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
-    from syncswitch.trainers.cli.resume import RunCheckpoints, interrupted_run, save_at_end
+    from syncswitch.trainers.cli.resume import (
+        RunCheckpoints,
+        check_sound,
+        interrupted_run,
+        save_model,
+    )
     from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy, note_bare_use
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
+    from syncswitch.trainers.run.side_output import SideOutput
 
     if cluster.take_part(console.print_note):
         return None
@@ -216,18 +220,30 @@ def main(
 
     def home(workload: Workload) -> tuple[Path, Path]:
         model = output or Path(f"{workload.name}.keras")
-        return model, checkpoint_folder or model.parent / f"{workload.name}-checkpoints"
+        return model, model.parent / f"{workload.name}-checkpoints"
+
+    def interrupted(workload: Workload, percent: float | None) -> tuple[int, float] | None:
+        folder = checkpoint_folder or home(workload)[1]
+        return interrupted_run(folder, seed, percent, resume=resume)
 
     pair = None if protocols is None else parse_pair(protocols)
     if not learns and switch_percent is None and protocol is None and phases is None:
         run = chosen_by_policy(
-            cluster, reference, choice, workers, pair, storage_url, is_guarded=is_guarded
+            cluster,
+            reference,
+            choice,
+            workers,
+            pair,
+            storage_url,
+            seed,
+            interrupted,
+            is_guarded=is_guarded,
         )
     else:
         size, usual_pair = size_and_pair(cluster, reference, workers, pair, storage_url)
         plan = users_plan(switch_percent, protocol, phases, usual_pair)
         if plan is not None:
-            run = chosen_by_user(cluster, reference, plan, size)
+            run = chosen_by_user(cluster, reference, plan, size, seed)
         else:
             run = chosen_by_learning(
                 cluster,
@@ -236,12 +252,12 @@ def main(
                 usual_pair,
                 expected_uses,
                 storage_url,
-                lambda workload: interrupted_run(home(workload)[1]) if resume else None,
+                seed,
+                interrupted,
             )
-            seed = seed if run.seed is None or is_given("seed") else run.seed
     workload, identity, policy = run.workload, run.identity, run.policy
     note_bare_use(policy, run.band)
-    output, folder = home(workload)
+    output, usual_folder = home(workload)
     check_model_path(output)
     conditions = replace(chosen, later_switches=run.later_switches).conditions(
         identity.workers,
@@ -254,24 +270,37 @@ def main(
     spec = TrialSpec(
         identity,
         run.switch_percent,
-        seed,
+        run.seed,
         conditions=conditions,
         resume=resume,
         band=run.band,
         retry_percents=run.retry_percents,
     )
-    checkpoints = RunCheckpoints(spec, folder, every_percent)
+    checkpoints = RunCheckpoints(
+        spec, checkpoint_folder or usual_folder, every_percent, spares=[usual_folder]
+    )
     uses = UsesHome(storage_url, choice, output)
     try:
         with closing(checkpoints.open()):
             record = trained(workload, reference, cluster, checkpoints, tensorboard_folder)
+            # A run that is killed here goes on, and saves and records the same again.
+            if not record.diverged:
+                save_model(workload, record, checkpoints, output)
+            checkpoints.name_use()
             if learns and policy is None:
                 policy = first_policy(identity, reference, record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
             after_use(policy, storage_url, revise)
-            save_at_end(workload, reference, record, checkpoints, output)
+            SideOutput(
+                "checkpoints that are needed no longer stay; remove them", console.print_note
+            )(checkpoints.remove)
+            check_sound(record, reference)
             if mlflow_uri is not None:
-                _copy_to_mlflow(mlflow_uri, checkpoints.use_id, record, policy)
+                SideOutput(
+                    "MLflow has no copy of this run; syncswitch-search export copies the runs with"
+                    " policies that are in a database",
+                    console.print_note,
+                )(_copy_to_mlflow, mlflow_uri, checkpoints.use_id, record, policy)
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
         return EXIT_INTERRUPTED
@@ -286,16 +315,9 @@ def main(
 def _copy_to_mlflow(
     uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
 ) -> None:
-    """Copies a run that is over; a server that is away costs one line."""
-    from syncswitch.storage.errors import RetryableError
+    """Copies a run that is over."""
     from syncswitch.storage.export.mlflow.runs import use_copy
     from syncswitch.storage.export.mlflow.server import MlflowServer
 
     copy = use_copy(use_id, record, None if policy is None else policy.version)
-    try:
-        MlflowServer(uri).put(record.spec.identity, [copy])
-    except RetryableError as error:
-        console.print_note(
-            f"{error}; syncswitch-search export copies the runs with policies that are in a"
-            " database"
-        )
+    MlflowServer(uri).put(record.spec.identity, [copy])

@@ -5,11 +5,14 @@ What is learnt of it the searcher says, where that is installed.
 
 from __future__ import annotations
 
+import secrets
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.storage.errors import SyncSwitchError, UserError
+from syncswitch.storage.errors import UserError, reason_of
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.cli.console import print_error, print_note
 from syncswitch.trainers.cli.options import is_policy_file
@@ -81,8 +84,8 @@ class UsesHome:
             with open_database(self._url, create=False) as database:
                 record_use(database, use, patience_seconds=_PATIENCE_SECONDS)
                 self._take_in(database)
-        except SyncSwitchError as error:
-            return str(error)
+        except Exception as error:
+            return reason_of(error)
         return None
 
     def _take_in(self, database: Database) -> None:
@@ -91,13 +94,15 @@ class UsesHome:
         for path in self._spools:
             try:
                 taken = take_in(database, path, patience_seconds=_PATIENCE_SECONDS)
-            except SyncSwitchError as error:
-                print_note(str(error))  # they stay where they are
+            except Exception as error:
+                print_note(f"earlier runs stay in {path}: {reason_of(error)}")
                 continue
             if taken.recorded:
                 print_note(f"earlier runs taken in from {path}: {taken.recorded}")
-            if taken.kept:
-                print_note(taken.kept[0])
+            for words in (taken.kept, taken.set_aside):
+                if words:
+                    others = f" (and {len(words) - 1} more such lines)" if words[1:] else ""
+                    print_note(f"{words[0]}{others}")
 
     def _spool(self, use: PolicyUse, reason: str) -> None:
         from syncswitch.storage.uses.spool import spool_use
@@ -105,8 +110,8 @@ class UsesHome:
         for path in self._spools:
             try:
                 spool_use(path, use)
-            except UserError as error:
-                reason = f"{reason}; {error}"
+            except Exception as error:
+                reason = f"{reason}; {reason_of(error)}"
                 continue
             print_note(
                 f"this run waits in {path} to be counted ({reason}); the next run that can takes it"
@@ -120,6 +125,28 @@ def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
     """What a run is held against: the policy's band, with what later runs have shown."""
     asked = _ask("band", storage_url, policy)
     return policy.band if asked is _NOTHING else asked
+
+
+def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None = None) -> int:
+    """A seed that no other run of the job has; drawn at random where no database hands it out.
+
+    Args:
+        storage_url: The database; it need not be there.
+        identity: The job.
+        reference: Makes the job known there; None where only a job that is known gets a seed.
+    """
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.database.inspection import holds_nothing
+    from syncswitch.storage.uses.seeds import hand_out_seed
+
+    seed = None
+    with suppress(Exception):  # whatever it is, no run may fail for it
+        if not holds_nothing(storage_url):
+            with open_database(storage_url, create=False) as database:
+                seed = hand_out_seed(
+                    database, identity, reference, patience_seconds=_PATIENCE_SECONDS
+                )
+    return secrets.randbelow(LARGEST_SEED + 1) if seed is None else seed
 
 
 def note_bare_use(policy: TimingPolicy | None, band: Band | None) -> None:
@@ -146,14 +173,14 @@ def first_policy(
         found: TimingPolicy | None = publish(
             storage_url, identity, normal_reference(reference), record
         )
-    except SyncSwitchError as error:
-        print_error(f"this run teaches nothing: {error}")
+    except Exception as error:
+        print_error(f"this run teaches nothing: {reason_of(error)}")
         return None
     return found
 
 
 def run_text(identity: WorkloadIdentity, seed: int, percent: float) -> str:
-    """How a run of a job that is learnt from its runs trains; its seed follows from its number."""
+    """How a run of a job that is learnt from its runs trains."""
     if percent >= BASELINE_PERCENT:
         return f"this run, with seed {seed}, uses {identity.first_protocol.upper()} alone"
     second = identity.second_protocol.upper()
@@ -183,13 +210,13 @@ def _ask(name: str, storage_url: str, *arguments: Any, **options: Any) -> Any:
     """The answer; `_NOTHING` without a searcher or a database."""
     from syncswitch.storage.database.inspection import holds_nothing
 
-    hook = _hook(name)
     try:
+        hook = _hook(name)
         if hook is None or holds_nothing(storage_url):
             return _NOTHING
         return hook(storage_url, *arguments, **options)
-    except SyncSwitchError as error:
-        print_note(str(error))
+    except Exception as error:
+        print_note(reason_of(error))
         return _NOTHING
 
 

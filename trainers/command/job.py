@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import MOST_WORKER_STEPS, WorkloadIdentity
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.command import (
@@ -111,10 +111,10 @@ class CommandJob:
                 f"the name of the job is {self.name[:40]!r}: give one of 1 to {_LONGEST_NAME}"
                 " characters as WORKLOAD"
             )
-        if self.total_steps < 2:
+        if not 2 <= self.total_steps <= MOST_WORKER_STEPS:
             raise UserError(
                 f"--total-steps is {self.total_steps}: give the steps of a whole training as the"
-                " command counts them, 2 or more"
+                f" command counts them, 2 to {MOST_WORKER_STEPS}"
             )
         limits = {
             "--timeout": self.timeout_seconds,

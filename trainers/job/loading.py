@@ -52,9 +52,13 @@ def load_workload(reference: str) -> Workload:
         ) from error
     names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
     known = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
-    if not hasattr(module, attribute):
-        raise WorkloadError(f"workload {reference!r}: {place} has no {attribute!r} ({known})")
-    value = getattr(module, attribute)
+    try:
+        value = getattr(module, attribute)
+    except Exception as error:  # a module may have a __getattr__ of its own
+        why = "" if isinstance(error, AttributeError) else f"; {one_line(error)}"
+        raise WorkloadError(
+            f"workload {reference!r}: {place} has no {attribute!r} ({known}{why})"
+        ) from error
     if not isinstance(value, Workload):
         raise WorkloadError(
             f"workload {reference!r}: {attribute!r} is of type {type(value).__name__}, "

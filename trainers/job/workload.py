@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from syncswitch.storage.errors import SyncSwitchError, WorkloadError, one_line
+from syncswitch.storage.records.job import MOST_WORKER_STEPS
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
 Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
@@ -121,8 +122,8 @@ class Workload:
             value = getattr(self, field)
             if value is None and field in optional:
                 continue
-            if not isinstance(value, int) or value < 1:
-                yield f"{field} is {value!r}; give a whole number from 1 on"
+            if not isinstance(value, int) or not 1 <= value <= MOST_WORKER_STEPS:
+                yield f"{field} is {value!r}; give a whole number, 1 to {MOST_WORKER_STEPS}"
         rate, boundaries = self.learning_rate, self.learning_rate_boundaries
         if not callable(rate) and not (math.isfinite(rate) and rate > 0):
             yield (
@@ -191,7 +192,7 @@ class Workload:
         """Loads the training and the test set.
 
         Raises:
-            WorkloadError: That failed, or what came is no Data.
+            WorkloadError: That failed, or what came is no Data, or fills not even one batch.
         """
         with users_code(self, "data"):
             data = self.data()
@@ -199,6 +200,12 @@ class Workload:
             raise WorkloadError(
                 f"workload {self.name!r}: data() returned a {type(data).__name__}; "
                 "return a syncswitch.trainers.Data or StreamedData"
+            )
+        if self.batch_size > data.train.examples:
+            raise WorkloadError(
+                f"workload {self.name!r}: batch_size is {self.batch_size:,}, and there are"
+                f" {data.train.examples:,} examples to train with; give a batch_size of at most"
+                " so many"
             )
         return data
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import keras
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.storage.files import OwnedFolder
 
 
 def copies(model: Any, whose: str, *, is_fresh: bool) -> Callable[[], Any]:
@@ -85,7 +85,7 @@ def _copied(model: Any) -> Any:
         known: dict[str, Any] = {}
         one.save_own_variables(known)
         other.load_own_variables(known)
-        with tempfile.TemporaryDirectory(prefix="syncswitch-copy-") as folder:
+        with OwnedFolder("syncswitch-copy-") as folder:
             one.save_assets(folder)
             other.load_assets(folder)
     return copy

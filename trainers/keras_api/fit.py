@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from syncswitch.storage.errors import FatalError, UserError
+from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.records.guard import Band, later_switch_points
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -143,14 +143,20 @@ def fit(
         band=band,
         retry_percents=retries,
     )
-    with tempfile.TemporaryDirectory(prefix="syncswitch-fit-") as folder:
-        own = replace(spec, checkpoint_percents=(100.0,), checkpoint_directory=Path(folder))
+    with OwnedFolder("syncswitch-fit-") as folder:
+        own = replace(
+            spec,
+            checkpoint_percents=(100.0,),
+            checkpoint_directory=folder,
+            spare_directories=(Path.cwd(),),
+        )
         with ClusterTrainer(workload, workers) as trainer:
             record = trainer.train(own, observer)
         if not (record.diverged or record.stopped_early):
             if 100.0 not in record.checkpoints:
                 raise FatalError(f"the trained values are lost: {record.events[-1].reason}")
             model.set_weights(load_model(workload, record.checkpoints[100.0]).get_weights())
+            record.checkpoints[100.0].unlink()
     return replace(record, spec=spec, checkpoints={})
 
 

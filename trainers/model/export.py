@@ -11,6 +11,7 @@ from zipfile import is_zipfile
 import numpy as np
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.files import OwnedFolder
 from syncswitch.trainers.job.workload import Workload
 
 _SUFFIX = ".keras"
@@ -59,13 +60,11 @@ def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
 
     checkpoint = read_checkpoint(checkpoint_path)
     model = restored_model(workload, checkpoint.parameters, checkpoint.statistics)
-    # Keras chooses the format by the suffix, so the temporary name keeps it.
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{_SUFFIX}")
-    try:
+    with OwnedFolder(".syncswitch-model-", path.parent) as folder:
+        # Keras chooses the format by the suffix, so the temporary name keeps it.
+        temporary = folder / f"model{_SUFFIX}"
         if checkpoint.tables is None:
             model.save(temporary)
         else:
             save_with_tables(model, checkpoint.tables, temporary)
         os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -120,18 +120,40 @@ class StateForm:
     def save(
         self, path: Path, percents: Sequence[float], state: ModelState, spec: TrialSpec, log: RunLog
     ) -> None:
-        """Writes a checkpoint of a drained run; where that fails, the run goes on without it."""
+        """Writes a checkpoint of a drained run; where that fails, the run goes on without it.
+
+        On a full disk older ones make room, and the one at the end may go elsewhere.
+        """
+        is_last = log.done == spec.identity.total_worker_steps
+        spares = spec.spare_directories if is_last else ()
+        for place in (path, *(spare / path.name for spare in spares)):
+            try:
+                self._write(place, state, spec, log)
+            except OSError as error:
+                reason = (
+                    f"no checkpoint can be written to {place.parent}"
+                    f" ({error.strerror or one_line(error)}); the run goes on, but once killed it"
+                    " would begin at an earlier one, or afresh: make room there"
+                )
+                log.add_event_once(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
+                continue
+            log.files.add(percents, place)
+            if spec.kept_checkpoints is not None:
+                _remove(log.files.drop_all_but(spec.kept_checkpoints, _spared(log)))
+            return
+
+    def _write(self, path: Path, state: ModelState, spec: TrialSpec, log: RunLog) -> None:
         try:
             write_checkpoint(path, self.checkpoint(state, spec, log))
-        except OSError as error:
-            reason = f"checkpoint {path} cannot be written: {error.strerror or one_line(error)}"
-            _LOG.warning("%s; the run goes on without it", reason)
-            log.add_event(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
-        else:
-            log.files.add(percents, path)
-            if spec.kept_checkpoints is not None:
-                spared = log.guarding.plan.switch_percent if log.guarding.is_on else None
-                _remove(log.files.drop_all_but(spec.kept_checkpoints, spared))
+        except OSError:
+            # Others may need them all.
+            dropped = (
+                [] if spec.kept_checkpoints is None else log.files.drop_all_but(1, _spared(log))
+            )
+            _remove(dropped)
+            if not dropped:
+                raise
+            write_checkpoint(path, self.checkpoint(state, spec, log))
 
     def begin(self, spec: TrialSpec, log: RunLog) -> ModelState:
         """The state with which a trial begins: fresh, of another run, or where it was itself."""
@@ -213,6 +235,11 @@ def _difference(found: Sequence[TableForm], wanted: Sequence[TableForm]) -> str:
         if one != other:
             return f"its embedding table is {one or 'whole'}, not {other or 'whole'}"
     return ""
+
+
+def _spared(log: RunLog) -> float | None:
+    """The percent of the checkpoint to which the guard may go back."""
+    return log.guarding.plan.switch_percent if log.guarding.is_on else None
 
 
 def _remove(paths: Iterable[Path]) -> None:

@@ -7,7 +7,6 @@ imported: a process that runs a user's command has none.
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import socket
 import time
@@ -15,14 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_LOG = logging.getLogger(__name__)
 _numbers = itertools.count()
 
 
 class EventFile:
     """A new file of events in a folder; each is written at once, so a killed run leaves them all.
 
-    Once something could not be written nothing more is.
+    All methods raise OSError where it cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,17 +28,13 @@ class EventFile:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._events, self._summaries = event_pb2, summary_pb2
-        self._writer: Any = None
         # TensorBoard reads the files of a folder in the order of their names.
         name = (
             f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
             f".{next(_numbers)}"
         )
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._writer = RecordWriter((folder / name).open("xb", buffering=0))
-        except OSError as error:
-            _LOG.warning("no TensorBoard log in %s: %s", folder, error)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._writer = RecordWriter((folder / name).open("xb", buffering=0))
         self._write(event_pb2.Event(file_version="brain.Event:2"))
 
     def begin_session(self, step: int, parameters: Mapping[str, bool | float | str]) -> None:
@@ -75,7 +69,9 @@ class EventFile:
         from tensorboard.compat.proto import tensor_pb2, types_pb2
         from tensorboard.plugins.text import metadata
 
-        tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[text.encode()])
+        tensor = tensor_pb2.TensorProto(
+            dtype=types_pb2.DT_STRING, string_val=[text.encode(errors="replace")]
+        )
         value = self._summaries.Summary.Value(
             tag=name, tensor=tensor, metadata=metadata.create_summary_metadata(name, "")
         )
@@ -83,19 +79,11 @@ class EventFile:
 
     def close(self) -> None:
         """Ends the file."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        self._writer.close()
 
     def _summarize(self, step: int, summary: Any) -> None:
         self._write(self._events.Event(step=step, summary=summary))
 
     def _write(self, event: Any) -> None:
-        if self._writer is None:
-            return
         event.wall_time = time.time()
-        try:
-            self._writer.write(event.SerializeToString())
-        except OSError as error:
-            _LOG.warning("the TensorBoard log ends here: %s", error)
-            self.close()
+        self._writer.write(event.SerializeToString())

@@ -15,6 +15,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, 
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.event_file import EventFile
 from syncswitch.trainers.run.event_text import event_line
+from syncswitch.trainers.run.side_output import SideOutput
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict, Watching
 
 _AWAY = frozenset({"lost", "removed"})
@@ -71,16 +72,19 @@ class TensorBoardTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        log = _RunLog(self._folder / run_folder_name(spec), spec)
+        folder = self._folder / run_folder_name(spec)
+        log = _RunLog(folder, spec)
+        output = SideOutput(f"the TensorBoard log in {folder} ends, and the run goes on without it")
+        output(log.open)
         try:
-            record = self._trainer.train(spec, _Watcher(log, observer or SilentObserver()))
-            log.on_end(record)
+            record = self._trainer.train(spec, _Watcher(log, output, observer or SilentObserver()))
+            output(log.on_end, record)
             return record
         except BaseException:
-            log.on_failure()
+            output(log.on_failure)
             raise
         finally:
-            log.close()
+            output(log.close)
 
     def close(self) -> None:
         """Closes the trainer."""
@@ -90,18 +94,19 @@ class TensorBoardTrainer(Trainer):
 class _Watcher(Watching):
     """Logs what it observes, and passes it on."""
 
-    def __init__(self, log: _RunLog, observer: Observer) -> None:
+    def __init__(self, log: _RunLog, output: SideOutput, observer: Observer) -> None:
         super().__init__(observer)
         self._log = log
+        self._output = output
 
     @override
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        self._log.on_evaluation(evaluation)
+        self._output(self._log.on_evaluation, evaluation)
         return super().on_evaluation(evaluation)
 
     @override
     def on_event(self, event: RunEvent) -> None:
-        self._log.on_event(event)
+        self._output(self._log.on_event, event)
         super().on_event(event)
 
 
@@ -110,14 +115,17 @@ class _RunLog:
 
     def __init__(self, folder: Path, spec: TrialSpec) -> None:
         self._spec = spec
-        self._file = EventFile(folder)
+        self._folder = folder
         self._has_begun = False
         self._away: set[int] = set()
         self._switch_step = switch_worker_step(spec)
         # Worker-step and training time of the last evaluation. Where a fork began nobody tells: its
         # first throughput would be the mean over what it inherited.
         self._last = None if spec.fork_from else (0, 0.0)
-        if not spec.resume:
+
+    def open(self) -> None:
+        self._file = EventFile(self._folder)
+        if not self._spec.resume:
             self._begin(0)
 
     def on_evaluation(self, evaluation: Evaluation) -> None:

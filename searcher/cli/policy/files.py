@@ -84,7 +84,7 @@ def import_policy_files(
             taken = take_in(database, spool)
             if taken.recorded:
                 print_note(f"{counted(taken.recorded, 'later run')} taken in from {spool}")
-            for word in taken.kept:
+            for word in (*taken.kept, *taken.set_aside):
                 print_note(word)
     if as_json:
         print_json([_as_json(file, one) for file, one in zip(files, imported, strict=True)])

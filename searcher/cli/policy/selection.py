@@ -14,6 +14,7 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.policies.schema import LARGEST_INTEGER
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.cli.completion import (
@@ -74,8 +75,11 @@ class Selection:
 
 narrowing_options = combined(workers_option(None), protocols_option(None))
 
+VERSION = click.IntRange(1, LARGEST_INTEGER)
+"""Of a policy."""
+
 version_option = click.option(
-    "--version", type=int, shell_complete=complete_version, help="Default: the current one."
+    "--version", type=VERSION, shell_complete=complete_version, help="Default: the current one."
 )
 
 

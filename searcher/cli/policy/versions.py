@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import click
 
 from syncswitch.searcher.cli.policy.selection import (
+    VERSION,
     Selection,
     alias_option,
     existing,
@@ -46,7 +47,7 @@ _MOST_DIGITS = 1000  # int() refuses a few thousand
 @click.command(name="alias")
 @selection_options
 @click.argument("alias", shell_complete=complete_alias)
-@click.argument("version", type=int, shell_complete=complete_version)
+@click.argument("version", type=VERSION, shell_complete=complete_version)
 @common_options
 def move_alias(
     selection: Selection, alias: str, version: int, storage_url: str, as_json: bool

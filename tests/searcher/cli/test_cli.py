@@ -160,7 +160,9 @@ def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invok
     assert result.exit_code == 0, result.stderr
     assert result.stdout.rstrip().endswith("syncswitch-run digits --online greedy --switch restart")
     # It is another search than the one without.
-    assert "BSP, run 1 of 1" in invoke("run", "digits", *LEAST).stderr
+    said = invoke("run", "digits", *LEAST, "--baseline-runs", "2").stderr
+    assert "100 % BSP, run 2 of 2:" in said
+    assert " 50 % BSP, run 1 of 1:" in said
 
 
 def test_the_trainer_is_the_one_that_is_named(

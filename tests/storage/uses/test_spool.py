@@ -7,9 +7,10 @@ import json
 import math
 import multiprocessing
 import os
+import random
 import signal
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,27 +72,69 @@ def test_uses_come_into_the_database_as_if_they_had_gone_there(
     assert take_in(database, spool_path) == TakenIn()
 
 
-def test_a_line_that_is_not_whole_stays_with_a_word(
+def refused(spool_path: Path) -> list[bytes]:
+    """Lines that were set aside."""
+    return spool_path.with_name("digits.refused.jsonl").read_bytes().splitlines()
+
+
+def test_a_line_that_is_not_whole_is_set_aside_with_a_word(
     database: Database, used_policy: TimingPolicy, spool_path: Path
 ) -> None:
     spool_use(spool_path, use_of(used_policy, 0))
     whole = spool_path.read_bytes()
     spool_path.write_bytes(whole + whole[:200])  # whoever wrote the second was killed
-    (word,) = take_in(database, spool_path).kept
-    assert word == f"line 2 of {spool_path} stays there: it is torn or altered"
-    assert spool_path.read_bytes() == whole[:200]
     spool_use(spool_path, use_of(used_policy, 1))  # begins on a line of its own
     taken = take_in(database, spool_path)
-    assert (taken.recorded, len(taken.kept)) == (1, 1)
-    assert spool_path.read_bytes() == whole[:200] + b"\n"
-    assert ids(database) == ["use-0", "use-1"]
+    aside = f"{spool_path.parent}/digits.refused.jsonl"
+    assert taken.set_aside == (
+        f"line 2 of {spool_path} is no use (it is torn or altered); it is in {aside} now",
+    )
+    assert (taken.recorded, ids(database)) == (2, ["use-0", "use-1"])
+    assert (refused(spool_path), spool_path.exists()) == ([whole[:200]], False)
 
 
-@pytest.mark.parametrize("line", ["[]", "{}", "[" * 100_000, '{"use_id": 3}', "\0"])
-def test_what_is_no_use_stays(database: Database, spool_path: Path, line: str) -> None:
-    spool_path.write_text(f"{line}\n")
-    assert len(take_in(database, spool_path).kept) == 1
-    assert spool_path.read_text() == f"{line}\n"
+NASTY = (
+    *(10**30, 2**63, -(2**63), 2**31, -1, 0.5, 1e999, math.nan, None, True, "x", "\0\ud800"),
+    *("9" * 400, "0001-01-01T00:00:00+14:00", "2026-01-01", [], [[]], {}, {"": "\0"}),
+)
+
+
+def altered(value: Any) -> Iterator[Any]:
+    """Copies of a JSON value, each with one part of it replaced."""
+    yield from NASTY
+    parts = value.items() if isinstance(value, dict) else ()
+    for key, one in enumerate(value) if isinstance(value, list) else parts:
+        for other in altered(one):
+            copy = value.copy()
+            copy[key] = other
+            yield copy
+    if isinstance(value, dict):
+        for key in value:
+            yield {name: one for name, one in value.items() if name != key}
+
+
+@both_databases
+def test_no_line_keeps_another_one_out(
+    database: Database, used_policy: TimingPolicy, spool_path: Path
+) -> None:
+    events = (RunEvent("alarmed", 700, 2.5, "it said", 1, 0.5),)
+    evaluations = (Evaluation(500, 1.5, 0.8, 0.3, (("loss", 0.5),)),)
+    guard = GuardOutcome("below the band", 700, 1.25)
+    use = use_of(used_policy, 0, evaluations=evaluations, events=events, guard=guard)
+    spool_use(spool_path, use)
+    others = list(altered(json.loads(spool_path.read_text())))
+    with spool_path.open("a") as file:
+        for number, line in enumerate(random.Random(0).sample(others, 200)):
+            if isinstance(line, dict) and line.get("use_id") == use.use_id:
+                line = {**line, "use_id": f"altered-{number}"}
+            file.write(f"{json.dumps(line)}\n")
+        file.write("\0\n" + "[" * 100_000 + "\n")
+    lines = len(spool_path.read_bytes().splitlines())
+    spool_use(spool_path, use_of(used_policy, 1))
+    taken = take_in(database, spool_path)
+    assert {"use-0", "use-1"} <= set(ids(database))
+    assert len(taken.set_aside) == len(refused(spool_path)) > lines / 2
+    assert taken.recorded + taken.known + len(taken.kept) + len(taken.set_aside) == lines + 1
 
 
 def test_a_use_of_a_policy_that_is_not_here_stays_until_it_is(
@@ -113,8 +156,8 @@ def test_an_impossible_value_keeps_nobody_else_out(
     spool_use(spool_path, use_of(used_policy, 0, converged_accuracy=1e301))
     spool_use(spool_path, use_of(used_policy, 1))
     taken = take_in(database, spool_path)
-    assert (taken.recorded, len(taken.kept)) == (1, 1)
-    assert "refuses these values" in taken.kept[0]
+    assert (taken.recorded, len(taken.set_aside)) == (1, 1)
+    assert "refuses these values" in taken.set_aside[0]
 
 
 def _killed(work: Callable[[], object]) -> None:

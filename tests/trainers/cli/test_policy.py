@@ -106,3 +106,10 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
         policies_of_cluster(LocalCluster(), "digits", str(file), None, None, "sqlite:///unused.db")
     assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)
+    with pytest.raises(PolicyError) as caught:
+        policies_of_cluster(LocalCluster(), "digits", str(file), 8, None, "sqlite:///unused.db")
+    assert str(caught.value) == (
+        f"the policy in {file} was found for 4 simulated workers, bsp,asp, and this run is on 8"
+        " real workers: train on what it was found for, or find a policy for this one with:"
+        " syncswitch-search run digits --workers 8"
+    )

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
-from syncswitch.storage.records.trial import PhaseRecord
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
 from tests.storage.conftest import IDENTITY, POLICY, RECORD
 
@@ -73,7 +74,7 @@ def test_without_a_policy_it_says_what_was_asked_for(
     said = " ".join(capsys.readouterr().out.split())
     assert words in said
     assert "target" not in said
-    assert ("times as fast as BSP alone" in said) == (percent == 50.0)
+    assert "BSP alone in" not in said
     told = report_as_json(report)
     assert (told["policy"], told["reaches_target"]) == (None, None)
     assert (told["switch_percent"], told["fingerprint"]) == (percent, IDENTITY.fingerprint)
@@ -120,3 +121,54 @@ def test_it_says_what_the_guard_did(
         **asdict(guard or GuardOutcome(RECORD.spec.switch_percent)),
         "lost_seconds": sum(one.lost_seconds for one in (guard.failed if guard else ())),
     }
+
+
+def timed(
+    first_phase: tuple[tuple[int, float], ...], policy: TimingPolicy | None = None
+) -> tuple[str, float | None]:
+    """Where the speed-up of a run of 3 s is from, and what it is; of a phase by its tests."""
+    (end, seconds) = first_phase[-1]
+    phases = (replace(RECORD.phases[0], end_worker_step=end, seconds=seconds), RECORD.phases[1])
+    evaluations = tuple(Evaluation(step, at, 0.8, 0.3) for step, at in first_phase)
+    told = report_as_json(
+        make_report(policy, replace(RECORD, phases=phases, evaluations=evaluations), None)
+    )
+    return told["baseline_source"], told["speed_up"]
+
+
+ESTIMATED = "BSP alone, as estimated by the pace of this run's BSP phase"
+
+
+def test_what_a_run_takes_to_start_counts_once() -> None:
+    # A second to start, then 500 worker-steps in 2 s: alone it would have taken 1 + 4 s.
+    phase = ((100, 1.4), (200, 1.8), (300, 2.2), (500, 3.0))
+    assert timed(phase) == (ESTIMATED, pytest.approx(5 / 3))
+    assert timed(phase, POLICY) == (ESTIMATED, pytest.approx(5 / 3))
+
+
+@pytest.mark.parametrize("phase", [((500, 1.5),), ((100, 0.5), (500, 1.5))])
+def test_of_too_few_tests_nothing_is_estimated(phase: tuple[tuple[int, float], ...]) -> None:
+    assert timed(phase) == ("unknown", None)
+    assert timed(phase, POLICY) == ("BSP alone in the search", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("baseline_seconds", "words"),
+    [
+        (3.1, "Training took 3.0 s; the switch took"),
+        (6.0, "Training took 3.0 s, 2.00 times as fast as BSP alone in the search (6.0 s); the"),
+    ],
+)
+def test_what_may_be_chance_is_no_speed_up(
+    baseline_seconds: float, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in said_of(replace(POLICY, baseline_seconds=baseline_seconds), capsys)
+
+
+def test_of_uneven_tests_less_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    tests = tuple(Evaluation(100 * n, at, 0.8, 0.3) for n, at in enumerate((1.0, 1.2, 2.0, 2.2), 1))
+    phases = (PhaseRecord("bsp", 0, 400, 2.2, 0.0, 0), RECORD.phases[1])
+    record = replace(RECORD, phases=phases, evaluations=tests)
+    print_report(make_report(None, record, None))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Training took 3.0 s; the switch took" in said

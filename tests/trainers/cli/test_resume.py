@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,6 @@ def test_runs_of_other_seeds_do_not_matter(tmp_path: Path) -> None:
 def test_only_its_own_files_are_removed(tmp_path: Path) -> None:
     run = checkpoints(tmp_path)
     mine = leave(run, 25, 50, 100)
-    assert run.final == mine[-1]
     half = mine[0].with_name(f".{mine[1].name}.4711")
     half.write_bytes(b"sta")
     other = tmp_path / "notes.txt"
@@ -130,5 +130,29 @@ def test_the_run_that_was_interrupted_last_is_found(tmp_path: Path) -> None:
     later = RunCheckpoints(TrialSpec(IDENTITY, 100.0, seed=17), tmp_path, 25)
     os.utime(leave(later, 25)[0], (2**32, 2**32))
     assert interrupted_run(tmp_path) == (17, 100.0)
+    assert interrupted_run(tmp_path, seed=3) == interrupted_run(tmp_path, percent=12.5)
+    assert interrupted_run(tmp_path, seed=3, percent=100.0) is None
+    with pytest.raises(UserError, match="add --resume to go on from the last one"):
+        interrupted_run(tmp_path, resume=False)
     later.remove()
+    assert interrupted_run(tmp_path) == (3, 12.5)
+
+
+def test_names_of_runs_that_left_nothing_else_go(tmp_path: Path) -> None:
+    for seed, left in ((5, ()), (6, (25,)), (7, ())):
+        run = RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed), tmp_path, 25).open()
+        leave(run, *left)
+        for path in tmp_path.iterdir():
+            os.utime(path, (1, 1))
+        if seed != 7:  # that one lives
+            run._living.close()  # type: ignore[union-attr]
+    with closing(checkpoints(tmp_path).open()):
+        seeds = sorted(path.name[:6] for path in tmp_path.glob("*use"))
+        assert seeds == ["seed-3", "seed-6", "seed-7"]
+
+
+def test_a_run_that_is_under_way_was_not_interrupted(tmp_path: Path) -> None:
+    with closing(checkpoints(tmp_path).open()) as run:
+        leave(run, 25)
+        assert interrupted_run(tmp_path, resume=False) is None
     assert interrupted_run(tmp_path) == (3, 12.5)

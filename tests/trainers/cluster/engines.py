@@ -55,9 +55,10 @@ def all_gone(processes: list[psutil.Process]) -> bool:
 def family(trainer: ProcessTrainer) -> dict[str, psutil.Process]:
     """The processes of its cluster, by the names of their logs, such as `chief` and `worker-0`."""
     found = {}
+    folder = trainer._folder
     for process in psutil.Process().children(recursive=True):
         with suppress(OSError):
             log = Path(os.readlink(f"/proc/{process.pid}/fd/1"))
-            if log.parent == trainer._folder:
+            if folder is not None and log.parent == folder.path:
                 found[log.stem] = process
     return found

@@ -46,7 +46,7 @@ def test_a_variant_has_other_fields(folder: Path) -> None:
         ("data_set=x", "'data_set=x' sets no field of a workload once; give one of total_worker_"),
         ("momentum=0.5,momentum=0.5", "sets no field of a workload once"),
         ("momentum=much", "momentum is 'much'; give a number"),
-        ("batch_size=0", "batch_size is 0; give a whole number from 1 on"),
+        ("batch_size=0", "batch_size is 0; give a whole number, 1 to 1000000000000000"),
         ("batch_after_switch=4", "batch_after_switch is 4; give one of same, global"),
         ("momentum_after_switch=3", "momentum_after_switch is 3; give one of same"),
     ],

@@ -87,7 +87,7 @@ def _run(
     revise: str,
     workers: int | None,
     protocols: str | None,
-    seed: int,
+    seed: int | None,
     storage_url: str,
     as_json: bool,
 ) -> int | None:
@@ -95,7 +95,13 @@ def _run(
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import check_no_policy
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
-    from syncswitch.trainers.cli.uses import UsesHome, after_use, known_band, note_bare_use
+    from syncswitch.trainers.cli.uses import (
+        UsesHome,
+        after_use,
+        known_band,
+        note_bare_use,
+        own_seed,
+    )
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.protocols import parse_named_pair
 
@@ -104,6 +110,9 @@ def _run(
     if switch_percent is None:
         policy, job = _fitting(described, name, choice, workers, pair, storage_url)
         switch_percent = policy.switch_percent
+        if seed is None:
+            seed = own_seed(storage_url, job.identity)
+            console.print_note(f"this run has seed {seed}")
     else:
         check_no_policy()
         usual = parse_named_pair(USUAL_COMMAND_PROTOCOLS)
@@ -114,7 +123,7 @@ def _run(
     try:
         use_id = uuid.uuid4().hex
         retries = later_switch_points(switch_percent) if band else ()
-        spec = TrialSpec(job.identity, switch_percent, seed, band=band, retry_percents=retries)
+        spec = TrialSpec(job.identity, switch_percent, seed or 0, band=band, retry_percents=retries)
         record = _trained(trainer, spec)
         UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
         after_use(policy, storage_url, revise)
@@ -154,9 +163,10 @@ def _fitting(
     storage_url: str,
 ) -> tuple[TimingPolicy, CommandJob]:
     """The policy of just this command. Raises PolicyError where there is none."""
+    known = _policies(name, choice, storage_url)
     found = [
         one
-        for one in _policies(name, choice, storage_url)
+        for one in known
         if workers in (None, one.workers)
         and pair in (None, (one.first_protocol, one.second_protocol))
     ]
@@ -167,7 +177,13 @@ def _fitting(
             return policy, job
     search = f"syncswitch-search run {name} --trainer command --command ... --total-steps ..."
     if not found:
-        raise PolicyError(f"no policy {choice!r} of command {name!r}; find one with: {search}")
+        have = "; ".join(
+            f"{p.workers} workers, {p.first_protocol},{p.second_protocol}" for p in known
+        )
+        there = f" for what is asked (there is one for {have})" if have else ""
+        raise PolicyError(
+            f"no policy {choice!r} of command {name!r}{there}; find one with: {search}"
+        )
     raise PolicyError(
         f"policy {choice!r} of {name!r} is not for this --command and --total-steps: it has"
         f" {found[0].total_worker_steps:,} steps and fingerprint {found[0].fingerprint[:12]}; give"

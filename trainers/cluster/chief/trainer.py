@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
-from pathlib import Path
 
 from typing_extensions import override
 
@@ -16,6 +14,7 @@ from syncswitch.storage.errors import (
     SyncSwitchError,
     one_line,
 )
+from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.run import TrainingRun
@@ -205,8 +204,8 @@ class ClusterTrainer(Trainer):
         form = self._program.form
         state = self._cluster.state()
         try:
-            with tempfile.TemporaryDirectory(prefix="syncswitch-switch-") as folder:
-                path = Path(folder) / "switch.npz"
+            with OwnedFolder("syncswitch-switch-") as folder:
+                path = folder / "switch.npz"
                 write_checkpoint(path, form.checkpoint(state, spec, log))
                 state = form.restored(read_checkpoint(path), path)
         except OSError as error:

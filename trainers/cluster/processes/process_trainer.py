@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
+from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief
 from syncswitch.trainers.cluster.exchange.remote import LostError
@@ -102,7 +100,7 @@ class ProcessTrainer(Trainer):
         self._process_id: int | None = None
         self._zygote: Zygote | None = None
         self._connection: Connection | None = None
-        self._folder: Path | None = None
+        self._folder: OwnedFolder | None = None
         self._patience_seconds: float | None = None
         self._warnings: set[str] = set()
         # Worker-steps and training time when the chief last spoke of them, and when that was.
@@ -171,7 +169,7 @@ class ProcessTrainer(Trainer):
         self._end()
         folder, self._folder = self._folder, None
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
     def plan(self, folder: str) -> ChiefPlan:
         """What the chief is to be, with this folder for sockets and logs."""
@@ -192,15 +190,15 @@ class ProcessTrainer(Trainer):
 
     def _start(self) -> None:
         self._zygote = shared_zygote()
-        self._folder = self._folder or Path(tempfile.mkdtemp(prefix="syncswitch-cluster-"))
+        self._folder = self._folder or OwnedFolder("syncswitch-cluster-")
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours.detach())
-        plan = self.plan(str(self._folder))
+        plan = self.plan(str(self._folder.path))
         try:
             self._process_id = self._zygote.fork(
                 "syncswitch.trainers.cluster.processes.chief:be_chief",
                 plan,
-                str(self._folder / _CHIEFS_LOG),
+                str(self._folder.path / _CHIEFS_LOG),
                 NO_GPU,
                 wire=theirs,
             )
@@ -258,10 +256,11 @@ class ProcessTrainer(Trainer):
         if self._process_id is not None:
             with suppress(LostError):
                 how = self._zygote.condition(self._process_id).report or how
-        log = self._folder / _CHIEFS_LOG
+        log = self._folder.path / _CHIEFS_LOG
         return f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}"
 
     def _given_up(self, problem: str) -> RetryableError:
         """Says where the logs are, which are kept then."""
         folder, self._folder = self._folder, None
-        return RetryableError(f"{problem}; its logs are in {folder}")
+        assert folder is not None
+        return RetryableError(f"{problem}; its logs are in {folder.keep('syncswitch-logs-')}")

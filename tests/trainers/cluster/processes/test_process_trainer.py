@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
+from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
@@ -245,9 +246,10 @@ class TestALostChief:
             trainer.train(spec_of(COUNTING, 2, 0.0), observer)
         text = str(error.value)
         assert text.startswith("the cluster of 2 workers died of SIGABRT; its last words: ")
-        assert text.endswith(f"; its logs are in {folder}")
+        kept = str(folder.path).replace("syncswitch-cluster-", "syncswitch-logs-")
+        assert text.endswith(f"; its logs are in {kept}")
         assert "\n" not in text
-        assert (folder / "chief.log").is_file()
+        assert Path(kept, "chief.log").is_file()
         assert all_gone(list(before.values()))
         assert trainer.train(spec_of(COUNTING, 2, 50.0)).worker_steps == W
         assert set(family(trainer)) == PARTS
@@ -258,8 +260,9 @@ def test_no_other_user_may_enter_the_folder_in_which_they_meet(make_trainer: Mak
     """And nothing of them is on any network."""
     trainer = trained(make_trainer, COUNTING)
     assert trainer._folder is not None
-    assert trainer._folder.stat().st_mode & 0o777 == 0o700
-    assert any(path.is_socket() for path in trainer._folder.iterdir())
+    folder = trainer._folder.path
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert any(path.is_socket() for path in folder.iterdir())
     found = family(trainer)
     assert set(found) == PARTS
     for process in found.values():
@@ -279,7 +282,9 @@ time.sleep(1000)
 """
 
 
-def test_killed_itself_it_leaves_no_process_behind_even_stopped(tmp_path: Path) -> None:
+def test_killed_itself_it_leaves_no_process_behind_even_stopped_and_no_folder_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = WarmProcess(OWNER, reference_of(LONG), str(tmp_path), folder=tmp_path)
     processes = [psutil.Process(int(one)) for one in owner.stdout.readline().split()]
     assert len(processes) == 5, "and the one that has forked them"
@@ -288,6 +293,12 @@ def test_killed_itself_it_leaves_no_process_behind_even_stopped(tmp_path: Path) 
     owner.send_signal(signal.SIGSTOP)
     owner.kill()
     assert all_gone(processes)
+    assert len(list(tmp_path.glob("syncswitch-cluster-*"))) == 1
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with OwnedFolder("syncswitch-cluster-other-") as neighbour:
+        with pytest.raises(WorkloadError, match="no_such_name"):
+            ProcessTrainer("tests.trainers.jobs:no_such_name", 2)
+        assert list(tmp_path.glob("syncswitch-cluster-*")) == [neighbour]
 
 
 def test_what_is_refused_is_one_line_and_leaves_nothing(
@@ -314,5 +325,5 @@ def test_close_leaves_nothing_behind_and_may_come_twice(make_trainer: MakeTraine
     assert folder is not None
     trainer.close()
     assert all_gone(list(processes.values()))
-    assert not folder.exists()
+    assert not folder.path.exists()
     trainer.close()
