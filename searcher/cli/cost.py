@@ -148,7 +148,8 @@ def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None
     for parameter in context.command.params if is_given else ():
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in others and source == ParameterSource.COMMANDLINE:
-            raise UserError(f"{option} and {parameter.opts[0]} exclude each other")
+            flags = "/".join((*parameter.opts, *parameter.secondary_opts))
+            raise UserError(f"{option} and {flags} exclude each other")
 
 
 def _check_most_runs(runs: int, baseline_runs: int | None) -> None:
