@@ -127,7 +127,9 @@ def cost(
     if threshold is None:
         check_usual_threshold(metric)
     _check_baseline(reference, recording)
-    stop = StopRule.of(first, recording.identity.learning_rate_boundaries)
+    # Of a table the last row alone has runs that are stopped.
+    last = _strategy_of(rows[-1], 1, threshold)
+    stop = StopRule.of(last, recording.identity.learning_rate_boundaries)
     played = PlayedRecording.of(recording, stop)
     depth = settings or _deepest_switch_points(reference, first.threshold, played)
     strategies = [
