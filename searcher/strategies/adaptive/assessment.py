@@ -8,7 +8,7 @@ point costs what it takes, and is one of them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 

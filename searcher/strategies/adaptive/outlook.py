@@ -1,4 +1,4 @@
-"""The expected time of later trainings with each switch point, and what one more run saves of it."""
+"""The expected time of later trainings by switch point, and what one more run saves of it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from syncswitch.storage.records.guard import target_error
 
 # Share of the second protocol's steps that have passed when a guard sees that a switch failed.
 _ALARMED_AFTER = 0.6
-# Nobody watches a bare switch: a failure has to be noticed first. A search counts each of those that
-# go beyond what was allowed so much more, in trainings with the first protocol.
+# A bare failure has to be noticed first. A search counts each of those beyond what was allowed so
+# much more, in trainings with the first protocol.
 _UNNOTICED = 5.0
 # Classes of a run by its loss in beta, of which the first two held; and of a failed one how often
 # it is in each.
