@@ -69,7 +69,7 @@ def search(
     runs: int = 5,
     threshold: float | None = None,
     target_accuracy: float | None = None,
-    criterion: Literal["kept", "mean"] | None = None,
+    guarded: bool | None = None,
     keep: float | None = None,
     uses: int | None = None,
     seed: int = 0,
@@ -107,9 +107,10 @@ def search(
         threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01,
             which metrics other than shares have to be told.
         target_accuracy: A, the value of the metric to keep; None to measure it.
-        criterion: What makes a switch point good: `kept`, enough of the later runs with it keep the
-            accuracy, or `mean`, their mean does; None for what the strategy does.
-        keep: So large a share is enough, above 0.5 and below 1; None for 0.95.
+        guarded: False for a policy that holds with the bare switch; else trainings are expected
+            to go back to a switch that failed, as those of `syncswitch-run` do.
+        keep: Not guarded, so large a share that keeps the accuracy is enough, above 0.5 and below
+            1; None for 0.95.
         uses: How often the policy will be used; None for 30.
         seed: The seeds of all runs derive from it.
         online: What is done about stragglers: none, greedy or elastic.
@@ -146,7 +147,7 @@ def search(
         runs=runs,
         threshold=threshold,
         target_accuracy=target_accuracy,
-        criterion=criterion,
+        guarded=guarded,
         keep=keep,
         uses=uses,
         **strategy_options,

@@ -167,7 +167,8 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
     assert run("syncswitch-search", "policy", "export", "tiny", "-o", path, folder=folder)
     found = read_policy_file(path)
     strict = {"target_accuracy": 1.0, "threshold": 0.001}
-    write_policy(path, replace(found.policy, **strict, band=Band(**strict)), found.workload)
+    policy = replace(found.policy, **strict, band=Band(**strict), guarded=True, kept_share=0.86)
+    write_policy(path, policy, found.workload)
     (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
     command = ("syncswitch-run", WORKLOAD, "--policy", path, "--json")
     report = json.loads(run(*command, folder=tmp_path).stdout)
@@ -179,7 +180,9 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
     assert report["guard"]["lost_seconds"] > 0
     assert {phase["protocol"] for phase in report["phases"]} == {"bsp"}
     assert "alarmed" in [event["kind"] for event in report["events"]]
-    unguarded = json.loads(run(*command, "--no-guard", folder=tmp_path).stdout)
+    done = run(*command, "--no-guard", folder=tmp_path)
+    assert "with the bare switch about 86 of 100 runs keep the accuracy" in done.stderr
+    unguarded = json.loads(done.stdout)
     assert unguarded["guard"]["state"] == "off"
     assert [phase["protocol"] for phase in unguarded["phases"]] == ["bsp", "asp"]
 
@@ -341,8 +344,7 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(tmp_path: Path) -> No
 
 def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path) -> None:
     (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    # By the mean: whether a switch saves time depends on what else the machine does.
-    search = ("syncswitch-search", *JOB, "--criterion", "mean", "--least-runs", 2, "--json")
+    search = ("syncswitch-search", *JOB, "--least-runs", 2, "--json")
     process = start(*search, folder=tmp_path)
     assert "100 % BSP, run 1" in process.stderr.readline()
     process.send_signal(signal.SIGKILL)
@@ -352,8 +354,8 @@ def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path
     done = run(*search, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     policy = json.loads(done.stdout)["policy"]
-    assert (policy["strategy"], policy["switch_percent"]) == ("adaptive", 25.0)
-    assert 0.5 < policy["confidence"] <= 1
+    # Whether a switch saves time depends on what else the machine does.
+    assert (policy["strategy"], policy["guarded"]) == ("adaptive", True)
     runs = whole_runs(tmp_path)
     assert len(runs) == len(set(runs))
     with sqlite3.connect(tmp_path / "syncswitch.db") as database:

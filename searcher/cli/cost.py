@@ -127,7 +127,9 @@ def cost(
     if threshold is None:
         check_usual_threshold(metric)
     _check_baseline(reference, recording)
-    stop = StopRule.of(first, recording.identity.learning_rate_boundaries)
+    # Of a table the last row alone has runs that are stopped.
+    last = _strategy_of(rows[-1], 1, threshold)
+    stop = StopRule.of(last, recording.identity.learning_rate_boundaries)
     played = PlayedRecording.of(recording, stop)
     depth = settings or _deepest_switch_points(reference, first.threshold, played)
     strategies = [
@@ -145,10 +147,11 @@ def cost(
 
 def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None:
     context = click.get_current_context()
-    for name in others:
-        source = context.get_parameter_source(name)
-        if is_given and source == ParameterSource.COMMANDLINE:
-            raise UserError(f"{option} and --{name.replace('_', '-')} exclude each other")
+    for parameter in context.command.params if is_given else ():
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in others and source == ParameterSource.COMMANDLINE:
+            flags = "/".join((*parameter.opts, *parameter.secondary_opts))
+            raise UserError(f"{option} and {flags} exclude each other")
 
 
 def _check_most_runs(runs: int, baseline_runs: int | None) -> None:
@@ -161,8 +164,7 @@ def _table_rows() -> list[_Row]:
     return [
         *(_Row("paper", False, runs, {"baseline_runs": first}) for first, runs in _NEW_JOB_ROWS),
         *(_Row("paper", True, runs, {}) for runs in _RECURRING_ROWS),
-        # By the criterion of the rows above.
-        *(_Row("adaptive", recurring, 5, {"criterion": "mean"}) for recurring in (False, True)),
+        *(_Row("adaptive", recurring, 5, {}) for recurring in (False, True)),
     ]
 
 

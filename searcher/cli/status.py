@@ -24,9 +24,12 @@ from syncswitch.trainers.cli.options import FiniteRange, common_options, workers
 
 _OF_POLICY = (
     "switch_percent",
+    "guarded",
     "confidence",
     "kept_share",
+    "delivered_share",
     "baseline_kept_share",
+    "expected_time",
     "speed_up",
     "speed_up_low",
     "speed_up_high",

@@ -81,7 +81,6 @@ def first_policy(
         created_at=datetime.now(timezone.utc).isoformat(),
         software=software_versions(),
         guarded=True,
-        keep=usual.keep,
         reason=FIRST_REASON,
         band=measured_band(accuracy, usual.threshold, [record.evaluations]),
         **identity.decided_by.fields,

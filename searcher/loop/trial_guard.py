@@ -49,7 +49,7 @@ def trial_guard(store: TrialStore, study: str, state: SearchState, spec: TrialSp
     """
     strategy, known = state.strategy, state.course.runs
     is_candidate = spec.switch_percent < strategy.highest_percent
-    is_wanted = is_candidate and strategy.early_stop and strategy.criterion == "kept"
+    is_wanted = is_candidate and strategy.early_stop and strategy.judges_single_runs
     if not is_wanted or not spec.conditions.is_undisturbed:
         return None
     baseline = [

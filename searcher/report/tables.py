@@ -10,7 +10,12 @@ from typing import TypeVar
 
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.results.speed_up import speed_up_of
-from syncswitch.searcher.text.sentences import kept_text, times_text
+from syncswitch.searcher.text.sentences import (
+    expected_time_text,
+    guard_text,
+    kept_text,
+    times_text,
+)
 from syncswitch.searcher.text.uses import uses_text
 from syncswitch.searcher.text.values import (
     NONE,
@@ -85,8 +90,9 @@ def policy_table(data: ReportData) -> Table:
             ("threshold", metric.with_unit(f"{found.threshold:g}")),
             ("found by", f"{found.strategy}, {counted(len(found.evidence), 'run')}"),
             ("search", found.study),
-            ("criterion", found.criterion),
+            ("found for", guard_text(found)),
             ("kept", kept_text(found) or NONE),
+            ("expected", expected_time_text(found)),
             ("sure", NONE if found.confidence is None else f"{100 * found.confidence:.3g} %"),
             ("created", found.created_at),
             ("imported", entry.imported_at),

@@ -86,20 +86,22 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
 def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
     """What may be expected of later runs, and how sure that is."""
     figures = []
+    metric, usual = answer.decided_by, answer.baseline_kept_share
+    mean = f"within {metric.with_unit(f'{answer.threshold:g}')} of {first}'s mean {metric.name}"
+    if answer.is_for_guard and answer.delivered_share is not None:
+        words = f"of 100 guarded trainings deliver a model {mean}"
+        figures.append((f"about {100 * answer.delivered_share:.0f}", words))
     if answer.kept_share is not None:
-        usual = answer.baseline_kept_share
         own = "" if usual is None else f" ({100 * usual:.0f} with {first} alone)"
-        metric = answer.decided_by
-        within = metric.with_unit(f"{answer.threshold:g}")
-        words = f"of 100 runs stay within {within} of {first}'s mean {metric.name}{own}"
+        bare = " with the bare switch" if answer.is_for_guard else ""
+        words = f"of 100 runs{bare} stay {mean}{own}"
         figures.append((f"about {100 * answer.kept_share:.0f}", words))
-    if answer.confidence is None or (answer.criterion == "kept" and answer.switch_percent >= 100):
-        return figures
-    tried = _points({run.switch_percent for run in answer.evidence})
-    sure = f"sure that this is the earliest of the switch points tried ({tried}) that keeps it"
-    if answer.criterion == "kept":
-        sure = "sure that enough runs do"
-    figures.append((f"{100 * answer.confidence:.0f} %", sure))
+    if answer.is_for_guard and answer.expected_time is not None:
+        words = f"of the time of {first} alone: a guarded training, failed switches included"
+        figures.append((f"{answer.expected_time:.2f}", words))
+    if answer.confidence is not None and answer.switch_percent < BASELINE_PERCENT:
+        sure = "sure that it saves time" if answer.guarded else "sure that enough runs do"
+        figures.append((f"{100 * answer.confidence:.0f} %", sure))
     return figures
 
 

@@ -37,10 +37,10 @@ class Untried:
     """A switch point that the search might have run and never did.
 
     Attributes:
-        good_probability: How likely it is good all the same; None where nobody says.
-        why: `later` than the answer, so it saves less; `budget`: it is spent; `price`: a run costs
-            more than it promises; `order`: a strategy without a belief did not lead there; `open`:
-            the search goes on.
+        good_probability: See `SwitchPointBelief`; None where nobody says.
+        why: `later` than an answer for the bare switch, so it saves less; `budget`: it is spent;
+            `price`: a run costs more than it promises; `order`: a strategy without a belief did not
+            lead there; `open`: the search goes on.
     """
 
     switch_percent: float
@@ -132,12 +132,13 @@ def _untried(strategy: Strategy, runs: Sequence[Observation], answer: Decided) -
     tried = {run.switch_percent for run in runs}
     likely = {one.switch_percent: one.good_probability for one in strategy.beliefs(runs)}
     now, unlimited = strategy.decide(runs), _without_budget(strategy).decide(runs)
+    is_guarded: bool = getattr(strategy, "guarded", False)
     for percent in strategy.grid():
         if percent in tried:
             continue
         if not isinstance(now, Decided):
             why = "open"
-        elif percent > answer.switch_percent:
+        elif percent > answer.switch_percent and not is_guarded:
             why = "later"
         elif not likely:
             why = "order"

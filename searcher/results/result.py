@@ -79,6 +79,7 @@ def draft_policy(
     completed = [
         (run.switch_percent, rows[run.trial_number]) for run in finished if not run.diverged
     ]
+    is_guarded: bool = getattr(strategy, "guarded", False)
     speed_up = speed_ups(identity, completed, strategy.highest_percent).get(decided.switch_percent)
     return TimingPolicy(
         fingerprint=identity.fingerprint,
@@ -103,10 +104,12 @@ def draft_policy(
         created_at=datetime.now(timezone.utc).isoformat(),
         software=software_versions(),
         confidence=decided.confidence,
-        criterion=strategy.criterion,
-        keep=getattr(strategy, "keep", None) if strategy.criterion == "kept" else None,
+        guarded=is_guarded,
+        keep=None if is_guarded else getattr(strategy, "keep", None),
         kept_share=decided.kept_share,
+        delivered_share=decided.delivered_share,
         baseline_kept_share=decided.baseline_kept_share,
+        expected_time=decided.expected_time,
         speed_up_low=speed_up.low if speed_up else None,
         speed_up_high=speed_up.high if speed_up else None,
         reason=decided.reason,

@@ -57,7 +57,6 @@ class SearchStatus:
         policy: That it found; None as long as there is none.
         dropped: Why another pair of protocols was preferred; None where none was.
         uses: How that has done in later runs, when this was read; None without one.
-        criterion: What makes a switch point good, `kept` or `mean`.
         cost: Of all runs so far; None where nobody knows the pace of those that ended.
         wall_seconds: While at least one run was under way, as far as was reported.
         rest: What is to come, of runs under way too; None where nobody asked, or none can say.
@@ -92,7 +91,6 @@ class SearchStatus:
     policy: TimingPolicy | None
     dropped: str | None
     uses: UseSummary | None
-    criterion: str
     cost: float | None
     wall_seconds: float
     rest: RestOfSearch | None
@@ -192,7 +190,6 @@ def search_status(
         policy=policy,
         dropped=search.dropped,
         uses=uses,
-        criterion=policy.criterion if policy else strategy.criterion,
         cost=None if paid is None else paid + begun,
         wall_seconds=spent.wall_seconds,
         rest=rest,

@@ -23,9 +23,6 @@ from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointB
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 
-CRITERIA = ("kept", "mean")
-"""See `Strategy.criterion`."""
-
 USUAL_THRESHOLD = 0.01
 """Of metrics whose best value is 1."""
 
@@ -120,13 +117,9 @@ class Strategy(ABC):
         """Runs of the longest search in which none diverges."""
 
     @property
-    def criterion(self) -> str:
-        """What makes a switch point acceptable.
-
-        `mean`: its mean accuracy loses at most beta, as in the paper. `kept`: a later run loses at
-        most beta with enough probability.
-        """
-        return "mean"
+    def judges_single_runs(self) -> bool:
+        """Whether each run keeps the accuracy or fails; else means of several are compared."""
+        return False
 
     @property
     def repeats(self) -> int | None:

@@ -63,8 +63,8 @@ class StopRule:
             not_before_worker_step=max(decays, default=0),
             hopeless_below=None if target is None else target - strategy.threshold,
             # Some runs fail late. Where nobody knows a decay that is behind them, a rest of theirs
-            # promises nothing, and failures are what `kept` counts.
-            trusts_rest=bool(decays) or strategy.criterion == "mean",
+            # promises nothing to whoever counts failures.
+            trusts_rest=bool(decays) or not strategy.judges_single_runs,
         )
 
     def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:

@@ -51,7 +51,8 @@ class SwitchPointBelief:
     """What is believed of one switch point.
 
     Attributes:
-        good_probability: How likely it is good by the strategy's criterion.
+        good_probability: How likely guarded trainings with it take less time than with the first
+            protocol alone; for the bare switch, how likely enough of them keep the accuracy.
         kept_share: How likely one more run there loses at most beta.
         low_accuracy: Nine of ten such runs end between here
         high_accuracy: and here.

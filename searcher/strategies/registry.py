@@ -25,7 +25,7 @@ DEFAULT_STRATEGY = "adaptive"
 _BY_NAME: dict[str, type[Strategy]] = {**STRATEGIES, "comparison": ComparisonStrategy}
 
 # Options of the command line whose names are not those of their fields.
-_CALLED = {"switch_points": "grid"}
+_CALLED = {"switch_points": "grid", "guarded": "no-guard"}
 
 
 def make_strategy(

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import CRITERIA, Strategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
@@ -50,7 +50,7 @@ class SearchPlan:
         )
         _require_count(strategy.runs, "--runs", _MOST_RUNS)
         _check_threshold(strategy)
-        _check_criterion(strategy)
+        _check_keep(strategy.options)
         _check_options(strategy.options)
         target = strategy.target_accuracy
         if target is not None and "baseline_runs" in strategy.options:
@@ -139,15 +139,16 @@ def _check_target(target: float, limits: AccuracyRange) -> None:
     _require(is_possible, "--target-accuracy", abs(target), "a value that the metric can have")
 
 
-def _check_criterion(strategy: Strategy) -> None:
-    criterion, keep = strategy.criterion, strategy.options.get("keep")
-    _require(criterion in CRITERIA, "--criterion", criterion, " or ".join(CRITERIA))
+def _check_keep(options: Mapping[str, Any]) -> None:
+    keep = options.get("keep")
     if keep is None:
         return
-    if criterion != "kept":
-        raise UserError("--keep is for --criterion kept; leave one of them out")
-    allowed = "a share above 0.5 and below 1, such as 0.95"
-    _require(0.5 < keep < 1, "--keep", keep, allowed)
+    _require(0.5 < keep < 1, "--keep", keep, "a share above 0.5 and below 1, such as 0.95")
+    if options.get("guarded", True):
+        raise UserError(
+            "--keep says how many trainings must keep the accuracy without a guard: add --no-guard,"
+            " or leave it out"
+        )
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -107,8 +107,8 @@ def _strategy_words(options: Any) -> list[str]:
         if name in options:
             dashed = name.replace("_", "-")
             words.append(f"--{dashed}" if options[name] else f"--no-{dashed}")
-    if options.get("criterion") == "mean":
-        words += ["--criterion", "mean"]
+    if not options.get("guarded", True):
+        words.append("--no-guard")
     if options.get("switch_points"):
         words += ["--grid", ",".join(f"{percent:g}" for percent in options["switch_points"])]
     for name in _VALUES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 
 from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.text.values import NONE, counted
@@ -21,7 +22,7 @@ def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None
     first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
     train, steps = f"Train {policy.workload} with {first}", f"{policy.total_worker_steps:,}"
     if policy.switch_percent >= BASELINE_PERCENT:
-        why = policy.reason or _why_alone(policy, second)
+        why = policy.reason or f"no switch to {second} that was tried keeps the accuracy"
         return f"{train} for all of its {steps} worker-steps: {why}. {_measured(policy)}"
     again = "".join(
         f", from {percent:g} % on with {(first, second)[number % 2]} again"
@@ -36,34 +37,49 @@ def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None
 
 def promise_sentences(policy: TimingPolicy) -> str:
     """What may be expected of later runs, and how sure that is; empty where nobody said."""
-    first = policy.first_protocol.upper()
-    sure = "" if policy.confidence is None else f"{100 * policy.confidence:.0f} % sure"
-    if policy.criterion != "kept":
-        return sure and (
-            f"The search is {sure} that this is the earliest switch that keeps the mean accuracy; a"
-            " single run may lose more."
-        )
+    first, metric = policy.first_protocol.upper(), policy.decided_by
+    within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
     usual = policy.baseline_kept_share
-    metric = policy.decided_by
-    within = f"of 100 runs should stay within {metric.with_unit(f'{policy.threshold:g}')} of"
     if policy.switch_percent >= BASELINE_PERCENT:
-        return (
-            "" if usual is None else f"About {100 * usual:.0f} {within} their mean {metric.name}."
+        if usual is None:
+            return ""
+        return f"About {_of_100(usual)} of 100 runs should stay {within} their mean {metric.name}."
+    mean = f"{within} {first}'s mean {metric.name}"
+    parts = (_guarded_promise if policy.guarded else _bare_promise)(policy, first, mean)
+    return " ".join(parts)
+
+
+def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
+    delivered, bare, usual = policy.delivered_share, policy.kept_share, policy.baseline_kept_share
+    if delivered is not None and bare is not None and usual is not None:
+        yield (
+            f"About {_of_100(delivered)} of 100 guarded trainings should deliver a model {mean};"
+            f" with the bare switch about {_of_100(bare)} would, with {first} alone about"
+            f" {_of_100(usual)} do."
         )
-    sentences = []
-    if policy.kept_share is not None:
-        own = "" if usual is None else f"; with {first} alone, about {100 * usual:.0f} do"
-        sentences.append(
-            f"About {100 * policy.kept_share:.0f} {within} {first}'s mean {metric.name}{own}."
+    if policy.expected_time is not None:
+        sure = ""
+        if policy.confidence is not None:
+            sure = f"; that it saves time is {_of_100(policy.confidence)} % sure"
+        yield (
+            f"A guarded training is expected to take {policy.expected_time:.2f} of the time of"
+            f" {first} alone, failed switches included{sure}."
         )
-    if sure:
+
+
+def _bare_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
+    bare, usual = policy.kept_share, policy.baseline_kept_share
+    if bare is not None:
+        own = "" if usual is None else f"; with {first} alone, about {_of_100(usual)} do"
+        yield f"About {_of_100(bare)} of 100 runs should stay {mean}{own}."
+    if policy.confidence is not None:
         enough = ""
         if policy.keep is not None:
             fewer = round(100 * (1 - policy.keep), 6)
             needed = f"{100 * policy.keep:g} of 100"
             enough = f": {needed}, or at most {fewer:g} fewer than {first} alone"
-        sentences.append(f"The search is {sure} that enough runs keep the accuracy{enough}.")
-    return " ".join(sentences)
+        sure = f"{_of_100(policy.confidence)} % sure"
+        yield f"The search is {sure} that enough runs keep the accuracy{enough}."
 
 
 def kept_text(policy: TimingPolicy) -> str | None:
@@ -71,8 +87,29 @@ def kept_text(policy: TimingPolicy) -> str | None:
     if policy.kept_share is None:
         return None
     usual, first = policy.baseline_kept_share, policy.first_protocol.upper()
-    own = "" if usual is None else f" ({100 * usual:.0f} with {first} alone)"
-    return f"about {100 * policy.kept_share:.0f} of 100 runs{own}"
+    share, what = policy.kept_share, "runs"
+    others = [] if usual is None else [f"{_of_100(usual)} with {first} alone"]
+    if policy.is_for_guard and policy.delivered_share is not None:
+        others.insert(0, f"{_of_100(share)} with the bare switch")
+        share, what = policy.delivered_share, "guarded trainings"
+    aside = f" ({', '.join(others)})" if others else ""
+    return f"about {_of_100(share)} of 100 {what}{aside}"
+
+
+def guard_text(policy: TimingPolicy) -> str:
+    """How it is to be used."""
+    return "guarded trainings" if policy.guarded else "the bare switch"
+
+
+def expected_time_text(policy: TimingPolicy) -> str | None:
+    """The expected time for tables, for example `0.41 of the time of BSP alone`."""
+    if policy.expected_time is None:
+        return None
+    return f"{policy.expected_time:.2f} of the time of {policy.first_protocol.upper()} alone"
+
+
+def _of_100(share: float) -> str:
+    return f"{100 * share:.0f}"
 
 
 def speed_up_text(found: SpeedUp, digits: int = 1, *, than: str = "") -> str:
@@ -92,11 +129,6 @@ def times_text(found: SpeedUp | None) -> str:
     if found.low is None or found.high is None or found.low == found.high:
         return value
     return f"{value} ({found.low:.2f} to {found.high:.2f})"
-
-
-def _why_alone(policy: TimingPolicy, second: str) -> str:
-    often = " often enough" if policy.criterion == "kept" else ""
-    return f"no switch to {second} that was tried keeps the accuracy{often}"
 
 
 def _gain(found: SpeedUp | None, first: str) -> str:

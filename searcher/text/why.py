@@ -42,8 +42,10 @@ def belief_cells(why: Explanation, number: int, metric: Metric) -> list[str]:
 
 def belief_sentence(why: Explanation) -> str:
     """What the columns of the beliefs say."""
-    often = " often enough" if why.strategy.criterion == "kept" else " in the mean"
-    return f"How likely a switch there keeps the accuracy{often}, as believed after each run."
+    good = "a switch there keeps the accuracy often enough"
+    if _is_guarded(why):
+        good = "guarded trainings with a switch there save time"
+    return f"How likely {good}, as believed after each run."
 
 
 def certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
@@ -121,7 +123,13 @@ def shown_percents(why: Explanation) -> list[float]:
     if why.answer is not None:
         shown.add(why.answer.switch_percent)
     near = {place + aside for place, p in enumerate(grid) if p in shown for aside in (-1, 0, 1)}
-    return [percent for place, percent in enumerate(grid) if place in near]
+    shown = {grid[place] for place in near if 0 <= place < len(grid)}
+    # What a guarded search believes of a switch is that it saves time against the first protocol.
+    return sorted(shown - {BASELINE_PERCENT} if _is_guarded(why) else shown)
+
+
+def _is_guarded(why: Explanation) -> bool:
+    return getattr(why.strategy, "guarded", False)
 
 
 def measured_text(one: ExplainedRun, metric: Metric) -> str:

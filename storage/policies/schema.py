@@ -36,8 +36,10 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "batch_size": _COUNT,
     "confidence": _SHARE,
     "created_at": {"json_schema_extra": {"format": "date-time"}},
+    "delivered_share": _SHARE,
     "deviation": _AT_LEAST_0,
     "evaluation_interval_worker_steps": _WORKER_STEPS,
+    "expected_time": _AT_LEAST_0,
     "fingerprint": {"pattern": "^[0-9a-f]{64}$"},
     "first_protocol": _NAME,
     "keep": _SHARE,
@@ -135,7 +137,6 @@ PolicyContent = _model(
     "When to switch, for one workload fingerprint.",
     evidence=Annotated[tuple[EvidenceContent, ...], AfterValidator(_each_run_once)],  # type: ignore[valid-type]
     created_at=Annotated[str, AfterValidator(_moment)],
-    criterion=Literal["kept", "mean"],
     metric_goal=Literal["max", "min"],
     band=BandContent | None,
     later_switches=Annotated[tuple[float, ...], AfterValidator(_ascending_percents)],

@@ -40,15 +40,21 @@ class PolicyVersion(MeasuredJobColumns):
     speed_up_high: Annotated[float | None, "upper end of it"]
     evidence_runs: Annotated[int, "trials that it rests on"]
     strategy: Annotated[str, "strategy that decided"]
-    criterion: Annotated[str, "kept: enough later runs lose at most beta; mean: their mean does"]
-    keep: Annotated[float | None, "so large a share is enough, or nearly that of the baseline"]
+    guarded: Annotated[bool, "found for guarded trainings, else for the bare switch"]
+    keep: Annotated[float | None, "so large a share is enough with the bare switch"]
     kept_share: Annotated[
-        float | None, "expected share of later runs that lose at most beta; null if not known"
+        float | None,
+        "expected share of trainings with the bare switch that lose at most beta; null: not known",
     ]
+    delivered_share: Annotated[float | None, "the same of the models that guarded ones deliver"]
     baseline_kept_share: Annotated[float | None, "the same of the first protocol alone"]
+    expected_time: Annotated[
+        float | None, "of a later training by that of the baseline, failed switches included"
+    ]
     confidence: Annotated[
         float | None,
-        "probability that the switch point is good; by `mean`, that it is the earliest acceptable",
+        "probability that guarded trainings take less time than the baseline; for the bare switch,"
+        " that enough keep the accuracy",
     ]
     reason: Annotated[str | None, "why it is the first protocol alone; null where nobody said"]
     study: Annotated[str, "search that found it"]

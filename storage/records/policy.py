@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +46,20 @@ class TimingPolicy:
         evidence: The completed trials of that study.
         created_at: ISO 8601, UTC.
         software: Version by name of distribution.
-        confidence: Probability, as the strategy sees it, that `switch_percent` is good: by the
-            criterion `kept`, that enough of the later runs keep the accuracy; by `mean`, that it is
-            the earliest acceptable switch point. None where the strategy gives none.
-        criterion: `kept`: enough of the later runs with the policy lose at most beta, or nearly as
-            many as of the first protocol's own; `mean`: their mean accuracy does.
-        keep: So large a share of later runs is enough, 0 to 1; None by the criterion `mean`.
-        kept_share: Expected share of later runs with the policy that lose at most beta; None where
-            the strategy gives none.
-        baseline_kept_share: The same of the first protocol alone.
+        guarded: Found for trainings that go back to a switch that failed, as those of
+            `syncswitch-run` do; else it has to hold with the bare switch.
+        confidence: Probability, as the strategy sees it, that guarded trainings with the policy
+            take less time than with the first protocol alone; of a policy for the bare switch, that
+            enough of them keep the accuracy. None where the strategy gives none.
+        keep: So large a share with the bare switch is enough, 0 to 1, or 1 - keep less than the
+            first protocol's own; None for guarded trainings, and where the strategy has none.
+        kept_share: Expected share of later trainings with the bare switch that lose at most beta;
+            None where the strategy gives none.
+        delivered_share: Expected share of the delivered models that do: with a guard, one whose
+            switch failed is trained on from an earlier state.
+        baseline_kept_share: Of trainings with the first protocol alone.
+        expected_time: Of a later training, by that of one with the first protocol alone; what
+            failed switches cost is part of it. None where the strategy gives none.
         speed_up_low: Lower end of the 90 % interval of the speed-up; None where too few runs were
             timed.
         speed_up_high: Upper end of it.
@@ -89,11 +95,13 @@ class TimingPolicy:
     evidence: tuple[Evidence, ...]
     created_at: str
     software: Mapping[str, str] = field(default_factory=dict)
+    guarded: bool = False
     confidence: float | None = None
-    criterion: str = "mean"
     keep: float | None = None
     kept_share: float | None = None
+    delivered_share: float | None = None
     baseline_kept_share: float | None = None
+    expected_time: float | None = None
     speed_up_low: float | None = None
     speed_up_high: float | None = None
     reason: str | None = None
@@ -124,6 +132,24 @@ class TimingPolicy:
         """
         noun = "worker" if self.workers == 1 else "workers"
         return f"{self.workers} {noun}, {self.first_protocol},{self.second_protocol}"
+
+    @property
+    def is_for_guard(self) -> bool:
+        """Whether it has a switch, and that was found for guarded trainings."""
+        return self.guarded and self.switch_percent < BASELINE_PERCENT
+
+    @property
+    def bare_warning(self) -> str | None:
+        """What to know before its switch is used without a guard; None where that is fine."""
+        if not self.is_for_guard:
+            return None
+        share = "fewer runs"
+        if self.kept_share is not None:
+            share = f"about {100 * self.kept_share:.0f} of 100 runs"
+        return (
+            f"this policy was found for guarded trainings: with the bare switch {share} keep the"
+            " accuracy; for a careful one, search with: syncswitch-search run --no-guard"
+        )
 
     @property
     def speed_up(self) -> float | None:

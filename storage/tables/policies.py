@@ -50,9 +50,10 @@ class PolicyRow(Base):
         CheckConstraint("baseline_seconds >= 0", name="baseline_seconds"),
         CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
         CheckConstraint("metric_goal IN ('max', 'min')", name="metric_goal"),
-        CheckConstraint("criterion IN ('kept', 'mean')", name="criterion"),
         CheckConstraint("keep BETWEEN 0 AND 1", name="keep"),
         CheckConstraint("kept_share BETWEEN 0 AND 1", name="kept_share"),
+        CheckConstraint("delivered_share BETWEEN 0 AND 1", name="delivered_share"),
+        CheckConstraint("expected_time >= 0", name="expected_time"),
         CheckConstraint("baseline_kept_share BETWEEN 0 AND 1", name="baseline_kept_share"),
         CheckConstraint("speed_up_low >= 0", name="speed_up_low"),
         CheckConstraint("speed_up_high >= 0", name="speed_up_high"),
@@ -78,11 +79,13 @@ class PolicyRow(Base):
     created_at: Mapped[datetime]
     imported_at: Mapped[datetime | None]
     software: Mapped[dict[str, str]]
+    guarded: Mapped[bool]
     confidence: Mapped[float | None]
-    criterion: Mapped[str] = mapped_column(String(16))
     keep: Mapped[float | None]
     kept_share: Mapped[float | None]
+    delivered_share: Mapped[float | None]
     baseline_kept_share: Mapped[float | None]
+    expected_time: Mapped[float | None]
     speed_up_low: Mapped[float | None]
     speed_up_high: Mapped[float | None]
     reason: Mapped[str | None] = mapped_column(String(255))

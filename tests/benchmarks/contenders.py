@@ -15,8 +15,8 @@ from tests.benchmarks.problems import Problem, earliest_acceptable, is_acceptabl
 
 REFERENCE = "paper 5x5"
 """What costs are compared with."""
-ADAPTIVE = "adaptive, mean"
-"""Whose confidence is held against the truth, which is that of means."""
+ADAPTIVE = "adaptive"
+"""Whose confidence is held against the truth."""
 
 Search = Callable[[Problem, bool], Iterable[SimulatedSearch]]
 Answer = Callable[[Problem], float]
@@ -72,8 +72,8 @@ def contenders() -> list[Contender]:
         _paper("paper 5x5, shared prefix", share_prefix=True),
         _paper("paper 5x5, early stop", early_stop=True),
         _paper("paper 5x5, both", share_prefix=True, early_stop=True),
-        _adaptive("adaptive, kept", criterion="kept"),
         _adaptive(ADAPTIVE),
+        _adaptive(f"{ADAPTIVE}, bare switch", guarded=False),
         _adaptive(f"{ADAPTIVE}, no shared prefix", share_prefix=False),
         _adaptive(f"{ADAPTIVE}, no early stop", early_stop=False),
         _adaptive(f"{ADAPTIVE}, neither", share_prefix=False, early_stop=False),
@@ -158,19 +158,14 @@ def _adaptive(name: str, **options: Any) -> Contender:
 def _search_adaptively(
     problem: Problem,
     is_known: bool,
-    *,
-    criterion: str = "mean",
-    share_prefix: bool = True,
-    early_stop: bool = True,
+    **options: bool,
 ) -> Sequence[SimulatedSearch]:
     strategy = AdaptiveStrategy(
         settings=problem.settings,
         threshold=problem.threshold,
         target_accuracy=problem.known_accuracy if is_known else None,
         target_runs=problem.known_runs,
-        criterion=criterion,
-        share_prefix=share_prefix,
-        early_stop=early_stop,
+        **options,  # type: ignore[arg-type]
     ).among(problem.grid)
     return [search_with(strategy, problem.run_at)]
 

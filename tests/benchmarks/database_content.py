@@ -261,7 +261,7 @@ def _policy(search: int, identity: WorkloadIdentity) -> Row:
         "created_at": _START + timedelta(hours=search + 1),
         "imported_at": None,
         "software": {"python": "3.12.1", "syncswitch": "0.1.0"},
-        "criterion": "mean",
+        "guarded": False,
         "later_switches": [],
         "metric": "accuracy",
         "metric_goal": "max",

@@ -22,18 +22,24 @@ from rich.table import Table
 
 from tests.benchmarks.console import new_table, parser
 from tests.benchmarks.learning_jobs import GuardedJob, guarded_jobs
-from tests.benchmarks.learning_rules import Course, Rule, best_known, bsp_alone, learn, search_then_use
+from tests.benchmarks.learning_rules import (
+    Course,
+    Rule,
+    best_known,
+    bsp_alone,
+    learn,
+    search_then_use,
+)
 from tests.benchmarks.limit import at_most
 from tests.benchmarks.problems import BASELINE_PERCENT
 from tests.benchmarks.trust_problems import JOBS
 
 RULES: dict[str, Rule] = {
     "BSP alone": bsp_alone,
-    "search, bare": functools.partial(search_then_use, has_guard=False, learns=False),
-    "search, guarded": functools.partial(search_then_use, has_guard=True, learns=False),
-    "search, learning": functools.partial(search_then_use, has_guard=True, learns=True),
+    "search, bare switch": functools.partial(search_then_use, guarded=False),
+    "search, guarded": search_then_use,
+    "search, then learning": functools.partial(search_then_use, learns=True),
     "learning": learn,
-    "learning, one try": functools.partial(learn, tries_again=False),
     "best known": best_known,
 }
 
@@ -48,10 +54,12 @@ class Figures:
         baseline_kept: The same of all recorded runs of BSP.
         search_cost: In trainings with BSP alone.
         answered_at: Uses until there was a policy.
-        good_uses: Trainings with a good switch before W.
         alarms: Of all.
+        good_uses: Trainings with a good switch before W.
         false_alarms: Of those of good switch points that keep the accuracy.
-        revisions: Of good policies.
+        revisions: Versions of the policy that were left for another.
+        shares: Of the last answer: what it states of runs with its bare switch, what all recorded
+            seeds show; and both of the delivered models. None where nobody answered.
     """
 
     rule: str
@@ -62,10 +70,11 @@ class Figures:
     baseline_kept: float
     search_cost: float
     answered_at: int
-    good_uses: int
     alarms: int
+    good_uses: int
     false_alarms: int
     revisions: int
+    shares: tuple[float, float, float, float] | None
 
 
 def figures(job: GuardedJob, rule: str, number: int, uses: int) -> Figures:
@@ -86,12 +95,22 @@ def figures(job: GuardedJob, rule: str, number: int, uses: int) -> Figures:
         alarms=sum(len(use.failed) for use in course.uses),
         false_alarms=sum(use.false_alarms for use in good),
         revisions=len(course.revisions),
+        shares=_shares(course),
     )
+
+
+def _shares(course: Course) -> tuple[float, float, float, float] | None:
+    answer = course.answer
+    if answer is None or answer.kept_share is None or answer.delivered_share is None:
+        return None
+    bare = course.job.job.kept_share(answer.switch_percent)
+    delivered = course.delivered_share(answer.switch_percent)
+    return answer.kept_share, bare, answer.delivered_share, delivered
 
 
 def _time(course: Course, job: GuardedJob) -> float:
     time = statistics.fmean(use.time for use in course.uses)
-    if course.has_guard:
+    if course.strategy.guarded:
         return time
     shares = (job.job.kept_share(use.observed.switch_percent) for use in course.uses)
     return time + max(0.0, job.job.kept_share(BASELINE_PERCENT) - statistics.fmean(shares))
@@ -99,8 +118,8 @@ def _time(course: Course, job: GuardedJob) -> float:
 
 def table(found: Sequence[Figures]) -> Table:
     """By rule, the mean of all; shares in percent."""
-    columns = ("rule", "time", "kept %", "BSP %", "search", "policy after", "alarms %")
-    made = new_table(*columns, "false %", "revised", box=SIMPLE)
+    columns = ("rule", "time", "kept %", "BSP %", "search", "policy after", "alarms %", "false %")
+    made = new_table(*columns, "left", "bare %", "delivered %", box=SIMPLE)
     for rule in RULES:
         rows = [one for one in found if one.rule == rule]
         if rows:
@@ -114,9 +133,18 @@ def table(found: Sequence[Figures]) -> Table:
                 f"{statistics.fmean(one.answered_at for one in rows):.1f}",
                 f"{100 * sum(one.alarms for one in rows) / uses:.1f}",
                 f"{100 * sum(one.false_alarms for one in rows) / good:.1f}",
-                f"{100 * sum(one.revisions for one in rows) / good:.2f}",
+                f"{statistics.fmean(one.revisions for one in rows):.2f}",
+                *_stated_and_true(rows),
             )
     return made
+
+
+def _stated_and_true(rows: Sequence[Figures]) -> tuple[str, str]:
+    known = [one.shares for one in rows if one.shares is not None]
+    if not known:
+        return "", ""
+    values = [100 * statistics.fmean(column) for column in zip(*known, strict=True)]
+    return f"{values[0]:.1f} / {values[1]:.1f}", f"{values[2]:.1f} / {values[3]:.1f}"
 
 
 def by_job(found: Sequence[Figures]) -> Table:
@@ -162,7 +190,8 @@ def main() -> None:
         console.print(
             f"{uses} trainings of each of {len(jobs)} recorded jobs, {options.repeats} times over."
             " Time by that of BSP alone, all in; false: alarms in runs of good switch points that"
-            " would have kept the accuracy; revised: good policies left, in 100 uses of them."
+            " would have kept the accuracy; left: versions of a policy; bare, delivered: runs with"
+            " the bare switch and delivered models that keep the accuracy, as stated / in truth."
         )
         console.print(table(rows))
         console.print(by_job(rows))

@@ -27,8 +27,8 @@ from tests.benchmarks.problems import BASELINE_PERCENT
 from tests.benchmarks.trust_problems import JOBS, TrustJob, trust_jobs
 
 _SHOWN = (
-    "adaptive, kept",
-    "adaptive, mean",
+    "adaptive",
+    "adaptive, bare switch",
     "paper 5x5",
     "grid, 5 runs each",
     "Optuna TPE, means",

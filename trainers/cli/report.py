@@ -219,6 +219,8 @@ def print_report(report: RunReport) -> None:
     if record.guard is not None:
         console.print_text(_guarded(record, record.guard))
     share = None if policy is None else policy.kept_share
+    if policy is not None and policy.is_for_guard and record.guard is not None:
+        share = policy.delivered_share
     if policy is not None and share is not None and not _reaches_target(policy, record):
         console.print_text(_expected(policy, share))
     if report.model_path is not None:

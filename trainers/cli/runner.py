@@ -206,7 +206,7 @@ def main(
         interrupted_run,
         save_model,
     )
-    from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy
+    from syncswitch.trainers.cli.uses import UsesHome, after_use, first_policy, note_bare_use
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import parse_pair
     from syncswitch.trainers.run.side_output import SideOutput
@@ -256,6 +256,7 @@ def main(
                 interrupted,
             )
     workload, identity, policy = run.workload, run.identity, run.policy
+    note_bare_use(policy, run.band)
     output, usual_folder = home(workload)
     check_model_path(output)
     conditions = replace(chosen, later_switches=run.later_switches).conditions(

@@ -149,6 +149,13 @@ def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None
     return secrets.randbelow(LARGEST_SEED + 1) if seed is None else seed
 
 
+def note_bare_use(policy: TimingPolicy | None, band: Band | None) -> None:
+    """Says so where a run without a guard uses a policy that was found for guarded ones."""
+    warning = policy.bare_warning if policy is not None and band is None else None
+    if warning is not None:
+        print_note(warning)
+
+
 def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun:
     """Where the next training of a job switches that is learnt from its trainings."""
     planned: NextRun = _needed_hook("next_run")(storage_url, identity, uses)

@@ -154,6 +154,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._guard = Guard(band, self.total_worker_steps, self._metric) if guard else None
         if initial_worker_step > self.switch_worker_step:
             self._guard = None
+        elif not guard and policy.bare_warning is not None:
+            _LOG.warning(policy.bare_warning)
         self._monitor, self._at_alarm = monitor or _logged(self._metric.name), at_alarm
         self._tests: list[Evaluation] = []
         self._kept: tuple[KeptState, int, int] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +30,8 @@ from syncswitch.trainers.keras_api.compiled import (
 from syncswitch.trainers.keras_api.copying import copies
 from syncswitch.trainers.model.export import load_model
 from syncswitch.trainers.trainer import Observer
+
+_LOG = logging.getLogger(__name__)
 
 
 def fit(
@@ -128,6 +131,8 @@ def fit(
     )
     identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
     band = band_for(policy, known or identity, identity) if guard else None
+    if band is None and policy.bare_warning is not None:
+        _LOG.warning(policy.bare_warning)
     conditions = RunConditions(later_switches=policy.later_switches)
     retries = later_switch_points(policy.switch_percent) if band else ()
     spec = TrialSpec(

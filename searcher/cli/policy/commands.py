@@ -34,6 +34,7 @@ from syncswitch.searcher.cli.views.reference import optional_workload, selector_
 from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.text.uses import uses_as_json
 from syncswitch.searcher.text.values import (
+    NONE,
     accuracy_text,
     metric_title,
     named_text,
@@ -46,6 +47,7 @@ from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import PolicyEntry
 from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.store import uses_of
 from syncswitch.trainers.cli.console import EXIT_FAILED, echo, print_error, print_json, print_table
 from syncswitch.trainers.cli.group import SubcommandGroup
@@ -202,6 +204,14 @@ def _cells(entry: PolicyEntry, title: str) -> list[str]:
         f"{workers} {found.first_protocol},{found.second_protocol}",
         f"{found.switch_percent:g} %",
         named_text(accuracy_text(found.mean_accuracy, metric), metric, title),
-        "-" if found.kept_share is None else f"{100 * found.kept_share:.0f} %",
+        _kept_cell(found),
         found.created_at[:10],
     ]
+
+
+def _kept_cell(policy: TimingPolicy) -> str:
+    """The share that it promises where it is used as it was found for."""
+    share = policy.delivered_share if policy.is_for_guard else policy.kept_share
+    if share is None:
+        return NONE
+    return f"{100 * share:.0f} %{' guarded' if policy.is_for_guard else ''}"

@@ -8,7 +8,13 @@ from typing import Any
 
 from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.results.speed_up import speed_up_of
-from syncswitch.searcher.text.sentences import kept_text, policy_text, times_text
+from syncswitch.searcher.text.sentences import (
+    expected_time_text,
+    guard_text,
+    kept_text,
+    policy_text,
+    times_text,
+)
 from syncswitch.searcher.text.uses import uses_sentence
 from syncswitch.searcher.text.values import counted, workers_text
 from syncswitch.searcher.text.why import (
@@ -46,8 +52,9 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("then at", ", ".join(f"{one:g} %" for one in policy.later_switches) or None),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
         ("speed-up", None if gain is None else times_text(gain)),
-        ("criterion", policy.criterion),
+        ("found for", guard_text(policy)),
         ("kept", kept_text(policy)),
+        ("expected", expected_time_text(policy)),
         ("confidence", None if policy.confidence is None else f"{100 * policy.confidence:.3g} %"),
         ("created", policy.created_at),
         ("imported", entry.imported_at),

@@ -189,6 +189,9 @@ def run(
         print_json(result_view.result_as_json(made.result, made.pairs))
     else:
         result_view.print_result(made.result, _how_to_use(made, called), made.pairs)
+        warning = made.result.policy.bare_warning
+        if made.job.command_with is not None and warning is not None:
+            print_note(warning)
     return None
 
 

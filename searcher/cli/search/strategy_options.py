@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from syncswitch.searcher.strategies.base import CRITERIA
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES
 from syncswitch.trainers.cli.options import combined
 
 STRATEGY_OPTIONS = (
-    "criterion",
+    "guarded",
     "keep",
     "uses",
     "switch_points",
@@ -45,18 +44,19 @@ strategy_options = combined(
         " Default: 0.01 where its best value is 1.",
     ),
     click.option(
-        "--criterion",
-        type=click.Choice(CRITERIA),
-        help="What makes a switch point good (adaptive): kept = enough later runs keep the"
-        " accuracy, that is --keep of them or nearly as many as with the first protocol alone;"
-        " mean = their mean keeps it, as in the paper. Default: kept.",
+        "--guard/--no-guard",
+        "guarded",
+        default=None,
+        help="For trainings that go back to a switch that failed, as those of syncswitch-run do:"
+        " the policy with the least expected time; or for the bare switch: one with which enough"
+        " trainings keep the accuracy (adaptive). Default: --guard.",
     ),
     click.option(
         "--keep",
         metavar="SHARE",
         type=float,
-        help="Share of later runs that must keep the accuracy, unless fewer do with the first"
-        " protocol alone (adaptive). Default: 0.95.",
+        help="With --no-guard: share of later trainings that must keep the accuracy, unless fewer"
+        " do with the first protocol alone. Default: 0.95.",
     ),
     click.option(
         "--uses",
@@ -79,8 +79,8 @@ strategy_options = combined(
     click.option(
         "--least-runs",
         type=int,
-        help="Runs needed at the switch point that becomes the answer (adaptive). Default: 2, or 1"
-        " with --criterion mean.",
+        help="Runs needed at the switch point that becomes the answer (adaptive). Default: 1, or 2"
+        " with --no-guard.",
     ),
     click.option(
         "--budget",

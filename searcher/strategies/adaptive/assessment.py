@@ -8,7 +8,7 @@ point costs what it takes, and is one of them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from syncswitch.searcher.strategies.adaptive.guesses import Floats, Prior
 from syncswitch.searcher.strategies.adaptive.outlook import Outlook
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
-from syncswitch.searcher.strategies.baseline import check_baseline
+from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.history import History
 from syncswitch.searcher.strategies.observation import Observation
@@ -31,6 +31,9 @@ from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
 # A bare switch, and all later ones, are good with this probability at least.
 _ACCEPTANCE = 0.7
+# Nobody makes up for a bare switch that fails, so the answer is looked at but not led astray: a run
+# has to save so much more than it costs, and is made at the answer or beside it.
+_LEAST_WORTH = 4.5
 # A search under way accepts or rejects a switch point with less doubt than this.
 _DOUBT = 0.1
 # So many runs at one switch point are thought of at once.
@@ -105,7 +108,7 @@ class Assessment:
         if not self._has_target:
             return ()
         outlook = self._outlook
-        columns = zip(self._grid, outlook.good_probabilities, outlook.kept_shares, strict=True)
+        columns = zip(self._grid, self._likely, outlook.kept_shares, strict=True)
         return tuple(
             SwitchPointBelief(
                 percent, float(good), float(kept), *outlook.predicted(index, _NINE_OF_TEN)
@@ -152,9 +155,7 @@ class Assessment:
         shares = np.array(self._grid) / strategy.highest_percent
         halved = {percent / 100 for percent in halvings(strategy.settings)}
         tries = np.array([share in halved for share in shares])
-        return Outlook(
-            belief, shares, self._costs.ratio, strategy.keep, strategy.guarded, tries
-        )
+        return Outlook(belief, shares, self._costs.ratio, strategy.keep, strategy.guarded, tries)
 
     def _next_index(self) -> int | None:
         """Switch point of the run to make, once there is a target; None where none is needed."""
@@ -180,24 +181,25 @@ class Assessment:
 
     def _paying(self) -> int | None:
         """The run that makes the time of all trainings to come least; None where none does."""
-        totals = {i: self._total_time(i) for i in range(len(self._grid)) if self._may_run(i)}
+        asked = list(range(len(self._grid)))
+        if not self._is_guarded:
+            asked = [i for i in asked if abs(i - self._answer) <= 1 or i == self._last]
+        totals = {index: self._total_time(index) for index in asked if self._may_run(index)}
         best = min(totals, key=lambda index: totals[index], default=None)
         return None if best is None or totals[best] >= self._time_without else best
 
     @property
     def _time_without(self) -> float:
         """All uses to come, without another run."""
-        return self._uses * self._outlook.least_time(self._tried)
+        return self._uses * self._outlook.least_time(self._possible)
 
     def _total_time(self, index: int) -> float:
         """A few runs at a switch point and all uses to come, those at the best one then."""
         outlook = self._outlook
-        least = outlook.least_times(index, sorted({*self._tried, index}), _AHEAD)
+        least = outlook.least_times(index, self._possible, _AHEAD)
         if self._uses_left is None:
-            price = self._next_cost(index)
-            return min(
-                runs * price + self._uses * later for runs, later in enumerate(least, 1)
-            )
+            price = self._next_cost(index) * (1 if self._is_guarded else _LEAST_WORTH)
+            return min(runs * price + self._uses * later for runs, later in enumerate(least, 1))
         own = float(outlook.times[index])
         return min(
             runs * own + (self._uses - runs) * later
@@ -209,20 +211,34 @@ class Assessment:
         return self._strategy.uses if self._uses_left is None else max(1, self._uses_left)
 
     @functools.cached_property
-    def _tried(self) -> list[int]:
-        """Switch points that may be the answer: those with a run, and the first protocol alone."""
-        made = [index for index in range(self._last) if self._history.made(index)]
-        return [*made, self._last]
+    def _possible(self) -> list[int]:
+        """Switch points that may be the answer: those where a run kept the accuracy, and the last.
+
+        A policy that contradicts all that was measured of it would be no answer, however little
+        its failures cost. With the bare switch any may, and is run before it is the answer.
+        """
+        if not self._is_guarded:
+            return list(range(len(self._grid)))
+        least = self._outlook.belief.target_accuracy - self._strategy.threshold - ROUNDING
+        held = [
+            index
+            for index in range(self._last)
+            if any(
+                run.accuracy >= least and not (run.diverged or run.alarmed)
+                for run in self._history.at(index)
+            )
+        ]
+        return [*held, self._last]
 
     @functools.cached_property
     def _answer(self) -> int:
-        """The switch point with the least expected time, of those that were tried.
+        """The switch point with the least expected time, of those where a run held.
 
         For the bare switch the earliest good one with only good later ones.
         """
         times = self._outlook.times
         if self._is_guarded:
-            return min(self._tried, key=lambda index: times[index])
+            return min(self._possible, key=lambda index: times[index])
         answer = self._last
         for index in range(self._last, -1, -1):
             if self._outlook.good_probabilities[index] < _ACCEPTANCE:
@@ -231,13 +247,18 @@ class Assessment:
                 answer = index
         return answer if times[answer] < times[-1] else self._last
 
+    @property
+    def _likely(self) -> Floats:
+        """(m,) how likely each switch point saves time guarded, or is good bare."""
+        outlook = self._outlook
+        return outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
+
     def _decided(self) -> Decided:
         outlook, index = self._outlook, self._answer
-        likely = outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
         return Decided(
             switch_percent=self._grid[index],
             target_accuracy=outlook.belief.target_accuracy,
-            confidence=float(likely[index]) if index < self._last else None,
+            confidence=float(self._likely[index]) if index < self._last else None,
             kept_share=float(outlook.kept_shares[index]),
             delivered_share=float(outlook.delivered_shares[index]),
             baseline_kept_share=float(outlook.kept_shares[-1]),

@@ -1,4 +1,4 @@
-"""The expected time of later trainings with each switch point, and what one more run saves of it."""
+"""The expected time of later trainings by switch point, and what one more run saves of it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from syncswitch.storage.records.guard import target_error
 
 # Share of the second protocol's steps that have passed when a guard sees that a switch failed.
 _ALARMED_AFTER = 0.6
-# Nobody watches a bare switch: a failure has to be noticed first. So much more counts each of those
-# that go beyond what was allowed, in trainings with the first protocol.
+# A bare failure has to be noticed first. A search counts each of those beyond what was allowed so
+# much more, in trainings with the first protocol.
 _UNNOTICED = 5.0
-# Classes of a run by its loss in beta, and of a failed one how often it is in each.
+# Classes of a run by its loss in beta, of which the first two held; and of a failed one how often
+# it is in each.
 _EDGES = (0.25, 1.0, 3.0)
+_HELD = 2
 _FAILED = (0.0, 0.0, 0.15, 0.85)
 # Of what a run may measure, given a guess: the middles of so many equally likely parts.
 _PARTS = (np.arange(20) + 0.5) / 20
@@ -89,10 +91,9 @@ class Outlook:
         rarer it keeps the accuracy than the first protocol alone. A run whose switch failed has
         lost w of what comes after it, and is then a run of the next switch point.
 
-        With the bare switch each such run is repeated with the first protocol alone, and those
-        beyond 1 - `keep` are noticed late.
+        With the bare switch each such run is repeated with the first protocol alone.
         """
-        return self.belief.mean(self._times_by_guess())
+        return self.belief.mean(self._times_by_guess(unnoticed=0.0))
 
     @functools.cached_property
     def delivered_shares(self) -> Floats:
@@ -146,8 +147,8 @@ class Outlook:
         where two or three would.
 
         Args:
-            index: The switch point.
-            answers: Those with which a later training may be made after that.
+            index: The switch point, which may be the answer where one of the runs holds.
+            answers: Those that may be it anyway.
             most_runs: So many runs are thought of.
         """
         sample, times = self._sampled_times
@@ -158,6 +159,9 @@ class Outlook:
             # (samples, outcomes) probability of each number of runs in each class
             outcomes = ways * by_class[:, classes].prod(axis=2)
             after = np.einsum("po,pm->om", outcomes, times[:, answers]).min(axis=1)
+            there = np.einsum("po,p->o", outcomes, times[:, index])
+            held = (classes < _HELD).any(axis=1)
+            after = np.where(held, np.minimum(after, there), after)
             least.append(float(after.sum() / len(sample)))
         return least
 
@@ -198,13 +202,15 @@ class Outlook:
         alone: Floats = self.shares + (1 - self.shares) * self.ratio
         return alone
 
-    def _times_by_guess(self, sample: slice | NDArray[np.intp] = slice(None)) -> Floats:
-        """(P, m) time of a later training, as `times` has it."""
+    def _times_by_guess(
+        self, sample: slice | NDArray[np.intp] = slice(None), unnoticed: float = _UNNOTICED
+    ) -> Floats:
+        """(P, m) as `times` has it; and what bare failures cost that are noticed late."""
         kept = self.kept[sample]
         fewer = np.maximum(0.0, kept[:, -1:] - kept)
         if not self.is_guarded:
             beyond = np.maximum(0.0, fewer - (1 - self.keep))
-            bare: Floats = self._alone + fewer + _UNNOTICED * beyond
+            bare: Floats = self._alone + fewer + unnoticed * beyond
             return bare
         times = np.ones_like(kept)
         later = times[:, -1]

@@ -68,6 +68,11 @@ class AdaptiveStrategy(Strategy):
         return len(self.grid()) * self.runs
 
     @property
+    @override
+    def judges_single_runs(self) -> bool:
+        return True
+
+    @property
     def own_runs(self) -> int:
         """Runs that the answer itself needs."""
         if self.least_runs is not None:

@@ -40,7 +40,9 @@ _OF_POLICY = (
     "speed_up_high",
     "confidence",
     "kept_share",
+    "delivered_share",
     "baseline_kept_share",
+    "expected_time",
 )
 _STATES = {TrialState.COMPLETE: FINISHED, TrialState.RUNNING: RUNNING}
 

@@ -127,11 +127,14 @@ def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.Monk
         (["--budget", "0"], "--budget is 0.0"),
         (["--budget", "nan"], "--budget is nan"),
         (["--least-runs", "0"], "--least-runs is 0"),
-        (["--strategy", "paper", "--criterion", "mean"], "--criterion is not for --strategy paper"),
+        (["--strategy", "paper", "--no-guard"], "--no-guard is not for --strategy paper"),
         (["--keep", "95"], "--keep is 95.0: give a share above 0.5 and below 1, such as 0.95"),
         (["--keep", "0.5"], "--keep is 0.5: give a share above 0.5 and below 1, such as 0.95"),
         (["--keep", "nan"], "--keep is nan: give a share above 0.5 and below 1, such as 0.95"),
-        (["--keep", "0.9", "--criterion", "mean"], "--keep is for --criterion kept; leave one"),
+        (
+            ["--keep", "0.9"],
+            "--keep says how many trainings must keep the accuracy without a guard",
+        ),
         (["--uses", "0"], "--uses is 0: give a whole number, 1 to 1000000"),
         (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
         (["--least-runs", "6"], "--least-runs is 6: give at most --runs, 5"),
@@ -177,10 +180,9 @@ def test_every_strategy_finds_its_answer_and_is_named_in_the_policy(
     result = invoke("run", "digits", "--strategy", strategy, "--settings", "4", "--json")
     assert result.exit_code == 0, result.stderr
     policy = json.loads(result.stdout)["policy"]
-    # What the knee saves more than 25 % is not worth its runs to the adaptive one.
-    knee = 25.0 if strategy == "adaptive" else 12.5
-    assert (policy["switch_percent"], policy["strategy"]) == (knee, strategy)
-    assert (policy["confidence"] is not None) == (strategy == "adaptive")
+    assert (policy["switch_percent"], policy["strategy"]) == (12.5, strategy)
+    is_adaptive = strategy == "adaptive"
+    assert policy["guarded"] == (policy["expected_time"] is not None) == is_adaptive
 
 
 def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
@@ -192,12 +194,18 @@ def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
     assert "--no-share-prefix" in error_line(result)
 
 
-def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(invoke: Invoke) -> None:
-    result = invoke("run", "digits", "--settings", "4")
-    said = " ".join(result.stdout.split())
-    assert (
-        "% sure that enough runs keep the accuracy: 95 of 100, or at most 5 fewer than BSP" in said
-    )
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "of the time of BSP alone, failed switches included; that it saves time is"),
+        (["--no-guard"], "% sure that enough runs keep the accuracy: 95 of 100, or at most 5"),
+    ],
+)
+def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(
+    invoke: Invoke, arguments: list[str], words: str
+) -> None:
+    result = invoke("run", "digits", "--settings", "4", *arguments)
+    assert words in " ".join(result.stdout.split())
     assert "adaptive" in invoke("policy", "show", "generated").stdout
     (search,) = json.loads(invoke("status", "--json").stdout)
     assert (search["strategy"], search["most_runs"]) == ("adaptive", None)
@@ -216,7 +224,7 @@ def test_the_help_of_an_option_names_the_strategies_that_have_it() -> None:
         )
         if listed and owners:
             said[option.name], true[option.name] = set(listed[1].split(", ")), owners
-    assert {"target_runs", "baseline_runs", "keep"} <= set(said)
+    assert {"target_runs", "baseline_runs", "guarded"} <= set(said)
     assert said == true
 
 

@@ -15,8 +15,10 @@ from tests.trainers.command.programs import TRAINS, command
 
 ONE_RUN = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--total-steps", "100")
 JOB = ("--total-steps", "100", "--protocols", "ddp,local-sgd")
+# On the clock of a command whose first way of training takes four times as long.
+TIMED = TRAINS.replace("time.perf_counter() - began", "(step + 3 * min(step, switch)) / 10")
 SH = ("--command", "sh", "--total-steps", "9")
-SEARCH = ("--settings", "2", "--criterion", "mean", *JOB)
+SEARCH = ("--settings", "2", *JOB)
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A command whose accuracy needs the first fifth of its steps; the search is made beside it."""
     monkeypatch.chdir(tmp_path)
     words = ("{output_dir}", "{switch_step}", "{seed}", "{total_steps}", "5", "needs-first")
-    return shlex.join(command(tmp_path, TRAINS, *words).words)
+    return shlex.join(command(tmp_path, TIMED, *words).words)
 
 
 def run(invoke: Invoke, command_text: str, *arguments: str) -> Any:
@@ -35,6 +37,8 @@ def test_the_switch_of_a_command_is_found(invoke: Invoke, train: str, tmp_path: 
     done = run(invoke, train, *SEARCH)
     assert done.exit_code == 0, done.stderr
     assert "with DDP for the first 25 % of its 100 worker-steps, then with LOCAL-SGD" in done.stdout
+    # The command line that it ends with has no guard.
+    assert "found for guarded trainings: with the bare switch" in done.stderr
     said = done.stdout.splitlines()[-1].strip()
     make_folder, own_command = said.split(" && ")
     folder = make_folder.removeprefix("mkdir ")
@@ -62,7 +66,8 @@ import json, math, sys
 folder, switch, seed = sys.argv[1:]
 for step in range(5, 101, 5):
     loss = 0.2 + 2 * math.exp(-step / 10) + int(seed) % 7 / 10000 + 0.1 * (int(switch) < 20)
-    print(f"step {step}: val_loss {loss} after {step / 10} s, acc {1 - loss / 4}", flush=True)
+    seconds = (step + 3 * min(step, int(switch))) / 10
+    print(f"step {step}: val_loss {loss} after {seconds} s, acc {1 - loss / 4}", flush=True)
 """
 PRINTED = (
     r"step (?P<step>\d+): val_loss (?P<val_loss>\S+) after (?P<seconds>\S+) s, acc (?P<acc>\S+)"

@@ -65,7 +65,6 @@ SEARCH = SearchStatus(
     threshold=0.01,
     policy=None,
     uses=None,
-    criterion="kept",
     cost=2.5,
     wall_seconds=120.0,
     rest=RestOfSearch(3.0, 1.5, 0.5, 2.5),

@@ -19,7 +19,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 
-ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3, criterion="mean"))
+ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3))
 PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
 
 

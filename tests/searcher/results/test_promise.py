@@ -24,8 +24,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 class PromisingStrategy(PaperStrategy):
     """The paper's search, with a promise."""
 
-    criterion: str = "kept"  # type: ignore[misc]
-    keep: float = 0.9
+    guarded: bool = True
 
     @property
     def name(self) -> str:
@@ -39,6 +38,8 @@ class PromisingStrategy(PaperStrategy):
             decision,
             confidence=0.8,
             kept_share=0.93,
+            delivered_share=0.961,
+            expected_time=0.412,
             baseline_kept_share=0.954,
             reason="saves no time" if decision.switch_percent == 100 else None,
         )
@@ -60,15 +61,16 @@ def found(url: str, **options: float) -> SearchResult:
 def test_a_policy_says_what_its_strategy_promised(url: str) -> None:
     result = found(url)
     policy = result.policy
-    assert (policy.criterion, policy.keep, policy.confidence) == ("kept", 0.9, 0.8)
-    assert (policy.kept_share, policy.baseline_kept_share) == (0.93, 0.954)
+    assert (policy.guarded, policy.keep, policy.confidence) == (True, None, 0.8)
+    assert (policy.kept_share, policy.delivered_share) == (0.93, 0.961)
+    assert (policy.baseline_kept_share, policy.expected_time) == (0.954, 0.412)
     assert policy.reason is None
     speed_up = BSP_SECONDS / (BSP_SECONDS / 8 + ASP_SECONDS * 7 / 8)
     assert policy.speed_up_low == pytest.approx(speed_up)
     assert policy.speed_up_high == pytest.approx(speed_up)
     content = result_as_json(result)
     assert content["policy"]["kept_share"] == 0.93
-    assert content["policy"]["baseline_kept_share"] == 0.954
+    assert content["policy"]["delivered_share"] == 0.961
     assert content["policy"]["speed_up_high"] == policy.speed_up_high
     assert content["search"]["speed_up"] == pytest.approx(speed_up)
     assert content["search"]["cost_bsp_multiples"] > 2

@@ -16,7 +16,7 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.storage.errors import UserError
 
-RULES = (AdaptiveStrategy(settings=3, criterion="mean"), PaperStrategy(settings=3, runs=2))
+RULES = (AdaptiveStrategy(settings=3), PaperStrategy(settings=3, runs=2))
 
 
 def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) -> Observation:
@@ -36,7 +36,7 @@ def test_runs_that_are_certain_cost_what_they_will() -> None:
 def test_nothing_comes_after_the_answer(strategy: Strategy) -> None:
     made = [
         run(4 * index + replicate, percent, 0.9 if percent >= 50 else 0.5, replicate)
-        for index, percent in enumerate((100.0, 50.0, 25.0))
+        for index, percent in enumerate((100.0, 75.0, 50.0, 25.0))
         for replicate in range(4)
     ]
     made += [run(100 + replicate, 37.5, 0.5, replicate) for replicate in range(2)]

@@ -142,11 +142,11 @@ def test_the_strategy_of_a_search_follows_from_beta_and_the_schedule() -> None:
 
 
 def test_rest_promises_nothing_where_runs_may_still_fail() -> None:
-    kept = AdaptiveStrategy()
-    assert StopRule.of(kept, [(DECAY, 0.1)]).trusts_rest
+    adaptive = AdaptiveStrategy()
+    assert StopRule.of(adaptive, [(DECAY, 0.1)]).trusts_rest
     for unknown in (None, []):
-        assert StopRule.of(kept, unknown).known_at(curve(STEP)) is None
-        assert StopRule.of(replace(kept, criterion="mean"), unknown).known_at(curve(STEP)) == 15
+        assert StopRule.of(adaptive, unknown).known_at(curve(STEP)) is None
+        assert StopRule.of(PaperStrategy(), unknown).known_at(curve(STEP)) == 15
 
 
 def run(percent: float, accuracy: float, plateau: float | None = None) -> Observation:

@@ -43,4 +43,3 @@ def test_where_only_some_can_be_run() -> None:
     assert strategy.grid() == (25.0, 50.0, 75.0, 100.0)
     assert strategy.among((25.0, 50.0, 75.0, 100.0)) == strategy
     assert strategy.among((25.0, 50.0, 100.0)).grid() == (25.0, 50.0, 100.0)
-    assert AdaptiveStrategy(settings=2, criterion="mean").grid() == (25.0, 50.0, 100.0)

@@ -18,29 +18,28 @@ from syncswitch.storage.trials.values import SearchInfo
 def test_a_search_for_something_else_has_another_name() -> None:
     strategies = (
         AdaptiveStrategy(),
-        AdaptiveStrategy(criterion="mean"),
-        AdaptiveStrategy(keep=0.9),
+        AdaptiveStrategy(guarded=False),
+        AdaptiveStrategy(guarded=False, keep=0.9),
         AdaptiveStrategy(uses=100),
         PaperStrategy(),
     )
     names = [study_name(identity(), SearchPlan(strategy)) for strategy in strategies]
     assert len(set(names)) == len(names)
-    assert names[0] == study_name(
-        identity(), SearchPlan(AdaptiveStrategy(criterion="kept", uses=30))
-    )
+    usual = AdaptiveStrategy(guarded=True, uses=30)
+    assert names[0] == study_name(identity(), SearchPlan(usual))
 
 
 def test_the_command_line_of_a_search_says_what_it_looks_for() -> None:
-    strategy = AdaptiveStrategy(criterion="kept", keep=0.9, uses=100)
-    assert _words(strategy)[-4:] == ["--keep", "0.9", "--uses", "100"]
-    assert _words(AdaptiveStrategy(criterion="mean"))[-2:] == ["--criterion", "mean"]
+    strategy = AdaptiveStrategy(guarded=False, keep=0.9, uses=100)
+    assert _words(strategy)[-5:] == ["--no-guard", "--keep", "0.9", "--uses", "100"]
     assert _words(AdaptiveStrategy())[-2:] == ["--seed", "0"]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"criterion": "best"}, "criterion is 'best'"),
+        ({"guarded": "always"}, "guarded is 'always'"),
+        ({"keep": 0.9}, "--keep says how many trainings must keep the accuracy without a guard"),
         ({"keep": "often"}, "keep is 'often'"),
         ({"keep": 1.0}, "--keep is 1.0: give a share above 0.5 and below 1"),
         ({"uses": 0}, "--uses is 0: give a whole number, 1 to 1000000"),
@@ -55,8 +54,8 @@ def test_python_refuses_what_the_command_line_does(
 
 
 def test_a_strategy_that_was_made_by_hand_is_checked() -> None:
-    with pytest.raises(UserError, match="--criterion is best: give kept or mean"):
-        SearchPlan(AdaptiveStrategy(criterion="best")).check()
+    with pytest.raises(UserError, match="--keep is 2: give a share above"):
+        SearchPlan(AdaptiveStrategy(guarded=False, keep=2)).check()
 
 
 def _words(strategy: AdaptiveStrategy) -> list[str]:

@@ -31,7 +31,7 @@ def beliefs(*good: float) -> tuple[SwitchPointBelief, ...]:
 
 
 WHY = Explanation(
-    strategy=AdaptiveStrategy(settings=4),
+    strategy=AdaptiveStrategy(settings=4, guarded=False),
     runs=(
         ExplainedRun(Observation(100.0, 0.0, diverged=True), ()),
         ExplainedRun(Observation(100.0, 0.92), beliefs(0.1, 0.2, 0.3, 0.6, 1.0)),
@@ -60,16 +60,19 @@ def test_the_rows_have_the_switch_points_with_runs_and_their_neighbours() -> Non
         "50 %",
         "100 %",
     )
+    guarded = replace(WHY, strategy=AdaptiveStrategy())
+    assert belief_columns(guarded, Metric())[3:] == ("25 %", "50 %")
     assert belief_cells(WHY, 0, Metric()) == ["1", "100 %", "diverged", "-", "-", "-"]
     assert belief_cells(WHY, 1, Metric()) == ["2", "100 %", "0.9200", "30 %", "60 %", "100 %"]
     assert belief_cells(WHY, 2, Metric()) == ["3", "50 %", "alarm", "52 %", "81 %", "100 %"]
 
 
 def test_the_rows_are_explained_by_what_the_search_goes_by() -> None:
-    assert "often enough, as" in belief_sentence(WHY)
-    by_mean = replace(WHY, strategy=AdaptiveStrategy(criterion="mean"))
-    assert belief_sentence(by_mean) == (
-        "How likely a switch there keeps the accuracy in the mean, as believed after each run."
+    assert belief_sentence(WHY) == (
+        "How likely a switch there keeps the accuracy often enough, as believed after each run."
+    )
+    assert belief_sentence(replace(WHY, strategy=AdaptiveStrategy())) == (
+        "How likely guarded trainings with a switch there save time, as believed after each run."
     )
 
 

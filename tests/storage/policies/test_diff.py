@@ -41,12 +41,12 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies(
         ({"strategy": "paper"}, {"strategy": ("adaptive", "paper")}),
         ({"confidence": 0.97}, {"confidence": (None, 0.97)}),
         (
-            {"criterion": "kept", "keep": 0.95, "kept_share": 0.93, "baseline_kept_share": 0.99},
+            {"guarded": True, "keep": 0.95, "kept_share": 0.93, "expected_time": 0.4},
             {
-                "criterion": ("mean", "kept"),
+                "guarded": (False, True),
                 "keep": (None, 0.95),
                 "kept_share": (None, 0.93),
-                "baseline_kept_share": (None, 0.99),
+                "expected_time": (None, 0.4),
             },
         ),
         (

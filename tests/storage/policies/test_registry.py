@@ -85,10 +85,12 @@ NOT_KNOWN = {
 }
 PROMISED = {
     "confidence": 0.1 + 0.2,
-    "criterion": "kept",
+    "guarded": True,
     "keep": 0.9,
     "kept_share": 0.1 + 0.2,
+    "delivered_share": 0.7 + 0.1,
     "baseline_kept_share": 1.0,
+    "expected_time": 0.1 + 0.7,
     "speed_up_low": 0.75,
     "speed_up_high": 1.5,
     "reason": "saves no time",
@@ -118,7 +120,8 @@ def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy
         {"target_accuracy": float("nan")},
         {"confidence": 1.01},
         {"confidence": float("nan")},
-        {"criterion": "best"},
+        {"delivered_share": 1.1},
+        {"expected_time": -0.1},
         {"kept_share": 93.0},
         {"reason": "x" * 256},
         {"created_at": "yesterday"},

@@ -76,6 +76,8 @@ def policy_of(text: str, percent: float) -> tuple[TimingPolicy, RegisteredWorklo
         # The mean of the last five tests.
         target_accuracy=0.58,
         band=Band(0.58, 0.01),
+        guarded=True,
+        kept_share=0.86,
     )
     return policy, RegisteredWorkload(job.identity, "job")
 
@@ -132,11 +134,15 @@ def test_a_failure_is_run_again_without_the_switch(
     assert (failed["switch_percent"], failed["worker_step"]) == (20.0, 100)
     assert "switch-100-" in str(report["output_folder"])
     assert left(report, "seed") == "7"
-    said = " ".join(run("--policy", path).stdout.split())
+    done = run("--policy", path)
+    assert "found for guarded trainings" not in done.stderr
+    said = " ".join(done.stdout.split())
     assert "The guard went back to the switch at 20 % after 100.0 s: it ends with" in said
     assert "What the command left is in /" in said
     assert "Model saved" not in said
-    report = result(run("--policy", path, "--no-guard", "--json"))
+    done = run("--policy", path, "--no-guard", "--json")
+    assert done.stderr.count("with the bare switch about 86 of 100 runs keep the accuracy") == 1
+    report = result(done)
     assert (report["training_seconds"], report["reaches_target"]) == (100.0, False)
     off = {"state": "off", "held_percent": 20.0, "failed": [], "lost_seconds": 0.0}
     assert report["guard"] == off

@@ -13,9 +13,7 @@ from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
 from tests.storage.conftest import IDENTITY, POLICY, RECORD
 
-PROMISED = replace(
-    POLICY, criterion="kept", kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95
-)
+PROMISED = replace(POLICY, kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95)
 
 
 def said_of(policy: object, capsys: pytest.CaptureFixture[str]) -> str:
@@ -27,6 +25,15 @@ def test_it_says_how_often_that_happens(capsys: pytest.CaptureFixture[str]) -> N
     said = said_of(PROMISED, capsys)
     assert "accuracy 0.8900, NOT within 0.01 of the target 0.9500" in said
     assert "with this policy lose that much, and 5 of 100 with BSP alone." in said
+
+
+def test_a_guarded_run_is_one_of_those_that_deliver(capsys: pytest.CaptureFixture[str]) -> None:
+    policy = replace(PROMISED, guarded=True, delivered_share=0.96)
+    record = replace(RECORD, guard=GuardOutcome(RECORD.spec.switch_percent))
+    print_report(make_report(policy, record, Path("model.keras")))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "About 4 of 100 runs with this policy lose that much" in said
+    assert "About 7 of 100 runs with this policy lose that much" in said_of(policy, capsys)
 
 
 @pytest.mark.parametrize("policy", [POLICY, replace(PROMISED, target_accuracy=0.9)])

@@ -185,7 +185,7 @@ BAND = Band(0.9, 0.01, 2, (BandPoint(W, 0.9, 0.0),))
 
 
 def test_it_is_guarded_where_the_policy_may_be_of_this_job(
-    keras: Any, fit: Callable[..., Any], tmp_path: Path
+    keras: Any, fit: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from syncswitch.trainers.job.fingerprint import workload_identity
     from syncswitch.trainers.job.workload import Workload
@@ -207,9 +207,11 @@ def test_it_is_guarded_where_the_policy_may_be_of_this_job(
         write_policy(path, policy, RegisteredWorkload(identity, "lines"))
         return path
 
-    job = replace(JOB, total_worker_steps=32, band=BAND)
+    job = replace(JOB, total_worker_steps=32, band=BAND, guarded=True)
     assert band_of(job) == BAND
+    assert job.bare_warning not in caplog.messages
     assert band_of(job, guard=False) is None
+    assert caplog.messages.count(str(job.bare_warning)) == 1
     assert band_of(written()) == BAND
     assert band_of(written(model="another")) is None
 

@@ -53,6 +53,17 @@ def test_after_an_alarm_it_is_as_if_it_had_never_switched(
     assert float(own_model.optimizer.learning_rate) == ETA
 
 
+def test_a_policy_for_guarded_trainings_says_so_where_there_is_no_guard(
+    make: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    guarded = replace(JOB, guarded=True, kept_share=0.86)
+    make(guarded)
+    make(JOB, guard=False)
+    assert caplog.messages == []
+    make(guarded, guard=False)
+    assert caplog.messages == [guarded.bare_warning]
+
+
 def test_without_its_guard_it_trains_on(model: Any, make: Callable[..., Any], rates: Any) -> None:
     switch = make(JOB, at_switch=spoil, guard=False)
     fit(model, switch, rates)

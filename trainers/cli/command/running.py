@@ -95,7 +95,13 @@ def _run(
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.cli.policy import check_no_policy
     from syncswitch.trainers.cli.report import make_report, print_report, report_as_json
-    from syncswitch.trainers.cli.uses import UsesHome, after_use, known_band, own_seed
+    from syncswitch.trainers.cli.uses import (
+        UsesHome,
+        after_use,
+        known_band,
+        note_bare_use,
+        own_seed,
+    )
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.protocols import parse_named_pair
 
@@ -112,6 +118,7 @@ def _run(
         usual = parse_named_pair(USUAL_COMMAND_PROTOCOLS)
         job = described.command_job(name, workers or 1, pair or usual)
     band = known_band(policy, storage_url) if policy is not None and is_guarded else None
+    note_bare_use(policy, band)
     trainer = CommandTrainer(job)
     try:
         use_id = uuid.uuid4().hex

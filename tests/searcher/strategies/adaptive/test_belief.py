@@ -7,11 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from syncswitch.searcher.strategies.adaptive.evidence import Datum, KnownTarget, Prior
-from syncswitch.searcher.strategies.adaptive.kept.belief import KeptBelief, believe
-from syncswitch.searcher.strategies.adaptive.kept.guesses import first_guesses
-from syncswitch.searcher.strategies.adaptive.kept.outlook import Outlook
-from syncswitch.searcher.strategies.adaptive.kept.renewal import effective_size
+from syncswitch.searcher.strategies.adaptive.belief import Belief, Datum, KnownTarget, believe
+from syncswitch.searcher.strategies.adaptive.guesses import Prior, first_guesses
+from syncswitch.searcher.strategies.adaptive.outlook import Outlook
+from syncswitch.searcher.strategies.adaptive.renewal import effective_size
 
 GRID = (12.5, 25.0, 50.0, 100.0)
 PRIOR = Prior(GRID, 0.01)
@@ -19,8 +18,10 @@ LAST = len(GRID) - 1
 BASELINE = tuple(Datum(LAST, 0.9 + 0.002 * (-1) ** number) for number in range(6))
 
 
-def outlook(belief: KeptBelief) -> Outlook:
-    return Outlook(belief, np.array(GRID) / 100, ratio=0.4, keep=0.95)
+def outlook(belief: Belief) -> Outlook:
+    """Of bare switches."""
+    shares, tries = np.array(GRID) / 100, np.ones(len(GRID), dtype=bool)
+    return Outlook(belief, shares, ratio=0.4, keep=0.95, is_guarded=False, tries=tries)
 
 
 def test_guesses_are_what_is_written_of_them() -> None:
@@ -72,16 +73,6 @@ def test_the_share_that_a_guard_ends_is_learnt_though_nobody_knows_what_it_lost(
     assert after.belief.target_accuracy == pytest.approx(0.9)
 
 
-def test_a_guarded_run_that_fails_costs_the_rest_of_the_first_protocol() -> None:
-    runs = (Datum(1, 0.9 + 0.002 * (-1) ** number) for number in range(24))
-    ended = (Datum(1, 0.95, failed=True) for _ in range(8))
-    belief = believe(PRIOR, (*BASELINE, *runs, *ended))
-    guarded = Outlook(belief, np.array(GRID) / 100, ratio=0.4, keep=0.95, is_guarded=True)
-    failing = 1 - guarded.kept_shares[1]
-    assert guarded.times[1] == pytest.approx(0.25 + 0.75 * 0.4 + failing * 0.75)
-    assert guarded.times[LAST] == 1.0
-
-
 @pytest.mark.parametrize("losses", [(0.0, 0.6205, 0.1198), (0.0, 0.4686, 0.8683), (0.4, 0.8, 0.85)])
 def test_no_few_guesses_are_sure_of_themselves(losses: tuple[float, ...]) -> None:
     data = [*BASELINE, *(Datum(LAST - 1 - place, 0.9 - loss) for place, loss in enumerate(losses))]
@@ -103,8 +94,3 @@ def test_what_is_never_seen_has_no_probability_of_its_own() -> None:
     assert found.answers().sum() == pytest.approx(1)
     assert found.good_probabilities[LAST] == pytest.approx(1)
     assert found.times[LAST] == pytest.approx(1)
-    # More runs at once never save less.
-    for index in range(len(GRID)):
-        savings = found.savings(index, 3)
-        assert savings == sorted(savings)
-        assert savings[0] >= -1e-12
