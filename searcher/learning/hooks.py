@@ -34,15 +34,18 @@ def band(storage_url: str, policy: TimingPolicy) -> Band | None:
         return used_job(database, stored).band(use_curves(database, stored.fingerprint))
 
 
-def after_use(storage_url: str, policy: TimingPolicy, expected_uses: int | None) -> list[str]:
+def after_use(
+    storage_url: str, policy: TimingPolicy, revise: str, expected_uses: int | None = None
+) -> list[str]:
     """Asks after a policy when one more use is recorded.
 
     Args:
         storage_url: The database, which has the use.
         policy: The policy that the run trained with.
+        revise: `auto`: where another switch takes less time, it is published; `propose`: it is said
+            what to type; `off`: only whether the job has changed.
         expected_uses: How often the job is trained in all, by runs that learn: they publish what
-            they have found. None where runs keep to the policy, so that people are told what to
-            type.
+            they have found once nothing is left to try. None where runs keep to the policy.
 
     Returns:
         What people should know, a sentence each without its full stop.
@@ -53,13 +56,15 @@ def after_use(storage_url: str, policy: TimingPolicy, expected_uses: int | None)
             return []
         drift = uses_of(database, stored).drift
         words = [] if drift is None else [drift_text(drift)]
-        revision = revision_of(database, stored, expected_uses)
+        learns = expected_uses is not None
+        asks = learns or revise != "off"
+        revision = revision_of(database, stored, expected_uses) if asks else None
         if revision is None:
             return words
-        if expected_uses is None:
+        if not learns and revise != "auto":
             return [*words, proposal_text(stored, revision)]
         new = publish_revision(database, stored, revision)
-        return [*words, f"{new.reason}: from now on version {new.version}, {_switch(new)}"]
+        return [*words, f"{revision.why}: from now on version {new.version}, {_switch(new)}"]
 
 
 def proposal_text(policy: TimingPolicy, revision: Revision) -> str:

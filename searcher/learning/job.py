@@ -7,12 +7,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from syncswitch.searcher.learning.lessons import lessons_of
 from syncswitch.searcher.results.band import measured_band
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Decided, NextTrial
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
+from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.study.observations import cost_of
 from syncswitch.storage.provenance import software_versions
@@ -22,12 +21,6 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.summary import observation_of, switches_kept
 
-if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.adaptive.assessment import Assessment
-
-USUAL_USES = 30
-"""How often a job is trained in all, where nobody says."""
-
 LEARNT = "learning-"
 """How the studies of policies begin that no search found."""
 
@@ -35,6 +28,7 @@ FIRST_REASON = "nothing but the first protocol alone was tried so far"
 """Why the policy of a job that was trained once is the first protocol alone."""
 
 _USUAL_TARGET_RUNS = 5
+_LEAST_FAILED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,46 +80,45 @@ class UsedJob:
         """Of each use of this version, with its switch, whether that switch kept the accuracy."""
         return switches_kept(self.policy, map(observation_of, self.uses))
 
-    def next_use(self, uses_left: int) -> NextTrial | Decided:
-        """A switch point that the next run should try, or the answer, with which to train on.
+    def next_percent(self, expected_uses: int) -> float:
+        """Where the next run switches: at what it should try, or at the best that is known.
 
         Args:
-            uses_left: Trainings to come, the next one included.
+            expected_uses: How often the job is trained in all; after so many nothing is tried.
 
         Raises:
             UserError: The first protocol alone diverged, so there is nothing to compare with.
         """
-        decision = self._assessment(uses_left).decision()
-        assert isinstance(decision, NextTrial | Decided)  # it never waits
-        return decision
+        left = expected_uses - len(self.uses)
+        decision = self._assessment(left).decision() if left > 0 else self._answer()
+        return self.policy.switch_percent if decision is None else decision.switch_percent
 
-    def uses_left(self, expected_uses: int) -> int:
-        """Trainings to come; one at least, as somebody is about to train."""
-        return max(1, expected_uses - len(self.uses))
-
-    def revision(self, uses_left: int | None = None) -> Revision | None:
+    def revision(self, expected_uses: int | None = None) -> Revision | None:
         """What the policy should be left for; None where it may stay.
 
         Args:
-            uses_left: Trainings to come that may try switch points: the policy stays until they
-                have nothing left to try. None where none may.
+            expected_uses: How often the job is trained in all, by runs that learn: the policy stays
+                while they have something left to try. None where all keep to the policy: it stays
+                until its switch has failed twice, as once may be bad luck.
 
         Raises:
-            UserError: As `next_use`.
+            UserError: As `next_percent`.
         """
-        assessment = self._assessment(uses_left)
-        answer = assessment.standing_answer() if uses_left is None else assessment.decision()
-        here, is_first = self.policy.switch_percent, self.policy.reason == FIRST_REASON
+        here, failed = self.policy.switch_percent, self.kept.count(False)
+        if expected_uses is None and failed < _LEAST_FAILED:
+            return None
+        left = 0 if expected_uses is None else expected_uses - len(self.uses)
+        answer = self._assessment(left).decision() if left > 0 else self._answer()
+        is_first = self.policy.reason == FIRST_REASON
         if not isinstance(answer, Decided) or (answer.switch_percent == here and not is_first):
             return None
-        time = assessment.expected_time(here)
-        failed = self.kept.count(False)
+        time = self._assessment().expected_time(here)
         return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
 
-    def _assessment(self, uses_left: int | None = None) -> Assessment:
-        # NumPy and SciPy take a while to import, and not every run asks.
-        from syncswitch.searcher.strategies.adaptive.assessment import Assessment
+    def _answer(self) -> Decided | None:
+        return self._assessment().standing_answer()
 
+    def _assessment(self, uses_left: int | None = None) -> Assessment:
         return Assessment(self.strategy(), self.observations(), uses_left)
 
     def observations(self) -> list[Observation]:

@@ -49,7 +49,7 @@ def next_run(storage_url: str, identity: WorkloadIdentity, uses: int) -> NextRun
                 )
             return NextRun(None, BASELINE_PERCENT, None, 0)
         job = used_job(database, found[0])
-        percent = job.next_use(job.uses_left(uses)).switch_percent
+        percent = job.next_percent(uses)
         band = job.band(use_curves(database, identity.fingerprint))
         return NextRun(job.policy, percent, band, len(job.uses), later_switch_points(percent))
 
@@ -100,8 +100,7 @@ def revision_of(
     current = PolicyRegistry(database).aliases(policy.fingerprint).get(CURRENT)
     if current != policy.version:
         return None
-    job = used_job(database, policy)
-    return job.revision(None if expected_uses is None else job.uses_left(expected_uses))
+    return used_job(database, policy).revision(expected_uses)
 
 
 def publish_revision(database: Database, policy: TimingPolicy, revision: Revision) -> TimingPolicy:

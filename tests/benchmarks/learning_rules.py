@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from syncswitch.searcher.learning.lessons import lessons_of
 from syncswitch.searcher.simulation.simulator import Ledger
-from syncswitch.searcher.strategies.adaptive.assessment import Assessment
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from tests.benchmarks.learning_jobs import GuardedJob, Use

@@ -107,8 +107,8 @@ if TYPE_CHECKING:
     "--learn",
     "learns",
     is_flag=True,
-    help="Search while training: each run teaches where the next one switches, until that is known."
-    " Needs no policy; each run is guarded, the first one uses the first protocol alone.",
+    help="Search while training: each run teaches where the next one switches. Begins from a"
+    " policy, or needs none: then the first run uses the first protocol alone. All are guarded.",
 )
 @click.option(
     "--uses",
@@ -123,8 +123,8 @@ if TYPE_CHECKING:
     type=click.Choice(("auto", "propose", "off")),
     default="propose",
     show_default=True,
-    help="Where this run and those before it say that the policy does not keep the accuracy:"
-    " publish a later switch, say how to, or neither.",
+    help="Where this run and those before it say that another switch takes less time: publish it,"
+    " say how to, or neither. Runs with --learn publish it.",
 )
 @inject_option
 @conditions_options
@@ -290,7 +290,7 @@ def main(
             if learns and policy is None:
                 policy = first_policy(identity, reference, record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
-            after_use(policy, storage_url, revise)
+            after_use(policy, storage_url, revise, expected_uses if learns else None)
             SideOutput(
                 "checkpoints that are needed no longer stay; remove them", console.print_note
             )(checkpoints.remove)

@@ -197,16 +197,26 @@ def _needed_hook(name: str) -> Callable[..., Any]:
     return found
 
 
-def after_use(policy: TimingPolicy | None, storage_url: str, revise: str) -> None:
-    """Says what the use that was just recorded teaches; a run never fails for it."""
+def after_use(
+    policy: TimingPolicy | None, storage_url: str, revise: str, expected_uses: int | None = None
+) -> None:
+    """Says what the use that was just recorded teaches; a run never fails for it.
+
+    Args:
+        policy: The policy that the run trained with; None for a switch point of the user's own.
+        storage_url: The database, which has the use.
+        revise: What becomes of a policy that another switch is better than, as `--revise` has it.
+        expected_uses: How often the job is trained in all, by runs that learn; None where they keep
+            to the policy.
+    """
     if policy is None:
         return
-    words = _ask("after_use", storage_url, policy, revise=revise)
+    words = _ask("after_use", storage_url, policy, revise, expected_uses)
     for word in [] if words is _NOTHING else words:
         print_note(word)
 
 
-def _ask(name: str, storage_url: str, *arguments: Any, **options: Any) -> Any:
+def _ask(name: str, storage_url: str, *arguments: Any) -> Any:
     """The answer; `_NOTHING` without a searcher or a database."""
     from syncswitch.storage.database.inspection import holds_nothing
 
@@ -214,7 +224,7 @@ def _ask(name: str, storage_url: str, *arguments: Any, **options: Any) -> Any:
         hook = _hook(name)
         if hook is None or holds_nothing(storage_url):
             return _NOTHING
-        return hook(storage_url, *arguments, **options)
+        return hook(storage_url, *arguments)
     except Exception as error:
         print_note(reason_of(error))
         return _NOTHING

@@ -20,13 +20,12 @@ from syncswitch.trainers.cli.options import common_options
 @selection_options
 @common_options
 def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
-    """Publishes a later switch for WORKLOAD, where the uses of its policy say so.
+    """Publishes another switch for WORKLOAD, where the uses of its policy say so.
 
-    That is where the current version is good with a probability below 10 %, and two of its uses or
-    more did not keep the accuracy. `current` then is the new version; other aliases stay.
+    That is where another switch that was tried is expected to take less time, what failed switches
+    cost included. `current` then is the new version; other aliases stay.
     """
-    from syncswitch.searcher.learning.live import publish_revision, revision_of
-    from syncswitch.searcher.learning.text import proposal_text
+    from syncswitch.searcher.learning.stored import publish_revision, revision_of
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
@@ -43,6 +42,6 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
     if revision is None or new is None:
         print_text(f"{policy.workload}: version {policy.version} stays. {uses_sentence(summary)}")
         return
-    words = proposal_text(policy, revision)
+    words = revision.why
     print_text(f"{words[0].upper()}{words[1:]}.")
     print_text(f"{new.workload}: current is version {new.version} (was {policy.version})")

@@ -154,4 +154,3 @@ def _beyond(u: Floats, edge: float) -> Floats:
 def _log_uniform(u: Floats, low: float, high: float) -> Floats:
     values: Floats = np.exp(math.log(low) + u * math.log(high / low))
     return values
-

@@ -4,10 +4,15 @@ The grid is that of halving from the top: 100 %, 50 %, 25 %, ... A belief over t
 how likely runs with each switch keep the accuracy, and so how long all later trainings are expected
 to take. A run is made where it saves more of that than it costs, and the answer is the switch point
 with the least expected time.
+
+One rule for a search and for trainings that learn from each other: the expected time of everything
+to come is to be least. A run of a search is paid for beside the uses; a use that tries a switch
+point costs what it takes, and is one of them.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +20,38 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.strategies.base import Decided, Decision, Strategy
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
+from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.grids import halvings
+from syncswitch.searcher.strategies.history import History
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointBelief
+from syncswitch.searcher.strategies.progress import (
+    SearchProgress,
+    SwitchPointBelief,
+    SwitchPointSummary,
+    summary_of,
+)
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.strategies.adaptive.assessment import Assessment
+    from syncswitch.searcher.strategies.adaptive.guesses import Floats
+    from syncswitch.searcher.strategies.adaptive.outlook import Outlook
+
+# A bare switch, and all later ones, are good with this probability at least.
+_ACCEPTANCE = 0.7
+# Nobody makes up for a bare switch that fails, so the answer is looked at but not led astray: a run
+# has to save so much more than it costs, and is made at the answer or beside it.
+_LEAST_WORTH = 4.5
+# A search under way accepts or rejects a switch point with less doubt than this.
+_DOUBT = 0.1
+# So many runs at one switch point are thought of at once.
+_AHEAD = 3
+# Of what a run may measure: the middles of three equally likely parts.
+_QUANTILES = (1 / 6, 1 / 2, 5 / 6)
+# Where nothing is measured nothing is compared, so any does.
+_ANY_ACCURACY = 0.5
+# Nine of ten runs end between these.
+_NINE_OF_TEN = (0.05, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,34 +129,307 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        return self._assessment(finished).decision()
+        return Assessment(self, finished).decision()
 
     @override
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
         """As likely as is believed."""
-        return self._assessment(finished).outcomes(percent)
+        return Assessment(self, finished).outcomes(percent)
 
     @override
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
         """As is believed."""
-        return self._assessment(finished).answers()
+        return Assessment(self, finished).answers()
 
     @override
     def beliefs(self, finished: Iterable[Observation]) -> tuple[SwitchPointBelief, ...]:
-        return self._assessment(finished).beliefs()
+        return Assessment(self, finished).beliefs()
 
     @override
     def standing_answer(self, finished: Iterable[Observation]) -> Decided | None:
-        return self._assessment(finished).standing_answer()
+        return Assessment(self, finished).standing_answer()
 
     @override
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
-        return self._assessment(finished).progress()
+        return Assessment(self, finished).progress()
 
-    def _assessment(self, finished: Iterable[Observation]) -> Assessment:
+
+class Assessment:
+    """What the adaptive strategy makes of a history.
+
+    Args:
+        strategy: The strategy.
+        finished: Completed runs.
+        uses_left: Trainings to come, the next one included, each of which may try a switch point;
+            None for a search, whose runs come before all `strategy.uses`.
+
+    Raises:
+        UserError: The first protocol alone diverged, so there is nothing to compare with.
+    """
+
+    def __init__(
+        self,
+        strategy: AdaptiveStrategy,
+        finished: Iterable[Observation],
+        uses_left: int | None = None,
+    ) -> None:
+        self._strategy = strategy
+        self._uses_left = uses_left
+        self._is_guarded = strategy.guarded
+        self._grid = strategy.grid()
+        self._last = len(self._grid) - 1
+        self._history = History.of(finished, self._grid, strategy.accuracy_range)
+        baseline = self._history.at(self._last)
+        check_baseline(baseline)
+        self._costs = TrialCosts.of(
+            self._history.runs, strategy.highest_percent, strategy.share_prefix
+        )
+        self._has_target = strategy.target_accuracy is not None or any(
+            not run.diverged for run in baseline
+        )
+
+    def decision(self) -> Decision:
+        """The answer, or the next run."""
+        read = {(run.switch_percent, run.replicate) for run in self._history.runs}
+        unread = [percent for percent, n in self._strategy.recorded if (percent, n) not in read]
+        if unread:
+            return NextTrial(unread[0], unread.count(unread[0]))
+        # Without a target nothing can be compared.
+        index = self._next_index() if self._has_target else self._last
+        return self._decided() if index is None else NextTrial(self._grid[index])
+
+    def outcomes(self, percent: float) -> list[tuple[float, float]]:
+        """What a run at a switch point may measure, as `Strategy.outcomes`."""
+        if not self._has_target:
+            return [(1.0, _ANY_ACCURACY)]
+        accuracies = self._outlook.predicted(self._grid.index(percent), _QUANTILES)
+        return [(1 / len(_QUANTILES), self._strategy.possible(one)) for one in accuracies]
+
+    def answers(self) -> dict[float, float]:
+        """How likely each switch point is to be the answer, as `Strategy.answers`."""
+        if not self._has_target:
+            return {}
+        return dict(zip(self._grid, map(float, self._outlook.answers()), strict=True))
+
+    def beliefs(self) -> tuple[SwitchPointBelief, ...]:
+        """As `Strategy.beliefs`."""
+        if not self._has_target:
+            return ()
+        outlook = self._outlook
+        columns = zip(self._grid, self._likely, outlook.kept_shares, strict=True)
+        return tuple(
+            SwitchPointBelief(
+                percent, float(good), float(kept), *outlook.predicted(index, _NINE_OF_TEN)
+            )
+            for index, (percent, good, kept) in enumerate(columns)
+        )
+
+    def standing_answer(self) -> Decided | None:
+        """As `Strategy.standing_answer`."""
+        return self._decided() if self._has_target else None
+
+    def expected_time(self, percent: float) -> float | None:
+        """Of a later training with a switch, as `Decided`; None without a target."""
+        return float(self._outlook.times[self._grid.index(percent)]) if self._has_target else None
+
+    def progress(self) -> SearchProgress:
+        """The brackets that are sure, and what is measured."""
+        decision = self.decision()
+        verdicts = dict(zip(self._grid, self._verdicts(decision), strict=True))
+        rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
+        return SearchProgress(
+            summaries=self._summaries(verdicts),
+            lower_percent=max(rejected, default=self._strategy.lowest_percent),
+            upper_percent=min(percent for percent, verdict in verdicts.items() if verdict),
+            target_accuracy=self._outlook.belief.target_accuracy if self._has_target else None,
+            open_percent=None if isinstance(decision, Decided) else decision.switch_percent,
+        )
+
+    @functools.cached_property
+    def _outlook(self) -> Outlook:
         # NumPy and SciPy take a while to import, and commands that only show a search need neither.
-        from syncswitch.searcher.strategies.adaptive.assessment import Assessment
+        import numpy as np
 
-        return Assessment(self, finished)
+        from syncswitch.searcher.strategies.adaptive.belief import Datum, KnownTarget, believe
+        from syncswitch.searcher.strategies.adaptive.guesses import Prior
+        from syncswitch.searcher.strategies.adaptive.outlook import Outlook
+
+        strategy = self._strategy
+        data = (
+            Datum(
+                self._grid.index(run.switch_percent), run.accuracy, run.diverged, failed=run.alarmed
+            )
+            for run in self._history.runs
+        )
+        target = strategy.target_accuracy
+        belief = believe(
+            Prior(self._grid, strategy.threshold, strategy.largest_loss),
+            data,
+            None if target is None else KnownTarget(target, strategy.target_runs),
+        )
+        shares = np.array(self._grid) / strategy.highest_percent
+        halved = {percent / 100 for percent in halvings(strategy.settings)}
+        tries = np.array([share in halved for share in shares])
+        return Outlook(belief, shares, self._costs.ratio, strategy.keep, strategy.guarded, tries)
+
+    def _next_index(self) -> int | None:
+        """Switch point of the run to make, once there is a target; None where none is needed."""
+        paying = self._paying()
+        if paying is not None or self._uses_left is not None:
+            return paying
+        # Neither is an answer given that was never tried, nor BSP alone before its neighbour.
+        answer = self._answer
+        if answer == self._last and self._outlook.ratio >= 1:
+            return None
+        if answer == self._last:
+            needed, least_runs = self._neighbour, 1
+        else:
+            needed, least_runs = answer, min(self._strategy.own_runs, self._strategy.runs)
+        is_tried = self._history.made(needed) >= least_runs
+        return needed if not is_tried and self._may_run(needed) else None
+
+    @property
+    def _neighbour(self) -> int:
+        """Of the first protocol alone, among the switch points of halving."""
+        middle = (self._strategy.lowest_percent + self._strategy.highest_percent) / 2
+        return max(i for i, percent in enumerate(self._grid) if percent <= middle)
+
+    def _paying(self) -> int | None:
+        """The run that makes the time of all trainings to come least; None where none does."""
+        asked = list(range(len(self._grid)))
+        if not self._is_guarded:
+            asked = [i for i in asked if abs(i - self._answer) <= 1 or i == self._last]
+        totals = {index: self._total_time(index) for index in asked if self._may_run(index)}
+        best = min(totals, key=lambda index: totals[index], default=None)
+        if best is None or totals[best] >= self._time_without:
+            return None
+        # A use at the answer is what all of them are without any search.
+        return None if self._uses_left is not None and best == self._answer else best
+
+    @property
+    def _time_without(self) -> float:
+        """All uses to come, without another run."""
+        return self._uses * self._outlook.least_time(self._possible)
+
+    def _total_time(self, index: int) -> float:
+        """A few runs at a switch point and all uses to come, those at the best one then."""
+        outlook = self._outlook
+        least = outlook.least_times(index, self._possible, _AHEAD)
+        if self._uses_left is None:
+            price = self._next_cost(index) * (1 if self._is_guarded else _LEAST_WORTH)
+            return min(runs * price + self._uses * later for runs, later in enumerate(least, 1))
+        own = float(outlook.times[index])
+        return min(
+            runs * own + (self._uses - runs) * later
+            for runs, later in enumerate(least[: self._uses], 1)
+        )
+
+    @property
+    def _uses(self) -> int:
+        return self._strategy.uses if self._uses_left is None else max(1, self._uses_left)
+
+    @functools.cached_property
+    def _possible(self) -> list[int]:
+        """Switch points that may be the answer: those where a run kept the accuracy, and the last.
+
+        A policy that contradicts all that was measured of it would be no answer, however little
+        its failures cost. With the bare switch any may, and is run before it is the answer.
+        """
+        if not self._is_guarded:
+            return list(range(len(self._grid)))
+        least = self._outlook.belief.target_accuracy - self._strategy.threshold - ROUNDING
+        held = [
+            index
+            for index in range(self._last)
+            if any(
+                run.accuracy >= least and not (run.diverged or run.alarmed)
+                for run in self._history.at(index)
+            )
+        ]
+        return [*held, self._last]
+
+    @functools.cached_property
+    def _answer(self) -> int:
+        """The switch point with the least expected time, of those where a run held.
+
+        For the bare switch the earliest good one with only good later ones.
+        """
+        times = self._outlook.times
+        if self._is_guarded:
+            return min(self._possible, key=lambda index: times[index])
+        answer = self._last
+        for index in range(self._last, -1, -1):
+            if self._outlook.good_probabilities[index] < _ACCEPTANCE:
+                break
+            if self._history.made(index) or self._may_run(index):
+                answer = index
+        return answer if times[answer] < times[-1] else self._last
+
+    @property
+    def _likely(self) -> Floats:
+        """(m,) how likely each switch point saves time guarded, or is good bare."""
+        outlook = self._outlook
+        return outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
+
+    def _decided(self) -> Decided:
+        outlook, index = self._outlook, self._answer
+        return Decided(
+            switch_percent=self._grid[index],
+            target_accuracy=outlook.belief.target_accuracy,
+            confidence=float(self._likely[index]) if index < self._last else None,
+            kept_share=float(outlook.kept_shares[index]),
+            delivered_share=float(outlook.delivered_shares[index]),
+            baseline_kept_share=float(outlook.kept_shares[-1]),
+            expected_time=float(outlook.times[index]),
+            reason=self._reason() if index == self._last else None,
+        )
+
+    def _reason(self) -> str:
+        """Why no earlier switch is the answer."""
+        if self._outlook.ratio >= 1:
+            return "an earlier switch saves no time"
+        if self._is_guarded:
+            return "with what failed switches would cost, no earlier one is expected to save time"
+        return "no earlier switch is likely enough to keep the accuracy as often as wanted"
+
+    def _may_run(self, index: int) -> bool:
+        """Whether one more run is within R and the budget; a use is wanted anyway."""
+        if self._uses_left is not None:
+            return True
+        if self._history.made(index) >= self._strategy.runs:
+            return False
+        if self._strategy.budget is None:
+            return True
+        return self._costs.paid + self._next_cost(index) <= self._strategy.budget
+
+    def _next_cost(self, index: int) -> float:
+        return self._costs.next(self._grid[index], self._history.next_replicate(index))
+
+    def _summaries(self, verdicts: dict[float, bool | None]) -> tuple[SwitchPointSummary, ...]:
+        """In the order in which the switch points were first tried."""
+        return tuple(
+            summary_of(percent, self._history.at(self._grid.index(percent)), verdicts[percent])
+            for percent in dict.fromkeys(run.switch_percent for run in self._history.runs)
+        )
+
+    def _verdicts(self, decision: Decision) -> list[bool | None]:
+        """Of each switch point: acceptable, not, or open."""
+        verdicts: list[bool | None] = [None] * len(self._grid)
+        if self._has_target:
+            acceptable = list(itertools.accumulate(map(float, self._outlook.answers())))
+            if isinstance(decision, Decided):
+                answer = self._grid.index(decision.switch_percent)
+                # What saves no time, or is as likely good as not, is no answer and not too early.
+                return [
+                    index >= answer or (None if likely > 1 - _ACCEPTANCE else False)
+                    for index, likely in enumerate(acceptable)
+                ]
+            for index, likely in enumerate(acceptable):
+                if likely >= 1 - _DOUBT:
+                    verdicts[index] = True
+                elif likely <= _DOUBT:
+                    verdicts[index] = False
+        verdicts[-1] = True
+        return verdicts

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from syncswitch.searcher.learning.assessment import next_use
-from syncswitch.searcher.strategies.base import Decided, NextTrial
+from syncswitch.searcher.strategies.adaptive.strategy import Assessment
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.observation import Observation
 from tests.searcher.learning.conftest import GOOD_FROM_PERCENT, STRATEGY, use
 
 USES = 40
 
 
+def next_use(runs: list[Observation], uses_left: int) -> Decision:
+    return Assessment(STRATEGY, runs, uses_left).decision()
+
+
 def learnt(good_from_percent: float) -> tuple[list[float], Decided]:
     """Switch points until there is an answer, and that."""
     runs: list[Observation] = []
     percents: list[float] = []
-    while isinstance(decision := next_use(STRATEGY, runs, max(1, USES - len(percents))), NextTrial):
+    while isinstance(decision := next_use(runs, max(1, USES - len(percents))), NextTrial):
         percent = decision.switch_percent
         runs += use(percent, len(percents), fails=percent < good_from_percent)
         percents.append(percent)
@@ -26,9 +30,9 @@ def learnt(good_from_percent: float) -> tuple[list[float], Decided]:
 
 
 def test_it_begins_with_the_first_protocol_alone() -> None:
-    assert next_use(STRATEGY, [], 10) == NextTrial(100.0)
+    assert next_use([], 10) == NextTrial(100.0)
     diverged = Observation(100.0, 0.1, diverged=True)
-    assert next_use(STRATEGY, [diverged], 10) == NextTrial(100.0)
+    assert next_use([diverged], 10) == NextTrial(100.0)
 
 
 @pytest.mark.parametrize("good_from_percent", [12.5, GOOD_FROM_PERCENT, 50.0, 100.0])
@@ -41,17 +45,8 @@ def test_it_finds_the_earliest_good_switch(good_from_percent: float) -> None:
     assert len(percents) <= 12
 
 
-def test_the_last_use_tries_nothing_new() -> None:
-    """What one run may teach is worth something for the runs after it alone."""
+def test_many_uses_try_an_earlier_switch() -> None:
     runs = [one for number in range(8) for one in use((100.0, 25.0)[number > 1], number)]
-    last = next_use(STRATEGY, runs, 1)
-    assert isinstance(last, Decided)
-    assert last.switch_percent == 25.0
-    exploring = next_use(STRATEGY, runs, 1000)
+    exploring = next_use(runs, 1000)
     assert isinstance(exploring, NextTrial)
     assert exploring.switch_percent < 25.0
-
-
-def test_an_answer_was_tried_twice() -> None:
-    percents, decided = learnt(GOOD_FROM_PERCENT)
-    assert percents.count(decided.switch_percent) >= 2

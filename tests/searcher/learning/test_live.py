@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.learning.hooks import after_use, band
 from syncswitch.searcher.learning.job import UsedJob
-from syncswitch.searcher.learning.live import publish_revision, revision_of, used_job
+from syncswitch.searcher.learning.stored import publish_revision, revision_of, used_job
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -72,7 +72,8 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
     new = publish_revision(database, policy, found)
     assert (new.version, new.switch_percent) == (2, found.answer.switch_percent)
     assert new.switch_percent > 12.5
-    assert new.reason == "3 of 4 runs with version 1 (12.5 %) did not keep the accuracy"
+    assert new.reason == found.why
+    assert found.why.startswith("3 of 4 switches failed with version 1, and a later switch is")
     assert new.evidence == policy.evidence
     assert new.band is not None
     assert new.band.curve == BAND.curve
@@ -113,21 +114,21 @@ def test_runners_at_the_same_moment_publish_one_version(
 
 def _revise(given: tuple[str, TimingPolicy]) -> list[str]:
     url, policy = given
-    return after_use(url, policy, revise="auto")
+    return after_use(url, policy, "auto")
 
 
 def test_what_is_said_after_a_use(database: Database, policy: TimingPolicy) -> None:
     record_uses(database, policy, [True, False, False, False])
-    assert after_use(database.url, policy, revise="off") == []
-    (proposal,) = after_use(database.url, policy, revise="propose")
-    assert proposal.startswith("3 of 4 runs with version 1 (12.5 %) did not keep the accuracy: it")
+    assert after_use(database.url, policy, "off") == []
+    (proposal,) = after_use(database.url, policy, "propose")
+    assert proposal.startswith("3 of 4 switches failed with version 1, and a later switch is")
     assert proposal.endswith(
         "; publish it with: syncswitch-search policy revise digits --workers 4"
     )
     unknown = replace(policy, study="of another database")
-    assert after_use(database.url, unknown, revise="auto") == []
-    (done,) = after_use(database.url, policy, revise="auto")
-    assert "did not keep the accuracy: from now on version 2, " in done
+    assert after_use(database.url, unknown, "auto") == []
+    (done,) = after_use(database.url, policy, "auto")
+    assert ": from now on version 2, " in done
 
 
 def test_the_command_that_is_proposed(database: Database, policy: TimingPolicy) -> None:
@@ -141,7 +142,7 @@ def test_the_command_that_is_proposed(database: Database, policy: TimingPolicy) 
 
 def test_a_job_that_has_changed_is_said(database: Database, policy: TimingPolicy) -> None:
     record_uses(database, policy, [True] * 20 + [False] * 8)
-    words = after_use(database.url, policy, revise="off")
+    words = after_use(database.url, policy, "off")
     drift = (
         "of the last 10 runs 2 kept the accuracy, of the 19 before them 19: the job has changed,"
         " search again"

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.adaptive.assessment import Assessment
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from tests.searcher.strategies.strategy_contract import (
