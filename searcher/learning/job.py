@@ -12,6 +12,7 @@ from syncswitch.searcher.learning.lessons import lessons_of
 from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.study.observations import cost_of
 from syncswitch.storage.provenance import software_versions
@@ -154,8 +155,9 @@ class UsedJob:
         tried = {run.switch_percent for run in runs}
         usual = AdaptiveStrategy(settings=6)
         known_runs = policy.band.runs if policy.band is not None else 0
-        earlier = [percent for percent in tried if percent < policy.switch_percent < 100]
-        middle = {(policy.switch_percent + max(earlier)) / 2} if earlier else set()
+        here, halved = policy.switch_percent, set(halvings(usual.settings)[1:])
+        below = max((percent for percent in tried if percent < here), default=None)
+        middle = {(here + below) / 2} if below in halved and here in halved else set()
         return replace(
             usual,
             threshold=policy.threshold,
