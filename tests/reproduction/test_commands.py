@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from reproduction.__main__ import main, together
 from reproduction.figures import FIGURES
 from reproduction.logs import LogRow
+from reproduction.program import main, together
 from syncswitch.searcher.cli.main import main as searcher
 from tests.reproduction.recordings import STARTED, write_log
 from tests.tiny_job import write_tiny_job

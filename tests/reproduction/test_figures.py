@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from reproduction.__main__ import main
 from reproduction.figures import FIGURES, figure, figure_rows
+from reproduction.program import main
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing import import_runs, read_table

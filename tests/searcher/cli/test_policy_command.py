@@ -182,9 +182,7 @@ def test_show_says_why(invoke: Invoke, tmp_path: Path) -> None:
     storage = ["--storage", elsewhere(tmp_path)]
     invoke("policy", "import", str(file), *storage)
     text = invoke("policy", "show", "generated", "--why", *storage).stdout
-    asked = (
-        "How likely guarded trainings with a switch there save time, as believed after each run."
-    )
+    asked = "How likely a switch there keeps the accuracy often enough, as believed after each run."
     assert asked in text.splitlines()
     content = json.loads(invoke("policy", "show", "generated", "--why", "--json", *storage).stdout)
     why = content["why"]

@@ -67,7 +67,7 @@ class TestBoth:
     @pytest.mark.usefixtures("small_cifar")
     def test_labels_fit_the_outputs(self, request: pytest.FixtureRequest, workload: Any) -> None:
         network = "resnet_32" if workload is resnet32 else "resnet_50"
-        data = workload.load_data()
+        data = workload.data()
         classes = request.getfixturevalue(network).output.shape[-1]
         assert max(data.train_labels.max(), data.test_labels.max()) == classes - 1
 

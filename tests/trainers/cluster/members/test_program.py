@@ -206,8 +206,8 @@ class TestWhatDoesNotFit:
 
     def test_batches_for_examples_are_refused(self) -> None:
         data = digits_data()
-        inputs, labels = data.train_inputs[:128], data.train_labels[:128]
-        arrays = inputs.reshape(4, 32, 8, 8, 1), labels.reshape(4, 32)
+        inputs, labels = data.train_inputs[:512], data.train_labels[:512]
+        arrays = inputs.reshape(16, 32, 8, 8, 1), labels.reshape(16, 32)
         message = self.message(data=lambda: Data(*arrays, *arrays))
         assert (
             "an example of data() has the shape (32, 8, 8, 1), and the model takes (8, 8, 1): it is"
