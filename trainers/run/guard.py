@@ -24,10 +24,6 @@ _PRIOR_RUNS = 4.0
 _NEAR = 0.05
 """Share of the job by which a run may be late, where the curve is steep."""
 
-_SETTLED = 0.1
-"""Share of what comes after a switch in which a run may fall low and recover: moving averages and
-momentum are those of the other protocol at first."""
-
 _BLOWN_UP = 2.0
 """Times the highest training loss before the switch."""
 
@@ -61,10 +57,8 @@ class Guard:
         after = evaluations[len(before) :]
         if not after:
             return None
-        settled = switch_worker_step + _SETTLED * (self._total_worker_steps - switch_worker_step)
         last = after[-_IN_A_ROW:]
-        is_settled = len(last) == _IN_A_ROW and last[0].worker_step > settled
-        found = (self._below(last) if is_settled else None) or _blown_up(before, last)
+        found = (self._below(last) if len(last) == _IN_A_ROW else None) or _blown_up(before, last)
         if found is None and after[-1].worker_step >= self._total_worker_steps:
             return self._missed(evaluations)
         return found
