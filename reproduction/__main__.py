@@ -3,4 +3,5 @@
 from reproduction.program import main
 from syncswitch.trainers.cli.program import run_program
 
-run_program(lambda: main, "python -m reproduction")
+if __name__ == "__main__":
+    run_program(lambda: main, "python -m reproduction")

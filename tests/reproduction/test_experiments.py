@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reproduction import __main__ as program
+from reproduction import program
 from reproduction.figures import FIGURES
 from syncswitch.trainers.simulated import trainer
 from tests.documentation.pages import ROOT, Page, commands
