@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from syncswitch.searcher.learning.lessons import lessons_of
 from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
-from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.strategies.base import Decided, Decision
 from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.study.observations import cost_of
@@ -90,8 +90,7 @@ class UsedJob:
         Raises:
             UserError: The first protocol alone diverged, so there is nothing to compare with.
         """
-        left = expected_uses - len(self.uses)
-        decision = self._assessment(left).decision() if left > 0 else self._answer()
+        decision = self._decision(expected_uses)
         return self.policy.switch_percent if decision is None else decision.switch_percent
 
     def revision(self, expected_uses: int | None = None) -> Revision | None:
@@ -108,16 +107,19 @@ class UsedJob:
         here, failed = self.policy.switch_percent, self.kept.count(False)
         if expected_uses is None and failed < _LEAST_FAILED:
             return None
-        left = 0 if expected_uses is None else expected_uses - len(self.uses)
-        answer = self._assessment(left).decision() if left > 0 else self._answer()
+        answer = self._decision(expected_uses or 0)
         is_first = self.policy.reason == FIRST_REASON
         if not isinstance(answer, Decided) or (answer.switch_percent == here and not is_first):
             return None
         time = self._assessment().expected_time(here)
         return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
 
-    def _answer(self) -> Decided | None:
-        return self._assessment().standing_answer()
+    def _decision(self, expected_uses: int) -> Decision | None:
+        """What a use should try, or the answer where nothing is left to try; None for neither."""
+        left = expected_uses - len(self.uses)
+        return (
+            self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
+        )
 
     def _assessment(self, uses_left: int | None = None) -> Assessment:
         return Assessment(self.strategy(), self.observations(), uses_left)
