@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import optuna
-from optuna.distributions import FloatDistribution
 from optuna.exceptions import (
     ExperimentalWarning,
     StorageInternalError,
@@ -76,6 +75,20 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
     return call
 
 
+class _SearchSampler(BinarySearchSampler):
+    """The sampler of a search, which decides by what our table holds besides: costs, alarms.
+
+    Attributes:
+        state: The search as the claiming process read it last. To look again while sampling might
+            see other runs than the claim goes by.
+    """
+
+    state: SearchState
+
+    def _next_percent(self, study: optuna.Study, trial: FrozenTrial, strategy: Strategy) -> float:
+        return self.state.plan.switch_percent
+
+
 class SearchStudy:
     """An Optuna study whose trials are the runs of one search.
 
@@ -88,9 +101,11 @@ class SearchStudy:
         study: optuna.Study,
         storage: optuna.storages.RDBStorage,
         strategy: Strategy,
+        sampler: _SearchSampler,
         speculate: bool,
     ) -> None:
         self._study = study
+        self._sampler = sampler
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
         self._strategy = strategy
@@ -111,18 +126,19 @@ class SearchStudy:
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         storage = open_storage(url)
+        sampler = _SearchSampler(strategy, parameter=PARAMETER, seed=seed)
         study = optuna.create_study(
             storage=storage,
             study_name=name,
             direction="maximize",
-            sampler=BinarySearchSampler(strategy, parameter=PARAMETER, seed=seed),
+            sampler=sampler,
             load_if_exists=True,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             if study.metric_names != [VALUE]:
                 study.set_metric_names([VALUE])
-        return cls(study, storage, strategy, speculate)
+        return cls(study, storage, strategy, sampler, speculate)
 
     def describe(self, attributes: Mapping[str, str | float]) -> None:
         """Says more about the study in Optuna's tools; what a busy database refuses is not said."""
@@ -152,54 +168,38 @@ class SearchStudy:
         Where others claimed trials since the state was read, `look` reads it anew until they have
         chosen; it has to clear up dead ones. The replicate's seed derives from `base_seed`.
         """
-        number = self._new_number()
+        trial = self._study.ask()
         try:
-            self._storage.set_trial_user_attr(self._trial_id(number), _OWNER, asdict(owner))
-            if not state.is_all_before(number):
-                while (state := look()).is_choosing_before(number):
+            trial.set_user_attr(_OWNER, asdict(owner))
+            if not state.is_all_before(trial.number):
+                while (state := look()).is_choosing_before(trial.number):
                     pass
-            match state.plan:
-                case PlannedTrial() as planned:
-                    return self._choose(number, planned, state, base_seed)
-            self.fail(number)
+            if isinstance(state.plan, PlannedTrial):
+                return self._choose(trial, state.plan, state, base_seed)
+            self.fail(trial.number)
         except BaseException:
-            self.stale.add(number)
-            self.fail(number)
+            self.stale.add(trial.number)
+            self.fail(trial.number)
             raise
         return None
 
-    def _new_number(self) -> int:
-        """Of a new trial; `Study.ask` would read the study again and again for its sampler."""
-        trial_id = self._storage.create_new_trial(self._study_id)
-        number = self._storage.get_trial_number_from_id(trial_id)
-        self._trial_ids[number] = trial_id
-        return number
-
     def _choose(
-        self, number: int, planned: PlannedTrial, state: SearchState, base_seed: int
-    ) -> Claim:
-        strategy, trial_id = self._strategy, self._trial_id(number)
-        # Not by the sampler, which would look again, and perhaps see other runs.
-        self._storage.set_trial_param(
-            trial_id,
-            PARAMETER,
-            planned.switch_percent,
-            FloatDistribution(strategy.lowest_percent, strategy.highest_percent),
-        )
+        self, trial: optuna.Trial, planned: PlannedTrial, state: SearchState, base_seed: int
+    ) -> Claim | None:
+        """Let the sampler suggest the switch point; None for one that a user enqueued."""
+        strategy = self._strategy
+        self._sampler.state = state
+        percent = trial.suggest_float(PARAMETER, strategy.lowest_percent, strategy.highest_percent)
+        if percent != planned.switch_percent:
+            self.fail(trial.number)
+            return None
         seed = replicate_seed(base_seed, planned.replicate)
-        self._storage.set_trial_user_attr(trial_id, "seed", seed)
+        trial.set_user_attr("seed", seed)
         if planned.is_speculative:
-            self._storage.set_trial_user_attr(trial_id, "speculative", True)
+            trial.set_user_attr("speculative", True)
         # Last, as it tells the searchers that wait for this one to go on.
-        self._storage.set_trial_user_attr(trial_id, REPLICATE, planned.replicate)
-        return Claim(
-            number,
-            planned.switch_percent,
-            planned.replicate,
-            seed,
-            state,
-            planned.is_speculative,
-        )
+        trial.set_user_attr(REPLICATE, planned.replicate)
+        return Claim(trial.number, percent, planned.replicate, seed, state, planned.is_speculative)
 
     def _trial_id(self, number: int) -> int:
         if number not in self._trial_ids:
@@ -238,16 +238,16 @@ class SearchStudy:
 
     def complete(self, number: int, accuracy: float) -> None:
         """Tells the accuracy, if nobody has finished the trial."""
-        self._tell(number, TrialState.COMPLETE, [float(accuracy)])
+        self._tell(number, float(accuracy), TrialState.COMPLETE)
 
     def fail(self, number: int) -> None:
         """Tells that the run has to be made again, if nobody has finished the trial."""
-        self._tell(number, TrialState.FAIL)
+        self._tell(number, None, TrialState.FAIL)
 
     @_retryable
-    def _tell(self, number: int, state: TrialState, values: list[float] | None = None) -> None:
+    def _tell(self, number: int, value: float | None, state: TrialState) -> None:
         with contextlib.suppress(UpdateFinishedTrialError):  # another searcher was faster
-            self._storage.set_trial_state_values(self._trial_id(number), state, values)
+            self._study.tell(number, value, state=state, skip_if_finished=True)
 
 
 def owner_of(trial: FrozenTrial) -> Owner | None:
