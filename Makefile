@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := demo
 
 # A strict editable install links file by file: a new or renamed module needs a new install.
-SOURCES := $(sort $(shell find searcher storage trainers -name '*.py'))
+SOURCES := $(sort $(shell find cli searcher storage trainers -name '*.py'))
 INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 
 # Each of the many processes that tests start would compile every module anew.
@@ -41,7 +41,7 @@ coverage: $(INSTALLED)  ## The share of the lines of each package that the tests
 		--dist worksteal $(TESTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet
-	@for package in storage trainers searcher; do \
+	@for package in storage trainers searcher cli; do \
 		echo "$$package: $$($(BIN)/coverage report --include "$$package/*" --format total) %"; \
 	done
 
@@ -57,7 +57,7 @@ test-kinds: $(INSTALLED)  ## All kinds of Keras jobs through search, run and rep
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p syncswitch.storage -p syncswitch.trainers -p syncswitch.searcher \
+	$(BIN)/mypy -p syncswitch.storage -p syncswitch.trainers -p syncswitch.searcher -p syncswitch.cli \
 		-p reproduction
 
 docs: $(INSTALLED)  ## The documentation as a site: build/site/index.html.
@@ -75,34 +75,34 @@ notebooks: $(INSTALLED)  ## Strips what the notebooks showed.
 	$(BIN)/jupyter nbconvert --clear-output --inplace notebooks/*.ipynb
 
 benchmark: $(INSTALLED)  ## Figures, side by side; nothing here passes or fails.
-	$(BIN)/python -m tests.benchmarks.scale --sizes 14k --rounds 3
-	$(BIN)/python -m tests.benchmarks.simulator
-	$(BIN)/python -m tests.benchmarks.detector
+	$(BIN)/python -m benchmarks.scale --sizes 14k --rounds 3
+	$(BIN)/python -m benchmarks.simulator
+	$(BIN)/python -m benchmarks.detector
 
 benchmark-scale: $(INSTALLED)  ## Models of 14 thousand to 100 million parameters: ten minutes, 12 GB.
-	$(BIN)/python -m tests.benchmarks.scale
+	$(BIN)/python -m benchmarks.scale
 
 benchmark-database: $(INSTALLED)  ## A database of 100,000 trials: minutes, and half a gigabyte.
-	$(BIN)/python -m tests.benchmarks.database
+	$(BIN)/python -m benchmarks.database
 
 benchmark-strategies: $(INSTALLED)  ## Search strategies on the same problems: ten minutes.
-	$(BIN)/python -m tests.benchmarks.strategies
+	$(BIN)/python -m benchmarks.strategies
 
 benchmark-trust: $(INSTALLED)  ## Do later runs keep the accuracy? On recorded jobs: ten minutes.
-	$(BIN)/python -m tests.benchmarks.trust
+	$(BIN)/python -m benchmarks.trust
 
 benchmark-learning: $(INSTALLED)  ## What guard, revision and learning from each run bring: minutes.
-	$(BIN)/python -m tests.benchmarks.learning
+	$(BIN)/python -m benchmarks.learning
 
 benchmark-trust-live: $(INSTALLED)  ## The same with real searches and runs: an hour.
-	$(BIN)/python -m tests.benchmarks.live_trust
+	$(BIN)/python -m benchmarks.live_trust
 
 benchmark-parallel: $(INSTALLED)  ## Searches with several runs at once: ten minutes.
-	$(BIN)/python -m tests.benchmarks.parallel_searches --problems 100 --simulations 60 \
+	$(BIN)/python -m benchmarks.parallel_searches --problems 100 --simulations 60 \
 		--simulated digits 8
 
 benchmark-failures: $(INSTALLED)  ## 200 runs with random failures: half an hour.
-	$(BIN)/python -m tests.benchmarks.failures --runs 200 --output docs/failures.md
+	$(BIN)/python -m benchmarks.failures --runs 200 --output docs/failures.md
 
 dev: $(INSTALLED)  ## An environment to work in.
 

@@ -29,8 +29,8 @@ from rich.text import Text
 PICTURES = Path(__file__).parent / "pictures"
 
 PROGRAMS = {
-    "syncswitch-search": "syncswitch.searcher.cli.main",
-    "syncswitch-run": "syncswitch.trainers.cli.runner",
+    "syncswitch-search": "syncswitch.cli.search.main",
+    "syncswitch-run": "syncswitch.cli.run.main",
 }
 JOB = "digits --trainer simulated --workers 8 --settings 4"
 SEARCH = f"syncswitch-search run {JOB}"

@@ -1,7 +1,7 @@
 """Runs `python -m reproduction`."""
 
 from reproduction.program import main
-from syncswitch.trainers.cli.program import run_program
+from syncswitch.cli.program import run_program
 
 if __name__ == "__main__":
     run_program(lambda: main, "python -m reproduction")

@@ -13,12 +13,12 @@ import click
 from reproduction.figures import FIGURES, PaperFigure, rows_by_figure
 from reproduction.logs import write_table
 from reproduction.tables import Row, short_conditions
-from syncswitch.searcher.cli.main import main as searcher
+from syncswitch.cli.completion import complete_workload
+from syncswitch.cli.console import echo, print_json, print_note, print_table
+from syncswitch.cli.group import ProgramCommand, SubcommandGroup
+from syncswitch.cli.options import FiniteRange, common_options, debug_option
+from syncswitch.cli.search.main import main as searcher
 from syncswitch.storage.files import whole_file
-from syncswitch.trainers.cli.completion import complete_workload
-from syncswitch.trainers.cli.console import echo, print_json, print_note, print_table
-from syncswitch.trainers.cli.group import ProgramCommand, SubcommandGroup
-from syncswitch.trainers.cli.options import FiniteRange, common_options, debug_option
 from syncswitch.trainers.model.kept import kept_for_the_next
 
 EXPERIMENTS = Path(__file__).parent / "experiments.txt"
@@ -125,7 +125,7 @@ def _swept(
     names: tuple[str, ...], workload: str, options: tuple[str, ...], storage_url: str
 ) -> int:
     """Makes the runs; gives the exit status of the first sweep that does not end with 0."""
-    from syncswitch.searcher.cli.search.sweep import sweep
+    from syncswitch.cli.search.launch.sweep import sweep
 
     for name in names:
         figure = FIGURES[name]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
 
+from syncswitch.cli.conditions import ConditionsChoice
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.loop.mlflow import copy_to_mlflow
@@ -25,7 +26,6 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export.mlflow.server import check_mlflow
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.trainers.cli.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 PROGRAMS = {
-    "syncswitch-search": "syncswitch.searcher.cli.program",
-    "syncswitch-run": "syncswitch.trainers.cli.program",
+    "syncswitch-search": "syncswitch.cli.search.program",
+    "syncswitch-run": "syncswitch.cli.run.program",
 }
 
 TINY_WORKLOAD = """

@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 import pytest
 
-from syncswitch.searcher.cli.main import main as searcher
-from syncswitch.trainers.cli.runner import main as runner
+from syncswitch.cli.run.main import main as runner
+from syncswitch.cli.search.main import main as searcher
 from tests.documentation.pages import ROOT, Page, commands
 from tests.documentation.play import play
 from tests.program import PROGRAMS

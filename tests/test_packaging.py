@@ -14,7 +14,7 @@ import pytest
 from tests.warm_program import run_code
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("searcher", "storage", "trainers")
+PARTS = ("cli", "searcher", "storage", "trainers")
 
 
 @pytest.fixture(scope="module")

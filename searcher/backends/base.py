@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
+from syncswitch.cli.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cli.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.trainers.protocols import parse_pair
 
 if TYPE_CHECKING:
+    from syncswitch.cli.conditions import ConditionsChoice
     from syncswitch.searcher.strategies.base import Strategy
     from syncswitch.searcher.study.plan import SearchPlan
     from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
-    from syncswitch.trainers.cli.conditions import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 

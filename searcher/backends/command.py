@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
-from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.cli.command.options import (
+from syncswitch.cli.command import (
     COMMAND_OPTIONS,
     USUAL_COMMAND_PROTOCOLS,
     CommandChoice,
 )
-from syncswitch.trainers.cli.console import print_note
+from syncswitch.cli.console import print_note
+from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.storage.records.job import RunConditions
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cli.conditions import ConditionsChoice
+    from syncswitch.cli.conditions import ConditionsChoice
 
 
 @dataclass(frozen=True)

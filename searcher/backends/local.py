@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from syncswitch.cli.console import print_note
+from syncswitch.cli.local import LocalCluster, choose_cluster, load_local_workload
+from syncswitch.cli.options import CLUSTER_OPTIONS
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cli.console import print_note
-from syncswitch.trainers.cli.local import LocalCluster, choose_cluster, load_local_workload
-from syncswitch.trainers.cli.options import CLUSTER_OPTIONS
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import BUILT_IN
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
+    from syncswitch.cli.conditions import ConditionsChoice
     from syncswitch.storage.records.job import RunConditions
-    from syncswitch.trainers.cli.conditions import ConditionsChoice
 
 GPUS_PER_WORKER = OwnOption("--gpus-per-worker", **CLUSTER_OPTIONS["--gpus-per-worker"])
 PARAMETER_SERVERS = OwnOption("--parameter-servers", **CLUSTER_OPTIONS["--parameter-servers"])

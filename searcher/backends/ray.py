@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from typing_extensions import override
 
+from syncswitch.cli.local import load_local_workload
 from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
 from syncswitch.searcher.backends.local import (
     GPUS_PER_WORKER,
@@ -15,15 +16,14 @@ from syncswitch.searcher.backends.local import (
     named,
     servers_text,
 )
-from syncswitch.trainers.cli.local import load_local_workload
 from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS, RayOptions
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
+    from syncswitch.cli.conditions import ConditionsChoice
     from syncswitch.storage.records.job import RunConditions
-    from syncswitch.trainers.cli.conditions import ConditionsChoice
     from syncswitch.trainers.trainer import Trainer
 
 _USUAL = RayOptions()

@@ -14,7 +14,7 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cli.conditions import ConditionsChoice
+    from syncswitch.cli.conditions import ConditionsChoice
 
 
 @dataclass(frozen=True)

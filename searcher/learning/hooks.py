@@ -1,7 +1,4 @@
-"""What `syncswitch-run` asks of the searcher, where that is installed: by entry points.
-
-Its group is `syncswitch.uses`; the trainers know the names alone.
-"""
+"""What `syncswitch-run` asks of the searcher before and after a run."""
 
 from __future__ import annotations
 

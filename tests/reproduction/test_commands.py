@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from reproduction.figures import FIGURES
 from reproduction.logs import LogRow
 from reproduction.program import main, together
-from syncswitch.searcher.cli.main import main as searcher
+from syncswitch.cli.search.main import main as searcher
 from tests.reproduction.recordings import STARTED, write_log
 from tests.tiny_job import write_tiny_job
 

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from command_line import OTHER, QUICK, Invoke, copy_database, database_file
 from search_program import generated_job
 
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.study.tables import open_storage
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from tests.conftest import Once

@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.cli.main import main
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.trainer import Observer
 

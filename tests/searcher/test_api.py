@@ -12,8 +12,8 @@ import optuna
 import pytest
 from click.testing import CliRunner
 
+from syncswitch.cli.search.main import main
 from syncswitch.searcher import BinarySearchSampler, PaperStrategy, search
-from syncswitch.searcher.cli.main import main
 from syncswitch.storage import PolicyRegistry, UserError, open_database
 from tests.trainers.jobs import DENSE
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks import learning, parallel_searches, strategies, trust
-from tests.benchmarks.learning_jobs import guarded_jobs
-from tests.benchmarks.trust_problems import trust_jobs
+from benchmarks import learning, parallel_searches, strategies, trust
+from benchmarks.learning_jobs import guarded_jobs
+from benchmarks.trust_problems import trust_jobs
 from tests.program import TINY_WORKLOAD
 from tests.warm_program import run_code
 
@@ -141,9 +141,7 @@ def test_learning(
 def test_live_trust(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(TINY_WORKLOAD)
     code = (
-        "from tests.benchmarks import live_trust\n"
-        "live_trust._WORKLOAD = 'job.py:tiny'\n"
-        "live_trust.main()"
+        "from benchmarks import live_trust\nlive_trust._WORKLOAD = 'job.py:tiny'\nlive_trust.main()"
     )
     sizes = ("--searches", 1, "--uses", 1, "--workers", 2, "--settings", 1, "--json", "live.json")
     done = run_code(code, *sizes, folder=tmp_path)

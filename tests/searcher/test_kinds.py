@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from syncswitch.searcher.cli.main import main as search_program
-from syncswitch.trainers.cli.runner import main as run_program
+from syncswitch.cli.run.main import main as run_program
+from syncswitch.cli.search.main import main as search_program
 from syncswitch.trainers.model.kept import kept_for_the_next
 from tests.trainers.simulated.kinds import Kind, kinds
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.benchmarks.contenders import (
+from benchmarks.contenders import (
     ADAPTIVE,
     REFERENCE,
     Outcome,
@@ -17,10 +17,10 @@ from tests.benchmarks.contenders import (
     contenders,
     judged,
 )
-from tests.benchmarks.generated_problems import GeneratedProblem, generated_problem
-from tests.benchmarks.problems import earliest_acceptable, is_acceptable, is_right
-from tests.benchmarks.recorded_problems import recorded_jobs
-from tests.benchmarks.scores import calibration, score
+from benchmarks.generated_problems import GeneratedProblem, generated_problem
+from benchmarks.problems import earliest_acceptable, is_acceptable, is_right
+from benchmarks.recorded_problems import recorded_jobs
+from benchmarks.scores import calibration, score
 
 # Loses beta where it is at 10 %: half an octave below its knee.
 PLAIN = GeneratedProblem(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.api import search
-from syncswitch.searcher.cli.main import main
 from syncswitch.searcher.report import load_report
 from syncswitch.searcher.text.sentences import policy_text
 from syncswitch.storage.errors import UserError

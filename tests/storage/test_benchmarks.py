@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from benchmarks import database
 from tests import warm_program
-from tests.benchmarks import database
 
 
 def test_a_database_is_filled_and_asked(

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing import ImportedRun, Measurements, import_runs, read_table

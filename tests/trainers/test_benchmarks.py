@@ -16,10 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from syncswitch.trainers.job.embeddings import tables_of
-from syncswitch.trainers.job.keras_parts import build_model
-from syncswitch.trainers.job.loading import load_workload
-from tests.benchmarks import (
+from benchmarks import (
     detector,
     failure_cases,
     failure_table,
@@ -31,6 +28,9 @@ from tests.benchmarks import (
     sizes,
     stragglers,
 )
+from syncswitch.trainers.job.embeddings import tables_of
+from syncswitch.trainers.job.keras_parts import build_model
+from syncswitch.trainers.job.loading import load_workload
 from tests.trainers.cluster.engines import all_gone
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def play(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 def program(name: str, *arguments: object) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.benchmarks.{name}", *map(str, arguments)],
+        [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -123,7 +123,7 @@ def test_a_row_that_does_not_end_gives_no_figure_and_says_so(
 def test_what_takes_too_long_ends_with_one_line_and_all_its_processes() -> None:
     done = ended("""
         import subprocess, time
-        from tests.benchmarks.limit import at_most
+        from benchmarks.limit import at_most
         with at_most(60):
             pass
         child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)

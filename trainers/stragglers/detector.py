@@ -23,7 +23,7 @@ class DetectorSettings:
     """How soon and how surely a worker counts as a straggler.
 
     Short windows and many judgements running: one slow step then spoils few judgements, and one
-    good judgement clears a suspicion. With the defaults `tests/benchmarks/detector.py` counts at
+    good judgement clears a suspicion. With the defaults `benchmarks/detector.py` counts at
     most one false alarm in 1,000 rounds, also where the times of steps vary by half; a worker that
     is half as fast is found in 10 to 16 rounds (median). Windows of 5 steps and 3 judgements
     running raise 80 to 350 false alarms where the times vary by 30 %.

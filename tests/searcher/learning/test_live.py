@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.learning.hooks import after_use, band
 from syncswitch.searcher.learning.job import UsedJob
 from syncswitch.searcher.learning.stored import publish_revision, revision_of, used_job

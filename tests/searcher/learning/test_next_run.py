@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import configparser
-import importlib
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from syncswitch.cli.run.main import main as run_main
 from syncswitch.searcher.learning.hooks import after_use, first_policy, next_run
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -20,8 +18,6 @@ from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecor
 from syncswitch.storage.records.use import NextRun, whole_use
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import record_use, uses_of
-from syncswitch.trainers.cli.runner import main as run_main
-from syncswitch.trainers.cli.uses import ENTRY_POINT_GROUP
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, sent_back
 from tests.warm_server import at_once
 
@@ -122,19 +118,6 @@ def test_learning_goes_on_after_a_search(url: str) -> None:
     assert planned.policy == found
     assert planned.switch_percent != found.switch_percent
     assert next_run(url, IDENTITY, 1).policy == found
-
-
-def test_what_the_trainers_ask_for_by_name_is_registered() -> None:
-    """As the package says it, whether or not it was installed since."""
-    said = configparser.ConfigParser()
-    said.read(ROOT / "setup.cfg")
-    lines = said["options.entry_points"][ENTRY_POINT_GROUP].split("\n")
-    hooks = dict(re.split(r"\s*=\s*", line) for line in lines if line)
-    assert set(hooks) == {"after_use", "band", "first_policy", "next_run"}
-    for name, value in hooks.items():
-        module, _, attribute = value.partition(":")
-        assert attribute == name
-        assert callable(getattr(importlib.import_module(module), attribute))
 
 
 @pytest.mark.parametrize(

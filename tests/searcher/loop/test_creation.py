@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from generated_trainer import GeneratedTrainer, identity
 from sqlalchemy import Engine, create_engine, event, text
 
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from command_line import error_line
 
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from tests.program import TINY_WORKLOAD
 from tests.warm_program import run
 

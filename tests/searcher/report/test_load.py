@@ -21,7 +21,7 @@ from stored import (
     publish,
 )
 
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.report import figures, load_report, page_of
 from syncswitch.searcher.report.tables import policy_table
 from syncswitch.searcher.report.words import (

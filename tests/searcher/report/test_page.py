@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from generated_trainer import identity
 from stored import EVENTS, FINISHED, STUDY, Made, add_search, publish
 
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.report import ReportData, load_report, page_of
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError

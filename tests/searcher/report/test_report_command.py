@@ -12,7 +12,7 @@ from command_line import error_line
 from generated_trainer import identity
 from stored import FINISHED, STUDY, add_search, publish
 
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.text.command_lines import replay_words, search_words, use_words
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 
-from syncswitch.searcher.cli.views.result import result_as_json
+from syncswitch.cli.search.views.result import result_as_json
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies import registry as by_name

@@ -17,7 +17,7 @@ from generated_trainer import GeneratedTrainer, identity
 from rich.console import Console
 
 from reproduction.published import TABLES
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.results.estimates import Estimate
 from syncswitch.searcher.simulation.cost import deepest_switch_points, reference, summarize
@@ -359,7 +359,7 @@ def test_recorded_runs_that_were_stopped_are_told(folder: Path) -> None:
 
 def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Whoever watches; and not where it is done before anybody looks."""
-    command = importlib.import_module("syncswitch.searcher.cli.cost")
+    command = importlib.import_module("syncswitch.cli.search.cost")
     shown: list[str] = []
     for patience_seconds in (0.0, 60.0):
         with (folder / "terminal").open("w+") as stream:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.generated_problems import generated_problem
 from syncswitch.searcher.simulation.simulator import (
     PlayedRun,
     SimulatedSearch,
@@ -20,7 +21,6 @@ from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun
-from tests.benchmarks.generated_problems import generated_problem
 
 FIRST_SECONDS, SECOND_SECONDS = 100.0, 40.0
 

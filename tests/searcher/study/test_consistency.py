@@ -15,7 +15,7 @@ from generated_trainer import GeneratedTrainer, identity
 from searches import SINGLE, search
 from sqlalchemy import create_engine, inspect, text
 
-from syncswitch.searcher.cli.main import main
+from syncswitch.cli.search.main import main
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.storage.database.check import Finding
 from syncswitch.storage.database.engine import open_database

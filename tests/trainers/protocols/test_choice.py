@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from syncswitch.cli.completion import PROTOCOL_EXAMPLES
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cli.completion import PROTOCOL_EXAMPLES
 from syncswitch.trainers.protocols import (
     ASP,
     ENTRY_POINT_GROUP,

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syncswitch.cli.run.resume import RunCheckpoints
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
-from syncswitch.trainers.cli.resume import RunCheckpoints
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload

@@ -1,0 +1,136 @@
+"""TensorFlow's own ways to train the same Keras model."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from syncswitch.trainers.job.workload import Workload
+from tests.private_network import free_ports
+
+WORKERS = 4
+PAUSE_SECONDS = 0.05
+
+Train = Callable[[int], float]
+"""Makes so many worker-steps; gives the seconds that they took."""
+
+
+def dataset(workload: Workload, seed: int = 0) -> object:
+    """The training data as a pipeline of batches without an end."""
+    import tensorflow as tf
+
+    data = workload.data()
+    return (
+        tf.data.Dataset.from_tensor_slices((data.train_inputs, data.train_labels))
+        .shuffle(len(data.train_labels), seed=seed)
+        .repeat()
+        .batch(workload.batch_size)
+        .prefetch(2)
+    )
+
+
+def end_with(server: subprocess.Popen[bytes], name: str) -> None:
+    """Ends this process when a server does: TensorFlow would wait for it without an end."""
+    status = server.wait()
+    print(f"the server of {name} ended with status {status}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def wait_until_listening(ports: list[int]) -> None:
+    """TensorFlow would ask again after pauses that double each time."""
+    for port in ports:
+        while True:
+            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(PAUSE_SECONDS)
+
+
+def coordinator(workload: Workload) -> Train:
+    """TensorFlow's own parameter server training, as its tutorial writes it."""
+    import keras
+    import tensorflow as tf
+
+    strategy, chief = started_strategy(1)
+    with strategy.scope():
+        model = workload.model()
+        optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
+        loss_of = keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def step(iterator):  # type: ignore[no-untyped-def]
+        def replica(inputs, labels):  # type: ignore[no-untyped-def]
+            with tf.GradientTape() as tape:
+                loss = loss_of(labels, model(inputs, training=True))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return loss
+
+        return strategy.run(replica, args=next(iterator))
+
+    iterator = iter(chief.create_per_worker_dataset(lambda: dataset(workload)))
+
+    def train(worker_steps: int) -> float:
+        start = time.perf_counter()
+        for _ in range(worker_steps):
+            chief.schedule(step, args=(iterator,))
+        chief.join()
+        return time.perf_counter() - start
+
+    return train
+
+
+def started_strategy(servers: int) -> tuple[Any, Any]:
+    """TensorFlow's servers, the strategy, and who hands out its steps."""
+    import tensorflow as tf
+
+    ports = free_ports(WORKERS + servers)
+    found = [f"127.0.0.1:{port}" for port in ports]
+    addresses = {"ps": found[:servers], "worker": found[servers:]}
+    for job, tasks in addresses.items():
+        for task in range(len(tasks)):
+            arguments = [json.dumps(addresses), job, str(task)]
+            server = subprocess.Popen([sys.executable, "-m", "benchmarks.server", *arguments])
+            threading.Thread(target=end_with, args=(server, f"{job} {task}"), daemon=True).start()
+    wait_until_listening(ports)
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(addresses), rpc_layer="grpc"
+    )
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+
+def single(workload: Workload) -> Train:
+    """One process, no distribution: the ceiling."""
+    import keras
+    import tensorflow as tf
+
+    model = workload.model()
+    optimizer = keras.optimizers.SGD(workload.learning_rate, momentum=workload.momentum)
+    loss_of = keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def step(inputs, labels):  # type: ignore[no-untyped-def]
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(inputs, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    batches = iter(dataset(workload))  # type: ignore[call-overload]
+
+    def train(worker_steps: int) -> float:
+        start = time.perf_counter()
+        for _ in range(worker_steps):
+            loss = step(*next(batches))
+        loss.numpy()
+        return time.perf_counter() - start
+
+    return train

@@ -1,0 +1,181 @@
+"""Recorded jobs as trainings one after the other, each with a guard or without.
+
+What a guarded run would have done follows from the recorded curves: up to the alarm it is the
+recorded run; from its switch on it is the run of the first protocol alone with the same seed, as a
+fork has exactly the first part of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.problems import BASELINE_PERCENT, BETA
+from benchmarks.trust_problems import TrustJob, read_job
+from syncswitch.searcher.results.band import measured_band
+from syncswitch.searcher.strategies.baseline import ROUNDING
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.trial import Evaluation
+from syncswitch.trainers.run.guard import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One training.
+
+    Attributes:
+        seed: Row of the recording.
+        time: In trainings with BSP alone, what an alarm cost included.
+        kept: Whether the model that it delivered loses at most beta against BSP's true mean.
+        false_alarms: Switches that the guard took back, though they would have kept the accuracy.
+        failed: Switch points that it took back, ascending.
+        alarmed_after: Share of what came after each of these that had passed at the alarm.
+        observed: The switch that held, and what it came to.
+    """
+
+    seed: int
+    time: float
+    kept: bool
+    false_alarms: int
+    failed: tuple[float, ...]
+    alarmed_after: tuple[float, ...]
+    observed: Observation
+
+
+@dataclass(frozen=True, eq=False)
+class GuardedJob:
+    """The recorded runs of one job, with their curves.
+
+    Attributes:
+        job: What they came to.
+        curves: (seeds, percents, tests) accuracy.
+        clock: (seeds, percents, tests) seconds.
+        steps: (tests,) worker-steps.
+    """
+
+    job: TrustJob
+    curves: NDArray[np.float64]
+    clock: NDArray[np.float64]
+    steps: tuple[int, ...]
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """Recorded switch points but ASP alone, ascending."""
+        return tuple(sorted(percent for percent in self.job.percents if percent))
+
+    def seeds(self, number: int) -> Iterator[int]:
+        """Those of all trainings in their order, dealt anew for every number; without end."""
+        chance = np.random.default_rng([11, number])
+        while True:
+            yield from chance.permutation(len(self.curves)).tolist()
+
+    def tests(self, seed: int, percent: float) -> list[Evaluation]:
+        """The recorded tests of a run; nobody recorded its training loss."""
+        run = seed, self._place(percent)
+        return [
+            Evaluation(step, float(seconds), float(accuracy), 0.0)
+            for step, seconds, accuracy in zip(
+                self.steps, self.clock[run], self.curves[run], strict=True
+            )
+        ]
+
+    def band(self, seeds: Iterable[int]) -> Band:
+        """Of runs of BSP alone with these seeds, each once."""
+        known = list(dict.fromkeys(seeds))
+        curves = (self.tests(seed, BASELINE_PERCENT) for seed in known)
+        return measured_band(self.target_accuracy(known), BETA, curves)
+
+    def target_accuracy(self, seeds: Iterable[int]) -> float:
+        """Mean of BSP alone with these seeds."""
+        known = list(dict.fromkeys(seeds))
+        return float(self.job.accuracies[known, self._place(BASELINE_PERCENT)].mean())
+
+    def train(
+        self, percent: float, seed: int, band: Band | None, later: Sequence[float] = ()
+    ) -> Use:
+        """A training with a switch; guarded where there is a band.
+
+        Args:
+            percent: The first switch.
+            seed: Row of the recording.
+            band: What it is held against.
+            later: Where it switches again if that failed, ascending; after the last of them it goes
+                on with the first protocol alone.
+        """
+        baseline = seed, self._place(BASELINE_PERCENT)
+        failed: list[float] = []
+        alarmed_after: list[float] = []
+        false_alarms, wasted = 0, 0.0
+        for at in (percent, *later, BASELINE_PERCENT):
+            run = seed, self._place(at)
+            alarm_seconds = None if band is None else self._alarm_seconds(at, seed, band)
+            if alarm_seconds is None:
+                break
+            failed.append(at)
+            false_alarms += self._is_kept(run)
+            gone = alarm_seconds - float(self.job.first_seconds[run])
+            wasted += gone
+            alarmed_after.append(gone / float(self.job.seconds[run] - self.job.first_seconds[run]))
+        seconds = wasted + float(self.job.seconds[run])
+        return Use(
+            seed=seed,
+            time=seconds / float(self.job.seconds[:, baseline[1]].mean()),
+            kept=self._is_kept(run),
+            false_alarms=false_alarms,
+            failed=tuple(failed),
+            alarmed_after=tuple(alarmed_after),
+            observed=Observation(
+                at,
+                float(self.job.accuracies[run]),
+                bool(self.job.diverged[run]),
+                cost=self._cost(at, seed, float(self.job.seconds[run])),
+            ),
+        )
+
+    def _alarm_seconds(self, percent: float, seed: int, band: Band) -> float | None:
+        """When the guard sends a run back; None where it does not."""
+        if percent == BASELINE_PERCENT:
+            return None
+        guard, switch = Guard(band, self.steps[-1]), round(self.steps[-1] * percent / 100)
+        tests = self.tests(seed, percent)
+        first = next(number for number, test in enumerate(tests) if test.worker_step > switch)
+        for number in range(first, len(tests)):
+            if guard.alarm(tests[: number + 1], switch) is not None:
+                return tests[number].elapsed_seconds
+        run = seed, self._place(percent)
+        return float(self.job.seconds[run]) if self.job.diverged[run] else None
+
+    def _cost(self, percent: float, seed: int, seconds: float) -> TrialCost:
+        run, share = (seed, self._place(percent)), percent / 100
+        first = float(self.job.first_seconds[run])
+        second = float(self.job.seconds[run]) - first
+        return TrialCost(
+            seconds,
+            first / share if share else None,
+            second / (1 - share) if share < 1 else None,
+        )
+
+    def _is_kept(self, run: tuple[int, int]) -> bool:
+        target = self.job.accuracies[:, self._place(BASELINE_PERCENT)].mean()
+        is_near = self.job.accuracies[run] >= target - BETA - ROUNDING
+        return bool(is_near and not self.job.diverged[run])
+
+    def _place(self, percent: float) -> int:
+        return self.job.percents.index(percent)
+
+
+def guarded_jobs(folder: Path) -> list[GuardedJob]:
+    """Reads all recorded jobs of a folder, by name."""
+    return [_read(path) for path in sorted(folder.glob("*.npz"))]
+
+
+def _read(path: Path) -> GuardedJob:
+    with np.load(path) as arrays:
+        curves = np.nan_to_num(arrays["curve"], nan=float(arrays["chance"]))
+        steps = tuple(int(step) for step in arrays["eval_at"])
+        return GuardedJob(read_job(path), curves, arrays["seconds"], steps)

@@ -1,0 +1,232 @@
+"""Searches on several clusters at once, on a virtual clock: time, cost, and whether the answer is
+that of the search on one cluster.
+
+    python -m benchmarks.parallel_searches [--problems 200] [--simulations 100]
+        [--clusters 1 2 4 8] [--logs FOLDER] [--simulated WORKLOAD WORKERS] [--json FILE]
+
+The problems are generated jobs, the published runs, and, where asked for, 5 runs at each switch
+point of a workload that are trained first on the simulated cluster. All are new jobs. A cluster
+makes one run at a time; a run that shares a prefix starts from a checkpoint only if the run that
+writes it is finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import multiprocessing
+import os
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.generated_problems import generated_problem
+from benchmarks.limit import at_most
+from benchmarks.problems import BETA, Problem, halvings
+from benchmarks.recorded_problems import RecordedJob, recorded_jobs
+from benchmarks.replayed_side_by_side import search_in_parallel
+from syncswitch.searcher.simulation.replays import PlayedRecording
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.study.plan import replicate_seed
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.trainers.job.loading import load_workload
+from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.simulated import DEFAULT_PROFILE
+from syncswitch.trainers.simulated.profile import load_profile
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from tests.reproduction.recordings import PAPER
+
+STRATEGIES = ("adaptive", "paper")
+CHUNK = 5
+# Of the workload that is trained.
+SETTINGS = 5
+RUNS = 5
+
+ProblemOf = Callable[[int], Problem]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Means over the searches; times in trainings with the first protocol alone."""
+
+    problems: str
+    strategy: str
+    clusters: int
+    wall: float
+    cost: float
+    runs: float
+    speculative_runs: float
+    cancelled_runs: float
+    same_answer: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """One search."""
+
+    switch_percent: float
+    wall: float
+    cost: float
+    runs: int
+    speculative_runs: int
+    cancelled_runs: int
+
+
+def main() -> None:
+    options = _options()
+    # numpy's threads would only wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with at_most(3600 + 60 * (options.problems + options.simulations)):
+        compare(options)
+
+
+def compare(options: argparse.Namespace) -> None:
+    rows: list[Row] = []
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
+        for title, problem_of, settings, numbers in _parts(options):
+            for strategy in STRATEGIES:
+                alone: Sequence[Found] = ()
+                for clusters in options.clusters:
+                    play = functools.partial(_play, problem_of, strategy, settings, clusters)
+                    found = list(pool.map(play, numbers, chunksize=CHUNK))
+                    alone = alone or found
+                    rows.append(_row(title, strategy, clusters, found, alone))
+    _print(rows)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--problems", type=int, default=200)
+    parser.add_argument("--simulations", type=int, default=100)
+    parser.add_argument("--clusters", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--logs", type=Path, default=PAPER)
+    parser.add_argument("--simulated", nargs=2, metavar=("WORKLOAD", "WORKERS"))
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.clusters[0] != 1:
+        parser.error("the first number of --clusters has to be 1, with which all are compared")
+    return options
+
+
+def _parts(options: argparse.Namespace) -> Iterator[tuple[str, ProblemOf, int, range]]:
+    if options.problems:
+        yield "generated jobs", generated_problem, 6, range(options.problems)
+    if options.simulated:
+        name, workers = options.simulated
+        job = _simulated_job(name, int(workers))
+        title = f"simulated {name}, {workers} workers"
+        yield title, job.problem, job.settings, range(options.simulations)
+    if options.simulations and options.logs.is_dir():
+        for name, recorded in recorded_jobs(options.logs).items():
+            title = f"published, {name.rpartition('-')[2]} workers"
+            yield title, recorded.problem, recorded.settings, range(options.simulations)
+
+
+def _simulated_job(reference: str, workers: int) -> RecordedJob:
+    """Trains every switch point; real gradients on a virtual clock."""
+    workload = load_workload(reference)
+    profile = load_profile(DEFAULT_PROFILE)
+    identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
+    specs = [
+        TrialSpec(identity, percent, replicate_seed(0, replicate), replicate)
+        for percent in halvings(SETTINGS)
+        for replicate in range(RUNS)
+    ]
+    with SimulatedTrainer(workload, workers, profile) as trainer:
+        runs = tuple(
+            _recorded(trainer.train(spec), str(number)) for number, spec in enumerate(track(specs))
+        )
+    stop = StopRule.of(_strategy("adaptive", SETTINGS), identity.learning_rate_boundaries)
+    return RecordedJob(PlayedRecording.of(Recording(identity, runs), stop), SETTINGS)
+
+
+def _recorded(record: TrialRecord, name: str) -> RecordedRun:
+    first = record.spec.identity.first_protocol
+    return RecordedRun(
+        candidate_percent=record.spec.switch_percent,
+        accuracy=record.converged_accuracy,
+        training_seconds=record.training_seconds,
+        diverged=record.diverged,
+        first_seconds=sum(phase.seconds for phase in record.phases if phase.protocol == first),
+        worker_steps=record.worker_steps,
+        evaluations=record.evaluations,
+        phases=record.phases,
+        seed=record.spec.seed,
+        name=name,
+    )
+
+
+def _strategy(strategy: str, settings: int) -> Strategy:
+    return make_strategy(
+        strategy, settings=settings, runs=RUNS, threshold=BETA, target_accuracy=None
+    )
+
+
+def _play(problem_of: ProblemOf, strategy: str, settings: int, clusters: int, number: int) -> Found:
+    problem = problem_of(number)
+    found = search_in_parallel(_strategy(strategy, settings), problem.run_at, clusters)
+    unit = problem.first_seconds
+    return Found(
+        switch_percent=found.search.switch_percent,
+        wall=found.wall_seconds / unit,
+        cost=found.search.seconds / unit,
+        runs=found.search.runs,
+        speculative_runs=found.speculative_runs,
+        cancelled_runs=found.cancelled_runs,
+    )
+
+
+def _row(
+    problems: str, strategy: str, clusters: int, found: Sequence[Found], alone: Sequence[Found]
+) -> Row:
+    pairs = zip(found, alone, strict=True)
+    return Row(
+        problems=problems,
+        strategy=strategy,
+        clusters=clusters,
+        wall=statistics.fmean(one.wall for one in found),
+        cost=statistics.fmean(one.cost for one in found),
+        runs=statistics.fmean(one.runs for one in found),
+        speculative_runs=statistics.fmean(one.speculative_runs for one in found),
+        cancelled_runs=statistics.fmean(one.cancelled_runs for one in found),
+        same_answer=statistics.fmean(a.switch_percent == b.switch_percent for a, b in pairs),
+    )
+
+
+def _print(rows: Sequence[Row]) -> None:
+    table = Table(
+        "problems", "strategy", "clusters", "time", "cost", "runs", "in advance", "cancelled",
+        "same answer", box=SIMPLE,
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(
+            row.problems,
+            row.strategy,
+            str(row.clusters),
+            f"{row.wall:.2f}",
+            f"{row.cost:.2f}",
+            f"{row.runs:.1f}",
+            f"{row.speculative_runs:.1f}",
+            f"{row.cancelled_runs:.1f}",
+            f"{100 * row.same_answer:.1f} %",
+        )
+    console = Console(width=130, highlight=False)
+    console.print("Time and cost in trainings with BSP alone; means over the searches.", table)
+
+
+if __name__ == "__main__":
+    main()

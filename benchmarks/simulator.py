@@ -1,0 +1,78 @@
+"""Gradients per second of simulated training, and against one gradient at a time.
+
+    python -m benchmarks.simulator [--rounds 5] [--gradients 2048] [--workers 8 64 1024]
+
+The clusters take turns, so that a machine whose speed drifts does so for all of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import replace
+
+from rich.console import Console
+
+from benchmarks.console import new_table, parser
+from benchmarks.limit import at_most
+from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.trainers.simulated import DEFAULT_PROFILE
+from syncswitch.trainers.simulated.gradients import GradientSource
+from syncswitch.trainers.simulated.profile import load_profile
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from syncswitch.trainers.workloads.digits import workload as digits
+
+ALONE = "8 workers, one at a time"
+
+
+class Cluster:
+    """A simulated cluster that is measured again and again."""
+
+    def __init__(self, workers: int, gradients: int, *, at_once: bool = True) -> None:
+        # A rate at which no run diverges, so that all do the same work.
+        workload = replace(
+            digits,
+            total_worker_steps=gradients,
+            learning_rate=1e-4,
+            learning_rate_boundaries=(),
+            evaluation_interval_worker_steps=gradients,
+        )
+        self._gradients = gradients
+        profile = load_profile(DEFAULT_PROFILE)
+        self._identity = simulated_identity(workload, workers, ("bsp", "asp"), profile)
+        self._trainer = SimulatedTrainer(workload, workers, profile)
+        if not at_once:
+            trainer, data = self._trainer, workload.load_data()
+            trainer._source = GradientSource(workload, data, trainer._function, at_once=1)
+
+    def gradients_per_second(self, switch_percent: float) -> float:
+        start = time.perf_counter()
+        self._trainer.train(TrialSpec(self._identity, switch_percent, 0))
+        return self._gradients / (time.perf_counter() - start)
+
+
+def main() -> None:
+    options = parser(__doc__, rounds=5, gradients=2048, workers=[8, 64, 1024]).parse_args()
+    figures: dict[tuple[str, str], list[float]] = {}
+    with at_most(600 * (1 + options.rounds)):
+        gradients = options.gradients
+        clusters = {f"{size:,} workers": Cluster(size, gradients) for size in options.workers}
+        clusters[ALONE] = Cluster(8, gradients, at_once=False)
+        for _ in range(options.rounds):
+            for protocol, percent in (("ASP", 0.0), ("BSP", 100.0)):
+                for name, cluster in clusters.items():
+                    figures.setdefault((name, protocol), []).append(
+                        cluster.gradients_per_second(percent)
+                    )
+    columns = ("cluster", "protocol", "gradients/s (median)", "times one at a time (median)")
+    title = f"digits, {options.rounds} rounds of {options.gradients:,} gradients"
+    table = new_table(*columns, left=2, title=title)
+    for (name, protocol), values in figures.items():
+        pairs = zip(values, figures[ALONE, protocol], strict=True)
+        ratio = statistics.median(value / alone for value, alone in pairs)
+        table.add_row(name, protocol, f"{statistics.median(values):,.0f}", f"{ratio:.2f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Do later trainings keep the accuracy? Searches on recorded jobs, judged by what users get.
+
+    python -m benchmarks.trust [--jobs FOLDER] [--searches 100] [--uses 30] [--processes 2]
+
+Every strategy searches on every recorded job, each time with seeds dealt anew; then it is looked up
+how many of all recorded runs keep the accuracy with its answer. `trust_problems` says what the
+jobs are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.console import new_table, parser
+from benchmarks.contenders import contenders
+from benchmarks.limit import at_most
+from benchmarks.problems import BASELINE_PERCENT
+from benchmarks.trust_problems import JOBS, TrustJob, trust_jobs
+
+_SHOWN = (
+    "adaptive",
+    "adaptive, bare switch",
+    "paper 5x5",
+    "grid, 5 runs each",
+    "Optuna TPE, means",
+    "Optuna GP, means",
+)
+_SLOW_SEARCHES = 10
+_CHUNK = 10
+_LEAST_IN_A_ROW = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One search, judged by the later runs with its answer.
+
+    Attributes:
+        strategy: Its name.
+        kept: Share of the later runs that keep the accuracy.
+        baseline_kept: The same of BSP alone.
+        is_good: Whether the first is 95 %, or at most five points below the second.
+        cost: Of the search, in trainings with BSP alone.
+        time: Of a later training in the same unit, each that fails more often than BSP's own
+            repeated with BSP.
+        stated: The share that the strategy expected; None where it says nothing.
+    """
+
+    strategy: str
+    kept: float
+    baseline_kept: float
+    is_good: bool
+    cost: float
+    time: float
+    stated: float | None
+
+
+def judged_searches(job: TrustJob, numbers: Iterable[int]) -> list[Kept]:
+    """All strategies on a job, once for each number."""
+    found = []
+    for contender in contenders():
+        if not set(contender.names) & set(_SHOWN):
+            continue
+        for number in itertools.takewhile(
+            lambda n, slow=contender.is_slow: not slow or n < _SLOW_SEARCHES, numbers
+        ):
+            problem = job.problem(number)
+            for name, search in zip(contender.names, contender.search(problem, False), strict=True):
+                if name in _SHOWN:
+                    cost = search.seconds / problem.first_seconds
+                    found.append(_judged(name, job, search.switch_percent, cost, search.kept_share))
+    return found
+
+
+def _judged(
+    strategy: str, job: TrustJob, percent: float, cost: float, stated: float | None
+) -> Kept:
+    kept, baseline_kept = job.kept_share(percent), job.kept_share(BASELINE_PERCENT)
+    return Kept(
+        strategy=strategy,
+        kept=kept,
+        baseline_kept=baseline_kept,
+        is_good=job.is_good(percent),
+        cost=cost,
+        time=job.time(percent) + max(0.0, baseline_kept - kept),
+        stated=stated,
+    )
+
+
+def knowing_the_truth(job: TrustJob) -> Kept:
+    """The best answer, for nothing."""
+    return _judged("knows the truth", job, job.problem(0).best_percent, 0.0, None)
+
+
+def tables(found: Sequence[Kept], uses: int) -> Iterator[Table]:
+    """What users get, by strategy; and what was stated against what is true."""
+    table = new_table(
+        "strategy", "searches", "cost", "kept %", "BSP %", "good %", "time", "all in", box=SIMPLE
+    )
+    for strategy in (*_SHOWN, "knows the truth"):
+        rows = [one for one in found if one.strategy == strategy]
+        if rows:
+            cost, time = (
+                statistics.fmean(getattr(r, name) for r in rows) for name in ("cost", "time")
+            )
+            table.add_row(
+                strategy,
+                str(len(rows)),
+                f"{cost:.2f}",
+                *(
+                    f"{100 * statistics.fmean(getattr(row, name) for row in rows):.1f}"
+                    for name in ("kept", "baseline_kept", "is_good")
+                ),
+                f"{time:.3f}",
+                f"{time + cost / uses:.3f}",
+            )
+    yield table
+    yield _calibration(found)
+
+
+def _calibration(found: Sequence[Kept]) -> Table:
+    """In parts of a tenth, the last ones finer; those with few searches are left out."""
+    table = new_table("stated %", "searches", "stated, mean %", "true %", box=SIMPLE)
+    edges = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.01)
+    for low, high in itertools.pairwise(edges):
+        rows = [one for one in found if one.stated is not None and low <= one.stated < high]
+        if len(rows) >= _LEAST_IN_A_ROW:
+            table.add_row(
+                f"{100 * low:g} to {100 * min(high, 1):g}",
+                str(len(rows)),
+                f"{100 * statistics.fmean(one.stated or 0.0 for one in rows):.1f}",
+                f"{100 * statistics.fmean(one.kept for one in rows):.1f}",
+            )
+    return table
+
+
+def _options() -> argparse.Namespace:
+    arguments = parser(__doc__, jobs=JOBS, searches=100, uses=30, processes=2)
+    options = arguments.parse_args()
+    if not list(options.jobs.glob("*.npz")):
+        arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
+    return options
+
+
+def main() -> None:
+    """Prints the tables."""
+    options, console = _options(), Console(width=110)
+    jobs = trust_jobs(options.jobs)
+    numbers = range(options.searches)
+    parts = [numbers[i : i + _CHUNK] for i in range(0, len(numbers), _CHUNK)]
+    with at_most(3600), ProcessPoolExecutor(options.processes) as pool:
+        tasks = [pool.submit(judged_searches, job, part) for job in jobs for part in parts]
+        found = [one for task in tasks for one in task.result()]
+    found += [knowing_the_truth(job) for job in jobs]
+    console.print(
+        f"{options.searches} searches of each strategy on each of {len(jobs)} recorded jobs."
+        " Cost and time in trainings with BSP alone; time: of a later training, with each run that"
+        " fails beyond BSP's own repeated; all in: with the cost of the search spread over"
+        f" {options.uses} uses. Good: the answer keeps the accuracy in 95 % of later runs, or at"
+        " most five points less often than BSP."
+    )
+    for table in tables(found, options.uses):
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()

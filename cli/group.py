@@ -1,0 +1,177 @@
+"""Programs that end with a status and one line per error, and import a command when it is called.
+
+Light at import.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from syncswitch.cli.console import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    print_error,
+    print_note,
+)
+from syncswitch.storage.errors import SyncSwitchError, UserError, one_line
+
+# click 8.1 has no such error: it prints the help and exits with 0.
+_NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+# click cuts what is longer than its limit.
+_LONGEST_SENTENCE = 1000
+
+
+# What is in the way of any file, wherever it is opened.
+_OF_FILES = {
+    errno.ENAMETOOLONG: (EXIT_USAGE, "give a shorter name"),
+    errno.EROFS: (EXIT_USAGE, "name a place that can be written"),
+    errno.ENOSPC: (EXIT_FAILED, "make room there, or name another place"),
+    errno.EDQUOT: (EXIT_FAILED, "make room there, or name another place"),
+}
+
+
+class ProgramCommand(click.Command):
+    """A program: what a command returns is its exit status, None for success."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs the program."""
+
+        def call() -> Any:
+            return super(ProgramCommand, self).main(
+                args, prog_name, complete_var, standalone_mode=False, **extra
+            )
+
+        if not standalone_mode:
+            return call()
+        words = sys.argv[1:] if args is None else args
+        for word in words:
+            if any("\ud800" <= letter <= "\udfff" for letter in word):
+                print_error(f"the argument {word!a} is not UTF-8 text; write it as such")
+                sys.exit(EXIT_USAGE)
+        sys.exit(_status_of(call, is_debugging="--debug" in words))
+
+
+class SubcommandGroup(click.Group):
+    """Its `--help` has the first sentence of each command's whole."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Name and short help of each."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self.short_helps())
+
+    def short_helps(self) -> list[tuple[str, str]]:
+        """Of each command."""
+        return [
+            (name, command.get_short_help_str(_LONGEST_SENTENCE))
+            for name, command in sorted(self.commands.items())
+        ]
+
+
+class LazyGroup(SubcommandGroup):
+    """Imports a command when it is called; `--help` and completion make do with what is said here.
+
+    Args:
+        package: Of the commands.
+        lazy: Of each command its module and attribute, and its short help.
+    """
+
+    def __init__(
+        self, *args: Any, package: str, lazy: Mapping[str, tuple[str, str]], **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._package = package
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they were given."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself, imported."""
+        if cmd_name not in self._lazy:
+            return None
+        module, _, attribute = self._lazy[cmd_name][0].partition(":")
+        found = importlib.import_module(f"{self._package}.{module}")
+        command: click.Command = getattr(found, attribute)
+        return command
+
+    def short_helps(self) -> list[tuple[str, str]]:
+        """Nothing is imported."""
+        return [(name, text) for name, (_, text) in self._lazy.items()]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Likewise."""
+        return [
+            *(
+                CompletionItem(name, help=text)
+                for name, text in self.short_helps()
+                if name.startswith(incomplete)
+            ),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
+
+
+class ProgramGroup(ProgramCommand, LazyGroup):
+    """A program of several commands."""
+
+
+def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
+    try:
+        status = call()
+        sys.stdout.flush()
+        return status if isinstance(status, int) else EXIT_OK
+    except click.ClickException as error:
+        if isinstance(error, _NO_ARGUMENTS):
+            print_note(error.format_message())
+        else:
+            print_error(_usage_message(error))
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        print_error("interrupted")
+        return EXIT_INTERRUPTED
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            # As after `| head`: nobody reads on, and Python's own flush at exit would complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return EXIT_FAILED
+        if is_debugging:
+            traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in _OF_FILES:
+            status, advice = _OF_FILES[error.errno]
+            print_error(f"{error.strerror}: {str(error.filename or '')!r}; {advice}")
+            return status
+        if isinstance(error, SyncSwitchError):
+            print_error(str(error))
+        else:
+            hint = "" if is_debugging else "; --debug shows where"
+            print_error(f"unexpected {one_line(error)}{hint}")
+        return EXIT_USAGE if isinstance(error, UserError) else EXIT_FAILED
+
+
+def _usage_message(error: click.ClickException) -> str:
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        message = f"{message.rstrip('.')} (see {context.command_path} --help)"
+    return message

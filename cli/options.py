@@ -1,0 +1,207 @@
+"""Options that several commands have.
+
+Light at import: what reads an option is imported when it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_protocols
+from syncswitch.cli.local import (
+    DEFAULT_GRACE_SECONDS,
+    DEFAULT_LAUNCHER,
+    DEFAULT_TIMEOUT_SECONDS,
+    JOINING_LAUNCHER,
+    LAUNCHERS,
+)
+from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
+
+USUAL_WORKERS = 4
+USUAL_PROTOCOLS = "bsp,asp"
+"""Of a cluster of which nobody said anything."""
+
+PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
+
+# More than any cluster has; every column and every float takes it.
+MOST_WORKERS = 100_000
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range; unlike its base it refuses NaN, which is in none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+storage_option = click.option(
+    "--storage",
+    "storage_url",
+    metavar="URL",
+    envvar=ENVIRONMENT_VARIABLE,
+    default=DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    help="Database of trials and policies: a SQLite file or a PostgreSQL server.",
+)
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON instead of a table."
+)
+
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+)
+
+
+def combined(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
+    """Several options at once, in the order of the help."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+common_options = combined(storage_option, json_option, debug_option)
+
+
+def workers_option(default: int | None, text: str | None = None) -> Callable[[_F], _F]:
+    """`--workers`; without a default it narrows a choice, unless `text` says what else it does."""
+    narrowing = "Only policies for this many workers."
+    return click.option(
+        "--workers",
+        type=click.IntRange(min=1, max=MOST_WORKERS),
+        default=default,
+        show_default=default is not None,
+        help=text or ("Workers in the cluster." if default else narrowing),
+    )
+
+
+def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
+    """`--protocols`; as `workers_option`."""
+    narrowing = "Only policies for these. Protocols before and after the switch."
+    return click.option(
+        "--protocols",
+        metavar="FIRST,SECOND",
+        shell_complete=complete_protocols,
+        default=default,
+        show_default=default is not None,
+        help=text or (PROTOCOLS_HELP if default else narrowing),
+    )
+
+
+def _checked_folder(context: click.Context, _: click.Parameter, folder: Path | None) -> Path | None:
+    from syncswitch.trainers.run.tensorboard import check_tensorboard
+
+    if folder is not None and not context.resilient_parsing:
+        check_tensorboard(folder)
+    return folder
+
+
+tensorboard_option = click.option(
+    "--tensorboard",
+    "tensorboard_folder",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    callback=_checked_folder,
+    help="Write a TensorBoard log of each run while it trains, each into a folder of its own in"
+    " this one. Needs the extra tensorboard.",
+)
+
+
+def _checked_uri(context: click.Context, _: click.Parameter, uri: str | None) -> str | None:
+    from syncswitch.storage.export.mlflow.server import check_mlflow
+
+    if uri is not None and not context.resilient_parsing:
+        check_mlflow(uri)
+    return uri
+
+
+def mlflow_option(*, required: bool = False) -> Callable[[_F], _F]:
+    """`--mlflow`."""
+    return click.option(
+        "--mlflow",
+        "mlflow_uri",
+        metavar="URI",
+        required=required,
+        callback=_checked_uri,
+        help="Copy runs with their curves, and policies, to this tracking URI of MLflow in the end,"
+        " such as http://localhost:5000. Needs the extra mlflow.",
+    )
+
+
+_MOST_PARAMETER_SERVERS = 1_000
+
+CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "--launcher": {
+        "type": click.Choice([*LAUNCHERS, JOINING_LAUNCHER]),
+        "help": "in-process = workers are threads; processes = they are processes; tf-config ="
+        " the cluster in TF_CONFIG, where this same command is started for each part."
+        f"  [default: tf-config where TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
+    },
+    "--parameter-servers": {
+        "type": click.IntRange(1, _MOST_PARAMETER_SERVERS),
+        "metavar": "N",
+        "help": "Processes that share the parameters, and what the optimizer keeps of them."
+        "  [default: 1, or those in TF_CONFIG]",
+    },
+    "--gpus-per-worker": {
+        "type": float,
+        "default": 0.0,
+        "show_default": True,
+        "metavar": "0|1|SHARE",
+        "help": "GPUs that compute a worker's steps: 0, 1, or a share such as 0.5 for two workers"
+        " on one GPU.",
+    },
+    "--open-network": {
+        "is_flag": True,
+        "default": False,
+        "help": "With --launcher tf-config, do without the secret SYNCSWITCH_SECRET and without"
+        " encryption: whoever reaches a part of the cluster can then have it compute what he"
+        " likes.",
+    },
+    "--cluster-timeout": {
+        "type": FiniteRange(1.0, 1e6),
+        "metavar": "SECONDS",
+        "help": "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
+        " parts that have yet to come, or to come back; a part for its chief."
+        f"  [default: {DEFAULT_TIMEOUT_SECONDS:g}]",
+    },
+    "--server-grace": {
+        "type": FiniteRange(0.0, 1e6),
+        "metavar": "SECONDS",
+        "help": "How long a part of the cluster in TF_CONFIG waits for a chief that has gone, and"
+        f" may be started again, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",
+    },
+}
+"""What click has to know of each option that says on which cluster a job trains."""
+
+cluster_options = combined(*(click.option(flag, **how) for flag, how in CLUSTER_OPTIONS.items()))
+
+
+def is_policy_file(choice: str) -> bool:
+    """Whether a policy is named by its file, which need not be there, or by what a database has."""
+    return choice.endswith(".json") or Path(choice).is_file()
+
+
+def is_given(name: str) -> bool:
+    """Whether the command line has this parameter."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE

@@ -1,0 +1,333 @@
+"""Which policy `syncswitch-run` trains with: of a file or of the database, for this very job."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from syncswitch.cli.console import print_note
+from syncswitch.cli.options import (
+    USUAL_PROTOCOLS,
+    USUAL_WORKERS,
+    is_given,
+    is_policy_file,
+)
+from syncswitch.cli.run.uses import known_band, next_run, own_seed, run_text
+from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
+from syncswitch.storage.records.guard import later_switch_points
+from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.job.loading import find_module, normal_reference
+from syncswitch.trainers.job.phases import PhasePlan, parse_phases
+from syncswitch.trainers.protocols import alone, check_protocols, parse_pair
+
+if TYPE_CHECKING:
+    from syncswitch.cli.simulated import AnyCluster
+    from syncswitch.storage.records.guard import Band
+    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.trainers.job.workload import Workload
+
+
+class Interrupted(Protocol):
+    """Finds the run that goes on: its seed, and its switch in percent."""
+
+    def __call__(self, workload: Workload, percent: float | None) -> tuple[int, float] | None:
+        """None where another run begins; `percent` is where it must have switched, None for any."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is trained, and when it switches.
+
+    Attributes:
+        workload: What the user named.
+        identity: The job.
+        switch_percent: Of its worker-steps.
+        policy: That this is a use of; None for a switch point of the user's own, and for the first
+            run of a job that is learnt from its runs.
+        band: What the run is held against; None for no guard.
+        retry_percents: Where it switches again if that fails, see `TrialSpec`.
+        seed: Of the run.
+        later_switches: See `RunConditions`.
+    """
+
+    workload: Workload
+    identity: WorkloadIdentity
+    switch_percent: float
+    seed: int
+    policy: TimingPolicy | None = None
+    band: Band | None = None
+    retry_percents: tuple[float, ...] = ()
+    later_switches: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A policy, and the job that it was found for."""
+
+    policy: TimingPolicy
+    job: WorkloadIdentity
+
+
+def check_no_policy(learns: bool = False) -> None:
+    """Raises UserError where the user said twice when to switch."""
+    given = [option for option, name in _WHEN.items() if is_given(name)]
+    if learns and not click.get_current_context().params["is_guarded"]:
+        raise UserError("--learn needs the guard: leave out --no-guard")
+    for option, name in (("--protocol", "protocol"), ("--phases", "phases")):
+        if is_given(name) and is_given("protocols"):
+            raise UserError(f"{option} and --protocols both say what to use: leave out one of them")
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
+
+
+_WHEN = {
+    "--learn": "learns",
+    "--switch-at": "switch_percent",
+    "--protocol": "protocol",
+    "--phases": "phases",
+    "--policy": "choice",
+}
+
+
+def users_plan(
+    switch_percent: float | None,
+    protocol: str | None,
+    phases: str | None,
+    pair: tuple[str, str],
+) -> PhasePlan | None:
+    """What the user's options say of when to switch; None where none does. Raises UserError."""
+    if phases is not None:
+        return parse_phases(phases)
+    if protocol is not None:
+        return PhasePlan(alone(protocol), 100.0)
+    return None if switch_percent is None else PhasePlan(pair, switch_percent)
+
+
+def chosen_by_user(
+    cluster: AnyCluster, reference: str, plan: PhasePlan, workers: int, seed: int | None
+) -> Chosen:
+    """Phases of the user's own; those who compare such runs want the same seed."""
+    workload, identity = _chosen_job(cluster, reference, workers, plan.protocols)
+    later = plan.later_switches
+    return Chosen(workload, identity, plan.switch_percent, seed or 0, later_switches=later)
+
+
+def chosen_by_policy(
+    cluster: AnyCluster,
+    reference: str,
+    choice: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
+    seed: int | None,
+    interrupted: Interrupted,
+    *,
+    is_guarded: bool,
+) -> Chosen:
+    """The switch of a policy; see `policies_of_cluster` and `fitting_policy`.
+
+    The seed is the user's, or that of the run that goes on, or one of its own.
+    """
+    candidates = policies_of_cluster(cluster, reference, choice, workers, pair, storage_url)
+    workload = cluster.load(reference, max(one.workers for one in candidates))
+    policy, identity = fitting_policy(cluster, candidates, workload, reference, choice)
+    band = known_band(policy, storage_url) if is_guarded else None
+    percent, later = policy.switch_percent, policy.later_switches
+    retries = later_switch_points(percent) if band else ()
+    if seed is None:
+        goes_on = interrupted(workload, percent)
+        seed = goes_on[0] if goes_on else own_seed(storage_url, identity)
+        print_note(f"this run has seed {seed}")
+    return Chosen(workload, identity, percent, seed, policy, band, retries, later)
+
+
+def chosen_by_learning(
+    cluster: AnyCluster,
+    reference: str,
+    workers: int,
+    pair: tuple[str, str],
+    uses: int,
+    storage_url: str,
+    seed: int | None,
+    interrupted: Interrupted,
+) -> Chosen:
+    """What the runs so far say of the next one, or the run that was interrupted.
+
+    Args:
+        cluster: Where it is trained.
+        reference: The workload, as the user named it.
+        workers: n.
+        pair: Protocols before and after the switch.
+        uses: So often the job is trained in all.
+        storage_url: The database.
+        seed: The user's; None for that of the run that goes on, or one of its own.
+        interrupted: See there.
+    """
+    workload, identity = _chosen_job(cluster, reference, workers, pair)
+    goes_on = interrupted(workload, None)
+    planned = next_run(identity, storage_url, uses)
+    percent = goes_on[1] if goes_on else planned.switch_percent
+    if seed is None:
+        registered = normal_reference(reference)
+        seed = goes_on[0] if goes_on else own_seed(storage_url, identity, registered)
+    print_note(run_text(identity, seed, percent))
+    retries = tuple(one for one in planned.retry_percents if one > percent)
+    return Chosen(workload, identity, percent, seed, planned.policy, planned.band, retries)
+
+
+def _chosen_job(
+    cluster: AnyCluster, reference: str, workers: int, pair: tuple[str, str]
+) -> tuple[Workload, WorkloadIdentity]:
+    """The job of a run whose switch the user chose.
+
+    Raises:
+        UserError: No cluster of this size can run these protocols, or the job is too short for it.
+    """
+    workload = cluster.load(reference, workers)
+    check_protocols(pair, workers)
+    identity = cluster.identity(workload, workers, pair)
+    check_length(identity)
+    return workload, identity
+
+
+def policies_of_cluster(
+    cluster: AnyCluster,
+    reference: str,
+    choice: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
+) -> list[TimingPolicy]:
+    """Policies of this kind of cluster that may be meant, newest first; at least one.
+
+    Args:
+        cluster: Real, or simulated with a profile.
+        reference: The workload, as the user named it.
+        choice: A policy file, or a version or alias in the database.
+        workers: Only for clusters of this size.
+        pair: Only for these protocols, before and after the switch.
+        storage_url: The database.
+
+    Raises:
+        UserError: There is none, or a real cluster has none but those of simulated ones.
+    """
+    find_module(reference)
+    is_file = is_policy_file(choice)
+    if is_file:
+        from syncswitch.storage.policies.file import read_policy_file
+
+        content = read_policy_file(choice)
+        found = [_Found(content.policy, content.workload.identity)]
+    else:
+        found = _stored(normal_reference(reference), choice, storage_url)
+    fitting = [
+        one
+        for one in found
+        if workers in (None, one.policy.workers)
+        and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
+    ]
+    here = [one.policy for one in fitting if one.job.simulated_cluster == cluster.simulated_cluster]
+    if here:
+        return here
+    options = cluster.search_options + (f" --workers {workers}" if workers else "")
+    options += f" --protocols {','.join(pair)}" if pair else ""
+    search = f"syncswitch-search run {reference}{options}"
+    if fitting and cluster.simulated_cluster is None:
+        jobs = "; ".join(f"{one.policy.workload!r} on {one.job.cluster}" for one in fitting)
+        # Of several the newest; its name alone may mean any of them.
+        which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
+        raise PolicyError(
+            f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
+            f" {reference!r}; try it on the real job with: syncswitch-search evaluate"
+            f" {shlex.join([which, reference])}{options}; or search for the real job with: {search}"
+        )
+    have = "; ".join(one.job.cluster for one in found)
+    if is_file:
+        raise PolicyError(
+            f"the policy in {choice} was found for {have}, and this run is on"
+            f" {_asked(cluster, workers, pair)}: train on what it was found for, or find a policy"
+            f" for this one with: {search}"
+        )
+    raise PolicyError(
+        f"no policy {choice!r} of workload {reference!r}"
+        + (f" for{options}" if options else "")
+        + (f" (there is one for {have})" if have else "")
+        + f"; find one with: {search}"
+    )
+
+
+def _asked(cluster: AnyCluster, workers: int | None, pair: tuple[str, str] | None) -> str:
+    """The cluster of a run as far as its user has said, in words."""
+    kind = "real" if cluster.simulated_cluster is None else "simulated"
+    words = f"{workers or ''} {kind} {'worker' if workers == 1 else 'workers'}".strip()
+    words += f" of{options}" if (options := cluster.search_options) else ""
+    return f"{words}, {','.join(pair)}" if pair else words
+
+
+def size_and_pair(
+    cluster: AnyCluster,
+    reference: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
+) -> tuple[int, tuple[str, str]]:
+    """Workers and protocols of a run that follows no policy: given, or the current policy's.
+
+    So runs can be compared. Without one that can be read for such a cluster they are the usual.
+    """
+    if workers is not None and pair is not None:
+        return workers, pair
+    with suppress(SyncSwitchError):
+        for found in _stored(normal_reference(reference), "current", storage_url):
+            if (job := found.job).simulated_cluster == cluster.simulated_cluster:
+                return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
+    return workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)
+
+
+def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.registry import PolicyRegistry
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        entries = (registry.entry(p.fingerprint, p.version) for p in registry.choose(name, choice))
+        return [_Found(entry.policy, entry.identity) for entry in entries if entry is not None]
+
+
+def fitting_policy(
+    cluster: AnyCluster,
+    candidates: list[TimingPolicy],
+    workload: Workload,
+    reference: str,
+    choice: str,
+) -> tuple[TimingPolicy, WorkloadIdentity]:
+    """The first policy that was found for exactly this job, which is the second value.
+
+    Args:
+        cluster: Where it is trained.
+        candidates: At least one.
+        workload: What `reference` names.
+        reference: The workload, as the user named it.
+        choice: What the user called the policy.
+
+    Raises:
+        PolicyError: There is none.
+    """
+    for policy in candidates:
+        pair = (policy.first_protocol, policy.second_protocol)
+        identity = cluster.identity(workload, policy.workers, pair)
+        if identity.fingerprint == policy.fingerprint:
+            return policy, identity
+    policy = candidates[0]
+    raise PolicyError(
+        f"policy {choice!r} is for workload {policy.workload!r} as it was with "
+        f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
+        f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
+        f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference}"
+        f"{cluster.search_options} --workers {policy.workers}"
+    )

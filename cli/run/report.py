@@ -1,0 +1,319 @@
+"""What `syncswitch-run` says of a run at its end."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syncswitch.cli import console
+from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.uses.summary import is_kept
+from syncswitch.trainers.run.event_text import is_remarkable
+
+if TYPE_CHECKING:
+    from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.storage.records.trial import TrialRecord
+
+_LONG_PHASE_PERCENT = 10.0
+_LONG_PHASE_SECONDS = 20.0
+# Between tests of the first phase; of fewer nobody can say how much they differ.
+_FEWEST_PACES = 2
+# The same run on the same machine takes so much more or less.
+_LEAST_NOISE = 0.05
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What the first protocol alone takes.
+
+    Attributes:
+        seconds: Its training time.
+        source: Where that figure comes from.
+        noise: By which share it may be wrong.
+    """
+
+    seconds: float
+    source: str
+    noise: float
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What the user learns of a run.
+
+    Attributes:
+        policy: The policy that was used; None where the user chose the switch.
+        record: What the run measured.
+        baseline: What the first protocol alone would have taken; None where unknown.
+        time_to_accuracy_seconds: Until the policy's target accuracy; None for never.
+        model_path: The saved model; None where a command trained, which saves what it likes.
+        output_folder: Of the command; None where it was none.
+    """
+
+    policy: TimingPolicy | None
+    record: TrialRecord
+    baseline: Baseline | None
+    time_to_accuracy_seconds: float | None
+    model_path: Path | None
+    output_folder: Path | None = None
+
+    @property
+    def speed_up(self) -> float | None:
+        """Time of the first protocol alone over the time of this run."""
+        if self.baseline is None or self.record.training_seconds <= 0:
+            return None
+        return self.baseline.seconds / self.record.training_seconds
+
+
+def make_report(
+    policy: TimingPolicy | None,
+    record: TrialRecord,
+    model_path: Path | None,
+    output_folder: Path | None = None,
+) -> RunReport:
+    """Compares a run with its policy and with the first protocol alone.
+
+    Args:
+        policy: That the run used; None where the user chose the switch.
+        record: What it measured.
+        model_path: The saved model, if there is one.
+        output_folder: Of the command that trained, if it was one.
+    """
+    from syncswitch.storage.metrics import time_to_accuracy_seconds
+
+    baseline = _baseline(policy, record)
+    reached = None
+    if policy is not None:
+        reached = time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
+    return RunReport(policy, record, baseline, reached, model_path, output_folder)
+
+
+def _baseline(policy: TimingPolicy | None, record: TrialRecord) -> Baseline | None:
+    """What the first protocol alone would have taken.
+
+    Best from this very run, on this very machine, if its first phase is long enough.
+    """
+    spec = record.spec
+    name = spec.identity.first_protocol.upper()
+    if (
+        spec.switch_percent >= _LONG_PHASE_PERCENT
+        or record.phases[0].seconds >= _LONG_PHASE_SECONDS
+    ):
+        estimated = _estimated(record)
+        if estimated is not None:
+            source = f"{name} alone, as estimated by the pace of this run's {name} phase"
+            return Baseline(estimated[0], source, estimated[1])
+    if policy is not None and policy.baseline_seconds is not None:
+        return Baseline(policy.baseline_seconds, f"{name} alone in the search", _LEAST_NOISE)
+    return None
+
+
+def _estimated(record: TrialRecord) -> tuple[float, float] | None:
+    """The first protocol alone as long as it took to its first test here, and then at its pace.
+
+    Until the first test a run is slower: its functions are compiled, its data are read.
+
+    Returns:
+        Seconds, and by which share they may be wrong; None where too few tests were made.
+    """
+    first, identity = record.phases[0], record.spec.identity
+    if first.protocol != identity.first_protocol or first.start_worker_step:
+        return None
+    ends = {e.worker_step: e.elapsed_seconds for e in record.evaluations}
+    ends[first.end_worker_step] = first.seconds
+    points = [(step, ends[step]) for step in sorted(ends) if step <= first.end_worker_step]
+    paces = [
+        (later - seconds) / (after - step)
+        for (step, seconds), (after, later) in itertools.pairwise(points)
+    ]
+    if len(paces) < _FEWEST_PACES or min(paces) <= 0:
+        return None
+    (start, start_seconds), (end, end_seconds) = points[0], points[-1]
+    pace = (end_seconds - start_seconds) / (end - start)
+    error = 2 * statistics.stdev(paces) / pace / math.sqrt(len(paces))
+    seconds = start_seconds + (identity.total_worker_steps - start) * pace
+    return seconds, max(_LEAST_NOISE, error)
+
+
+def report_as_json(report: RunReport) -> dict[str, Any]:
+    """For programs."""
+    from syncswitch.storage.policies.file import policy_to_dict
+
+    record, policy = report.record, report.policy
+    identity = record.spec.identity
+    return {
+        "policy": None if policy is None else policy_to_dict(policy),
+        "workload": identity.name,
+        "fingerprint": identity.fingerprint,
+        "workers": identity.workers,
+        "first_protocol": identity.first_protocol,
+        "second_protocol": identity.second_protocol,
+        "switch_percent": record.spec.switch_percent,
+        **identity.decided_by.naming,
+        **identity.decided_by.with_values(
+            {"accuracy": record.converged_accuracy, "final_accuracy": record.final_accuracy}
+        ),
+        "converged": record.converged,
+        "reaches_target": None if policy is None else _reaches_target(policy, record),
+        "training_seconds": record.training_seconds,
+        "baseline_seconds": None if report.baseline is None else report.baseline.seconds,
+        "baseline_source": "unknown" if report.baseline is None else report.baseline.source,
+        "speed_up": report.speed_up,
+        "time_to_accuracy_seconds": report.time_to_accuracy_seconds,
+        "switch_overhead_seconds": record.switch_overhead_seconds,
+        "worker_steps": record.worker_steps,
+        "phases": [
+            {**asdict(phase), "worker_steps_per_second": phase.worker_steps_per_second}
+            for phase in record.phases
+        ],
+        "conditions": asdict(record.spec.conditions),
+        "guard": _guard_as_json(record),
+        "events": [asdict(event) for event in record.events],
+        "model": None if report.model_path is None else str(report.model_path),
+        "output_folder": None if report.output_folder is None else str(report.output_folder),
+        "seed": record.spec.seed,
+    }
+
+
+def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
+    accuracy = record.converged_accuracy
+    return is_kept(accuracy, record.diverged, policy.target_accuracy, policy.threshold)
+
+
+def print_report(report: RunReport) -> None:
+    """For people."""
+    policy, record = report.policy, report.record
+    console.print_table(
+        ["phase", "worker-steps", "seconds", "worker-steps/s", "staleness mean (max)"],
+        [
+            [
+                phase.protocol.upper(),
+                f"{phase.end_worker_step - phase.start_worker_step:,}",
+                f"{phase.seconds:.2f}",
+                f"{phase.worker_steps_per_second:,.0f}",
+                # Replicas have none: nobody else writes to them.
+                "-"
+                if phase.mean_staleness is None
+                else f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
+            ]
+            for phase in record.phases
+        ],
+    )
+    _print_events(record)
+    console.echo()
+    console.print_text(_outcome(report))
+    sentence = f"Training took {record.training_seconds:.1f} s"
+    is_itself = policy is None and record.spec.switch_percent >= 100
+    baseline, speed_up = report.baseline, report.speed_up
+    if baseline is not None and speed_up is not None and not is_itself:
+        if abs(speed_up - 1) > baseline.noise:  # else it may be chance
+            sentence += f", {speed_up:.2f} times as fast as {baseline.source}"
+            sentence += f" ({baseline.seconds:.1f} s)"
+        sentence += f"; the switch took {record.switch_overhead_seconds * 1000:.1f} ms"
+    console.print_text(f"{sentence}.")
+    if record.guard is not None:
+        console.print_text(_guarded(record, record.guard))
+    share = None if policy is None else policy.kept_share
+    if policy is not None and policy.is_for_guard and record.guard is not None:
+        share = policy.delivered_share
+    if policy is not None and share is not None and not _reaches_target(policy, record):
+        console.print_text(_expected(policy, share))
+    if report.model_path is not None:
+        console.echo(f"Model saved as {report.model_path}")
+    if report.output_folder is not None:
+        console.echo(f"What the command left is in {report.output_folder}")
+
+
+def _outcome(report: RunReport) -> str:
+    policy, record = report.policy, report.record
+    identity = record.spec.identity
+    job = (
+        f"{identity.name} on {identity.workers} {'worker' if identity.workers == 1 else 'workers'}"
+    )
+    metric = identity.decided_by
+    accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
+    if policy is None:
+        return f"{job}, {_switch_text(record)} as you asked: {accuracy}."
+    verdict = "within" if _reaches_target(policy, record) else "NOT within"
+    reached = "never reached"
+    if report.time_to_accuracy_seconds is not None:
+        reached = f"first reached after {report.time_to_accuracy_seconds:.1f} s"
+    return (
+        f"{job} with policy version {policy.version}: {accuracy}, {verdict} {policy.threshold:g} of"
+        f" the target {metric.text(policy.target_accuracy)}; the target itself was {reached}."
+    )
+
+
+def _guard_as_json(record: TrialRecord) -> dict[str, Any]:
+    guard = record.guard or GuardOutcome(record.spec.switch_percent)
+    state = "off" if record.guard is None else guard.state
+    return {"state": state, **asdict(guard), "lost_seconds": guard.lost_seconds}
+
+
+def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
+    """For example `The guard went back to the switch at 25 % after 2 s: ... That at 50 % held`."""
+    if not guard.failed:
+        return "The guard found nothing wrong after the switch."
+    tries = [
+        f"{one.switch_percent:g} % after {one.lost_seconds:.1f} s: {one.alarm}"
+        for one in guard.failed
+    ]
+    first, held = record.spec.identity.first_protocol.upper(), guard.held_percent
+    last = f"{first} alone did the rest" if held in (None, 100.0) else f"That at {held:g} % held"
+    went = f"The guard went back to the switch at {'; to that at '.join(tries)}"
+    return f"{went}. {last}. That cost {guard.lost_seconds:.1f} s."
+
+
+def _switch_text(record: TrialRecord) -> str:
+    identity, percent = record.spec.identity, record.spec.switch_percent
+    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+    if percent in (0, 100):
+        return f"with {first if percent else second} alone"
+    return f"switching from {first} to {second} at {percent:g} %"
+
+
+def _expected(policy: TimingPolicy, kept_share: float) -> str:
+    """How often a run loses more than it may."""
+    own = ""
+    if policy.baseline_kept_share is not None and policy.switch_percent < 100:
+        first, share = policy.first_protocol.upper(), policy.baseline_kept_share
+        own = f", and {100 * (1 - share):.0f} of 100 with {first} alone"
+    return f"About {100 * (1 - kept_share):.0f} of 100 runs with this policy lose that much{own}."
+
+
+def _print_events(record: TrialRecord) -> None:
+    """What was injected, what went wrong and what was decided; nothing where nothing was."""
+    conditions, usual = record.spec.conditions, RunConditions()
+    words = list(conditions.injections)
+    words += [f"protocols change places again at {one:g} %" for one in conditions.later_switches]
+    if conditions.switch_mechanism != usual.switch_mechanism:
+        words.insert(0, f"switch {conditions.switch_mechanism}")
+    if conditions.online != usual.online:
+        words.insert(0, f"online {conditions.online}")
+    if words:
+        console.echo()
+        console.print_text("; ".join(words))
+    if not any(map(is_remarkable, record.events)):
+        return
+    console.echo()
+    total = record.spec.identity.total_worker_steps
+    console.print_table(
+        ["event", "at", "second", "worker", "took s", "reason"],
+        [
+            [
+                event.kind,
+                f"{100 * event.worker_step / total:.1f} %",
+                f"{event.elapsed_seconds:.2f}",
+                "-" if event.worker is None else str(event.worker),
+                "-" if event.seconds is None else f"{event.seconds:.2f}",
+                event.reason,
+            ]
+            for event in record.events
+        ],
+        prose="reason",
+    )

@@ -1,0 +1,222 @@
+"""What a run with a policy teaches: it goes into the database, or waits in a file for one.
+
+What is learnt of it, the searcher says.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from syncswitch.cli.console import print_error, print_note
+from syncswitch.cli.options import is_policy_file
+from syncswitch.storage.errors import reason_of
+from syncswitch.storage.records.job import LARGEST_SEED
+from syncswitch.storage.records.trial import BASELINE_PERCENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from syncswitch.storage.database.engine import Database
+    from syncswitch.storage.records.guard import Band
+    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.storage.records.trial import TrialRecord
+    from syncswitch.storage.records.use import NextRun, PolicyUse
+
+_T = TypeVar("_T")
+
+_PATIENCE_SECONDS = 10.0
+"""How long a run that is done waits for a database: what it measured is safe in a file."""
+
+
+class UsesHome:
+    """Where the uses of a policy go.
+
+    Args:
+        storage_url: The database; it need not be there.
+        choice: A policy file, or a version or alias in the database.
+        model: Where the model is saved; uses wait beside it where there is no other place.
+    """
+
+    def __init__(self, storage_url: str, choice: str, model: Path) -> None:
+        from syncswitch.storage.uses.spool import spool_beside
+
+        beside_model = spool_beside(model)
+        beside_policy = [spool_beside(Path(choice))] if is_policy_file(choice) else []
+        self._url = storage_url
+        self._spools = tuple(dict.fromkeys([*beside_policy, beside_model]))
+
+    def record(self, policy: TimingPolicy | None, use_id: str, record: TrialRecord) -> None:
+        """Keeps a run that is over as a use of its policy, and takes in those that wait.
+
+        Raises nothing that a run could fail for: a word goes to standard error instead.
+
+        Args:
+            policy: That it trained with; None for a switch point of the user's own.
+            use_id: Drawn before it began.
+            record: What it measured.
+        """
+        from syncswitch.storage.records.use import whole_use
+
+        use = None if policy is None else whole_use(policy, use_id, record)
+        if use is None:
+            return
+        reason = self._why_not_recorded(use)
+        if reason is not None:
+            self._spool(use, reason)
+
+    def _why_not_recorded(self, use: PolicyUse) -> str | None:
+        """Records the use, and those that wait; where it cannot, gives the reason."""
+        from syncswitch.storage.database.engine import open_database
+        from syncswitch.storage.database.inspection import holds_nothing, shown
+        from syncswitch.storage.uses.store import record_use
+
+        try:
+            if holds_nothing(self._url):
+                return f"there is no database {shown(self._url)}"
+            with open_database(self._url, create=False) as database:
+                record_use(database, use, patience_seconds=_PATIENCE_SECONDS)
+                self._take_in(database)
+        except Exception as error:
+            return reason_of(error)
+        return None
+
+    def _take_in(self, database: Database) -> None:
+        from syncswitch.storage.uses.spool import take_in
+
+        for path in self._spools:
+            try:
+                taken = take_in(database, path, patience_seconds=_PATIENCE_SECONDS)
+            except Exception as error:
+                print_note(f"earlier runs stay in {path}: {reason_of(error)}")
+                continue
+            if taken.recorded:
+                print_note(f"earlier runs taken in from {path}: {taken.recorded}")
+            for words in (taken.kept, taken.set_aside):
+                if words:
+                    others = f" (and {len(words) - 1} more such lines)" if words[1:] else ""
+                    print_note(f"{words[0]}{others}")
+
+    def _spool(self, use: PolicyUse, reason: str) -> None:
+        from syncswitch.storage.uses.spool import spool_use
+
+        for path in self._spools:
+            try:
+                spool_use(path, use)
+            except Exception as error:
+                reason = f"{reason}; {reason_of(error)}"
+                continue
+            print_note(
+                f"this run waits in {path} to be counted ({reason}); the next run that can takes it"
+                f" in, or: syncswitch-search uses import {path}"
+            )
+            return
+        print_error(f"this run cannot be counted as a use of its policy: {reason}")
+
+
+def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
+    """What a run is held against: the policy's band, with what later runs have shown."""
+
+    def ask() -> Band | None:
+        from syncswitch.searcher.learning import hooks
+
+        return hooks.band(storage_url, policy)
+
+    return _asked(ask, storage_url, policy.band)
+
+
+def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None = None) -> int:
+    """A seed that no other run of the job has; drawn at random where no database hands it out.
+
+    Args:
+        storage_url: The database; it need not be there.
+        identity: The job.
+        reference: Makes the job known there; None where only a job that is known gets a seed.
+    """
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.database.inspection import holds_nothing
+    from syncswitch.storage.uses.seeds import hand_out_seed
+
+    seed = None
+    with suppress(Exception):  # whatever it is, no run may fail for it
+        if not holds_nothing(storage_url):
+            with open_database(storage_url, create=False) as database:
+                seed = hand_out_seed(
+                    database, identity, reference, patience_seconds=_PATIENCE_SECONDS
+                )
+    return secrets.randbelow(LARGEST_SEED + 1) if seed is None else seed
+
+
+def note_bare_use(policy: TimingPolicy | None, band: Band | None) -> None:
+    """Says so where a run without a guard uses a policy that was found for guarded ones."""
+    warning = policy.bare_warning if policy is not None and band is None else None
+    if warning is not None:
+        print_note(warning)
+
+
+def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun:
+    """Where the next training of a job switches that is learnt from its trainings."""
+    from syncswitch.searcher.learning import hooks
+
+    return hooks.next_run(storage_url, identity, uses)
+
+
+def first_policy(
+    identity: WorkloadIdentity, reference: str, record: TrialRecord, storage_url: str
+) -> TimingPolicy | None:
+    """What the first run of such a job is kept as; None where it diverged or cannot be kept."""
+    from syncswitch.searcher.learning import hooks
+    from syncswitch.trainers.job.loading import normal_reference
+
+    try:
+        return hooks.first_policy(storage_url, identity, normal_reference(reference), record)
+    except Exception as error:
+        print_error(f"this run teaches nothing: {reason_of(error)}")
+        return None
+
+
+def run_text(identity: WorkloadIdentity, seed: int, percent: float) -> str:
+    """How a run of a job that is learnt from its runs trains."""
+    if percent >= BASELINE_PERCENT:
+        return f"this run, with seed {seed}, uses {identity.first_protocol.upper()} alone"
+    second = identity.second_protocol.upper()
+    return f"this run, with seed {seed}, switches to {second} at {percent:g} %"
+
+
+def after_use(
+    policy: TimingPolicy | None, storage_url: str, revise: str, expected_uses: int | None = None
+) -> None:
+    """Says what the use that was just recorded teaches; a run never fails for it.
+
+    Args:
+        policy: The policy that the run trained with; None for a switch point of the user's own.
+        storage_url: The database, which has the use.
+        revise: What becomes of a policy that another switch is better than, as `--revise` has it.
+        expected_uses: How often the job is trained in all, by runs that learn; None where they keep
+            to the policy.
+    """
+    if policy is None:
+        return
+
+    def ask() -> list[str]:
+        from syncswitch.searcher.learning import hooks
+
+        return hooks.after_use(storage_url, policy, revise, expected_uses)
+
+    no_words: list[str] = []
+    for word in _asked(ask, storage_url, no_words):
+        print_note(word)
+
+
+def _asked(ask: Callable[[], _T], storage_url: str, otherwise: _T) -> _T:
+    """The answer, or the other one without a database; a run never fails for it."""
+    from syncswitch.storage.database.inspection import holds_nothing
+
+    try:
+        return otherwise if holds_nothing(storage_url) else ask()
+    except Exception as error:
+        print_note(reason_of(error))
+        return otherwise

@@ -1,0 +1,37 @@
+"""`syncswitch-search completion`: what a shell needs to complete both programs."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from syncswitch.cli.options import debug_option
+from syncswitch.storage.errors import FatalError
+
+_PROGRAMS = ("syncswitch-search", "syncswitch-run")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@debug_option
+def completion(shell: str) -> None:
+    """Prints what makes SHELL complete syncswitch-search and syncswitch-run.
+
+    Options, commands, and names of workloads, policies, searches, profiles and protocols. Once:
+
+    \b
+    syncswitch-search completion bash >> ~/.bashrc
+    syncswitch-search completion zsh >> ~/.zshrc
+    syncswitch-search completion fish > ~/.config/fish/conf.d/syncswitch.fish
+
+    Then open a new shell. Names come from the database that --storage or SYNCSWITCH_STORAGE names.
+    """  # noqa: D301 (click wants the character itself)
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise FatalError(f"the installed click cannot complete {shell}; update it")
+    if shell == "zsh":
+        # Which a plain .zshrc has not done.
+        click.echo("autoload -Uz compinit && (( $+functions[compdef] )) || compinit")
+    for program in _PROGRAMS:
+        variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
+        click.echo(kind(click.Command(program), {}, program, variable).source())

@@ -1,0 +1,253 @@
+"""`syncswitch-search cost`: what a search costs, replayed on recorded runs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from syncswitch.cli.completion import complete_workload
+from syncswitch.cli.console import print_json, progress_bars, rich_console
+from syncswitch.cli.options import common_options, protocols_option, workers_option
+from syncswitch.cli.search.launch.strategy_options import STRATEGY_OPTIONS, strategy_options
+from syncswitch.cli.search.views.cost_text import print_summaries, summary_as_json
+from syncswitch.searcher.simulation.cost import (
+    CostSummary,
+    deepest_switch_points,
+    reference,
+    summarize,
+)
+from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.study.plan import SearchPlan, check_usual_threshold
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import LARGEST_SEED
+from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.trainers.protocols import parse_named_pair
+from syncswitch.trainers.replay.recording import Recording, read_recording
+
+# Baseline and candidate runs of the rows of the paper's Tables IV to VI.
+_NEW_JOB_ROWS = ((5, 5), (4, 4), (3, 3), (2, 2), (1, 1), (1, 5), (1, 4), (1, 3), (1, 2))
+_RECURRING_ROWS = (5, 4, 3, 2, 1)
+_MOST_RUNS = 1000
+# More would take longer to start than to work.
+_MOST_PROCESSES = 8
+_PATIENCE_SECONDS = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """A search that is simulated; `recurring` is one whose A is known."""
+
+    strategy: str
+    recurring: bool
+    runs: int
+    options: dict[str, Any]
+
+
+@click.command()
+@click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
+@workers_option(None, "Only runs on this many workers.")
+@protocols_option("bsp,asp")
+@click.option(
+    "--settings",
+    type=click.IntRange(1, 30),
+    help="How often the range of switch points may be halved (M). Default: as deep as runs are"
+    " recorded.",
+)
+@strategy_options
+@click.option(
+    "--recurring",
+    is_flag=True,
+    help="Take the target accuracy as known: the mean of the job's recorded baseline runs.",
+)
+@click.option(
+    "--simulations",
+    type=click.IntRange(10, 1_000_000),
+    default=1000,
+    show_default=True,
+    help="Number of searches to replay.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="Seed of the draws.",
+)
+@click.option(
+    "--table",
+    is_flag=True,
+    help="Replay all rows of the paper's Tables IV to VI, and the adaptive strategy beside them.",
+)
+@common_options
+def cost(
+    reference: str,
+    workers: int | None,
+    protocols: str,
+    settings: int | None,
+    strategy: str,
+    runs: int,
+    threshold: float | None,
+    recurring: bool,
+    simulations: int,
+    seed: int,
+    table: bool,
+    storage_url: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Says what a search for WORKLOAD costs, by replaying its recorded runs.
+
+    Each simulated search draws from the recorded runs of a switch point without replacement, and
+    starts over once all are drawn. A run that is stopped costs the time up to that point; one that
+    starts from a checkpoint costs what comes after it. The search cost counts trainings with the
+    first protocol alone. A search succeeds if it answers what the paper's search would answer if it
+    knew all recorded runs.
+    """
+    _refuse_together("--table", table, ("strategy", "runs", "recurring", *STRATEGY_OPTIONS))
+    _refuse_together("--recurring", recurring, ("baseline_runs",))
+    rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
+    first = _strategy_of(rows[0], settings or 1, threshold)
+    SearchPlan(dataclasses.replace(first, accuracy_range=(None, None))).check()
+    _check_most_runs(runs, options["baseline_runs"])
+    recording = _read(storage_url, reference, workers, protocols)
+    metric = recording.identity.decided_by
+    if threshold is None:
+        check_usual_threshold(metric)
+    _check_baseline(reference, recording)
+    # Of a table the last row alone has runs that are stopped.
+    last = _strategy_of(rows[-1], 1, threshold)
+    stop = StopRule.of(last, recording.identity.learning_rate_boundaries)
+    played = PlayedRecording.of(recording, stop)
+    depth = settings or _deepest_switch_points(reference, first.threshold, played)
+    strategies = [
+        _knowing(strategy, recording) if row.recurring else strategy
+        for row in rows
+        for strategy in [_strategy_of(row, depth, threshold).measured_by(metric)]
+    ]
+    summaries = _simulated(strategies, played, simulations, seed)
+    if as_json:
+        answers = [summary_as_json(*one) for one in zip(strategies, summaries, strict=True)]
+        print_json(answers if table else answers[0])
+    else:
+        print_summaries(strategies, summaries, recording)
+
+
+def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None:
+    context = click.get_current_context()
+    for parameter in context.command.params if is_given else ():
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in others and source == ParameterSource.COMMANDLINE:
+            flags = "/".join((*parameter.opts, *parameter.secondary_opts))
+            raise UserError(f"{option} and {flags} exclude each other")
+
+
+def _check_most_runs(runs: int, baseline_runs: int | None) -> None:
+    for option, value in (("--runs", runs), ("--baseline-runs", baseline_runs or 1)):
+        if value > _MOST_RUNS:
+            raise UserError(f"{option} is {value}: give a whole number, 1 to {_MOST_RUNS}")
+
+
+def _table_rows() -> list[_Row]:
+    return [
+        *(_Row("paper", False, runs, {"baseline_runs": first}) for first, runs in _NEW_JOB_ROWS),
+        *(_Row("paper", True, runs, {}) for runs in _RECURRING_ROWS),
+        *(_Row("adaptive", recurring, 5, {}) for recurring in (False, True)),
+    ]
+
+
+def _strategy_of(row: _Row, settings: int, threshold: float | None) -> Strategy:
+    return make_strategy(
+        row.strategy,
+        settings=settings,
+        runs=row.runs,
+        threshold=threshold,
+        target_accuracy=None,
+        **row.options,
+    )
+
+
+def _knowing(strategy: Strategy, recording: Recording) -> Strategy:
+    """The same strategy where A is known from the recorded runs of the first protocol alone."""
+    accuracies = [run.accuracy for run in recording.at(BASELINE_PERCENT)]
+    known: dict[str, Any] = {"target_accuracy": statistics.fmean(accuracies)}
+    if any(field.name == "target_runs" for field in dataclasses.fields(strategy)):
+        known["target_runs"] = len(accuracies)
+    return dataclasses.replace(strategy, **known)
+
+
+def _read(storage_url: str, reference: str, workers: int | None, protocols: str) -> Recording:
+    pair = parse_named_pair(protocols)
+    with open_database(storage_url, create=False) as database:
+        return read_recording(database, reference, workers=workers, protocols=pair)
+
+
+def _check_baseline(reference: str, recording: Recording) -> None:
+    """Refuses a job without the unit of its cost."""
+    baseline = recording.at(BASELINE_PERCENT)
+    if not baseline:
+        raise UserError(
+            f"{reference}: no run of the first protocol alone (switch point 100 %) is recorded,"
+            " and its time is the unit of the cost; record or import such runs"
+        )
+    if any(run.diverged for run in baseline):
+        raise UserError(
+            f"{reference}: a run of the first protocol alone diverged, so there is no accuracy to"
+            " compare with; a search would end there as well"
+        )
+
+
+def _deepest_switch_points(reference: str, threshold: float, runs: PlayedRecording) -> int:
+    settings = deepest_switch_points(threshold, runs)
+    if not settings:
+        raise UserError(
+            f"{reference}: no run at the first candidate, 50 %, is recorded; a search cannot be"
+            " replayed without it"
+        )
+    return settings
+
+
+def _simulated(
+    strategies: Sequence[Strategy], runs: PlayedRecording, simulations: int, seed: int
+) -> list[CostSummary]:
+    expected = [reference(strategy, runs) for strategy in strategies]
+    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
+    with _bar(simulations * len(strategies)) as on_done:
+        searches = [
+            simulate(strategy, runs, simulations, seed, processes=processes, on_done=on_done)
+            for strategy in strategies
+        ]
+    return [summarize(found, runs, known) for found, known in zip(searches, expected, strict=True)]
+
+
+@contextlib.contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Shows a terminal how far it is, if it takes long; yields what is told of each part done."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    began, finished = time.monotonic(), 0
+    with contextlib.ExitStack() as stack:
+        bars = progress_bars(rich_console(stderr=True))
+        task = bars.add_task("simulated searches", total=total)
+
+        def on_done(number: int) -> None:
+            nonlocal finished
+            finished += number
+            bars.update(task, completed=finished)
+            if not bars.live.is_started and time.monotonic() - began > _PATIENCE_SECONDS:
+                stack.enter_context(bars)
+
+        yield on_done

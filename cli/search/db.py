@@ -1,0 +1,68 @@
+"""`syncswitch-search db`: care of the database."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from syncswitch.cli.console import EXIT_FAILED, EXIT_OK, echo, print_json, print_text
+from syncswitch.cli.group import SubcommandGroup
+from syncswitch.cli.options import common_options
+from syncswitch.storage.database.check import Finding
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.inspection import shown
+
+
+@click.group(cls=SubcommandGroup)
+def db() -> None:
+    """Takes care of the database."""
+
+
+@db.command()
+@common_options
+def upgrade(storage_url: str, as_json: bool) -> None:
+    """Brings Optuna's tables to the version of the installed Optuna. Copy the database first."""
+    from syncswitch.searcher.study.tables import upgrade_study_tables
+
+    open_database(storage_url, create=False).close()
+    place, mended = shown(storage_url), upgrade_study_tables(storage_url)
+    if as_json:
+        print_json({"storage": place, "is_current": True, "mended": mended})
+    elif mended:
+        echo(f"{place}: added what Optuna's tables lacked: {', '.join(mended)}")
+    else:
+        echo(f"{place} has the current tables: nothing to do")
+
+
+@db.command()
+@common_options
+def check(storage_url: str, as_json: bool) -> int:
+    """Checks that the database is whole and agrees with itself. Exit status 1 if not.
+
+    Looks at the tables, the file and the references between rows (of SQLite), at who claims to make
+    a run, and at Optuna's account of the searches. Changes nothing.
+    """
+    from syncswitch.searcher.study.consistency import check_database
+
+    findings = check_database(storage_url)
+    problems = sum(finding.is_problem for finding in findings)
+    if as_json:
+        print_json(
+            {
+                "storage": shown(storage_url),
+                "is_healthy": not problems,
+                "findings": [asdict(finding) for finding in findings],
+            }
+        )
+    else:
+        _print_findings(shown(storage_url), findings, problems)
+    return EXIT_FAILED if problems else EXIT_OK
+
+
+def _print_findings(place: str, findings: list[Finding], problems: int) -> None:
+    for finding in findings:
+        label = "problem" if finding.is_problem else "note"
+        print_text(f"{label}: {finding.kind}: {finding.what}")
+        print_text(f"  to do: {finding.fix}")
+    echo(f"{place}: {problems} problem(s)" if problems else f"{place} is whole")

@@ -1,0 +1,36 @@
+"""`syncswitch-search init`: a workload to begin with."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from pathlib import Path
+
+import click
+
+from syncswitch.cli.console import echo
+from syncswitch.cli.options import debug_option
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.files import whole_file
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@debug_option
+def init(file: Path) -> None:
+    """Writes FILE, a workload that trains as it is, to begin with.
+
+    Each line of it says what it means: put your model and data into it.
+    """
+    if file.suffix != ".py":
+        raise UserError(f"FILE is {str(file)!r}; give a name that ends in .py")
+    if file.exists():
+        raise UserError(f"{file} is there already; name another file, or remove it")
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", file.stem).strip("-") or "workload"
+    template = importlib.resources.files("syncswitch.trainers.workloads") / "template.py"
+    text = template.read_text("utf-8").replace("FILE:", f"{file.name}:").replace("NAME", name)
+    with whole_file(file) as written:
+        written.write(text.encode())
+    echo(f"{file} written. Put your model and data into it; then:")
+    echo(f"  syncswitch-run {file}:workload --switch-at 100    # as it trains with BSP alone")
+    echo(f"  syncswitch-search run {file}:workload             # finds when to switch")

@@ -1,0 +1,208 @@
+"""`syncswitch-search run`: searches for the timing policy of a workload."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syncswitch.cli.completion import complete_workload
+from syncswitch.cli.conditions import ConditionsChoice, conditions_options
+from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json, print_note
+from syncswitch.cli.options import (
+    FiniteRange,
+    common_options,
+    mlflow_option,
+    tensorboard_option,
+    workers_option,
+)
+from syncswitch.cli.search.launch.dry_run import print_forecast
+from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
+from syncswitch.cli.search.launch.pairs import chosen_pairs, pairs_option
+from syncswitch.cli.search.launch.strategy_options import strategy_options
+from syncswitch.cli.search.views import result as result_view
+from syncswitch.searcher.backends.base import JobRequest, TrainerChoice, plan_search
+from syncswitch.searcher.backends.command import UsersCommand
+from syncswitch.searcher.backends.registry import is_given, trainer_options
+from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.text.command_lines import use_words
+from syncswitch.searcher.text.early_words import too_short
+from syncswitch.storage.database.inspection import shown
+from syncswitch.storage.errors import UserError
+
+if TYPE_CHECKING:
+    from syncswitch.cli.search.launch.making import MadeSearch
+
+
+@click.command()
+@click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
+@workers_option(
+    None,
+    f"Workers in the cluster. Default: {TrainerChoice.default_workers}; of a command:"
+    f" {UsersCommand.default_workers}.",
+)
+@pairs_option
+@trainer_options
+@conditions_options
+@click.option(
+    "--settings",
+    type=int,
+    default=5,
+    show_default=True,
+    help="How often the range of switch points may be halved (M).",
+)
+@strategy_options
+@click.option(
+    "--target-accuracy",
+    type=float,
+    help="Accuracy to keep (A), or value of another metric. Default: measured with the first"
+    " protocol alone.",
+)
+@click.option(
+    "--target-runs",
+    type=int,
+    help="Number of runs behind --target-accuracy (adaptive). Default: 5.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed from which the seeds of all runs are derived.",
+)
+@click.option(
+    "--checkpoints",
+    "checkpoint_folder",
+    envvar="SYNCSWITCH_CHECKPOINTS",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    default="syncswitch-checkpoints",
+    show_default=True,
+    help="Folder for the checkpoints that runs share; they are removed when the search is done.",
+)
+@click.option(
+    "--return-at",
+    "return_percent",
+    metavar="PERCENT",
+    type=FiniteRange(0, 100, min_open=True, max_open=True),
+    help="Let every run go back to the first protocol at this percentage of the worker-steps; the"
+    " policy says so, too.",
+)
+@jobs_option
+@tensorboard_option
+@mlflow_option()
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only forecast the cost of the search, from recorded runs or from the times below.",
+)
+@click.option(
+    "--first-seconds",
+    type=float,
+    help="Duration of a training with the first protocol alone (--dry-run).",
+)
+@click.option(
+    "--second-seconds",
+    type=float,
+    help="Duration of a training with the second protocol alone (--dry-run).",
+)
+@common_options
+def run(
+    reference: str | None,
+    workers: int | None,
+    protocols: tuple[str, ...],
+    trainer: TrainerChoice,
+    chosen: ConditionsChoice,
+    strategy: str,
+    seed: int,
+    checkpoint_folder: Path,
+    return_percent: float | None,
+    jobs: int,
+    tensorboard_folder: Path | None,
+    mlflow_uri: str | None,
+    dry_run: bool,
+    first_seconds: float | None,
+    second_seconds: float | None,
+    storage_url: str,
+    as_json: bool,
+    **options: Any,
+) -> int | None:
+    """Searches for the timing policy of WORKLOAD and saves it.
+
+    WORKLOAD is a built-in name, such as digits or clicks, file.py:attribute or
+    package.module:attribute. With --trainer replay it may also be the name of recorded runs or the
+    start of their fingerprint; with --trainer command it is a name for the job, by default that of
+    its script.
+
+    Repeat the command to continue an interrupted search; once the search is finished, it answers at
+    once. Several processes on one database share the work.
+    """
+    from syncswitch.cli.search.launch.making import SearchMaker
+
+    decides = make_strategy(strategy, **options)
+    trainer.check_jobs(jobs)
+    if return_percent is not None:
+        chosen = replace(chosen, later_switches=(return_percent,))
+    pairs = chosen_pairs(trainer, protocols)
+    size = trainer.workers(workers)
+    planned = [
+        plan_search(
+            trainer,
+            JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed),
+            decides,
+            chosen,
+            forks_are_wanted=is_given("share_prefix"),
+            threshold_is_given=is_given("threshold"),
+        )
+        for pair in pairs
+    ]
+    if len(pairs) > 1:
+        names = tuple(map(",".join, pairs))
+        planned = [(replace(plan, pairs=names), job) for plan, job in planned]
+    plan, job = planned[0]
+    if dry_run and len(pairs) > 1:
+        raise UserError("--dry-run forecasts the search of one pair; give it with --protocols")
+    word = too_short(job.identity, plan.strategy)
+    if word is not None and not is_further_job():
+        print_note(word)
+    if dry_run:
+        given = (first_seconds, second_seconds)
+        print_forecast(
+            plan.strategy, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
+        )
+        return None
+    if first_seconds is not None or second_seconds is not None:
+        raise UserError("--first-seconds and --second-seconds need --dry-run")
+    called = reference or job.identity.name
+    maker = SearchMaker(
+        called, storage_url, jobs, checkpoint_folder, tensorboard_folder, mlflow_uri
+    )
+    try:
+        made = maker.make(planned)
+    except KeyboardInterrupt:
+        print_error("interrupted; all finished runs are kept, and the same command continues")
+        return EXIT_INTERRUPTED
+    if as_json:
+        print_json(result_view.result_as_json(made.result, made.pairs))
+    else:
+        result_view.print_result(made.result, _how_to_use(made, called), made.pairs)
+        warning = made.result.policy.bare_warning
+        if made.job.command_with is not None and warning is not None:
+            print_note(warning)
+    return None
+
+
+def _how_to_use(made: MadeSearch, reference: str) -> str:
+    """The command line that uses this policy, with what it would not guess."""
+    job, policy = made.job, made.result.policy
+    if job.command_with is not None:
+        return job.command_with(policy)
+    version = None if policy.version == made.current_version else policy.version
+    conditions = made.plan.conditions
+    words = use_words(job.identity, job.reference, reference, version, conditions, job.profile)
+    if is_given("storage_url"):
+        words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
+    return shlex.join(words)

@@ -1,0 +1,267 @@
+"""`syncswitch-search sweep`: the curve over switch points, whatever a search would try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from syncswitch.cli.completion import complete_protocols, complete_workload
+from syncswitch.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json
+from syncswitch.cli.options import (
+    MOST_WORKERS,
+    PROTOCOLS_HELP,
+    FiniteRange,
+    common_options,
+    mlflow_option,
+    tensorboard_option,
+)
+from syncswitch.cli.search.launch.evaluate import check_chief
+from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
+from syncswitch.cli.search.launch.opening import opened_for_several
+from syncswitch.cli.search.launch.targets import allowed_and_target
+from syncswitch.cli.search.views.sweep import print_sweeps, rows_as_json
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.backends.local import named
+from syncswitch.searcher.backends.registry import trainer_options
+from syncswitch.searcher.loop.mlflow import copy_to_mlflow
+from syncswitch.searcher.results.sweep import Sweep, with_reference
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.job.phases import parse_phases
+from syncswitch.trainers.run.tensorboard import logged
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.trainer import Trainer
+
+_MOST_POINTS = 30
+_USUAL_POINTS = "100,50,25,12.5,6.25,0"
+
+
+@click.command()
+@click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
+@click.option(
+    "--at",
+    "at_text",
+    metavar="PERCENTS",
+    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone."
+    f" Default: {_USUAL_POINTS}, and none with --phases.",
+)
+@click.option(
+    "--phases",
+    "phases_texts",
+    metavar="PHASES",
+    multiple=True,
+    help="Two protocols in turns, each for so many percent of the worker-steps:"
+    " bsp:10,asp:80,bsp:10. May be given several times.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 10_000),
+    default=5,
+    show_default=True,
+    help="Runs at each switch point, recorded ones included.",
+)
+@click.option(
+    "--workers",
+    "workers_text",
+    metavar="N[,N...]",
+    help=f"Workers in the cluster; several sizes make a sweep each. Default:"
+    f" {TrainerChoice.default_workers}.",
+)
+@click.option(
+    "--protocols",
+    "--order",
+    "protocols",
+    metavar="FIRST,SECOND",
+    multiple=True,
+    shell_complete=complete_protocols,
+    help=f"{PROTOCOLS_HELP} May be given several times. Default:"
+    f" {TrainerChoice.default_protocols}.",
+)
+@click.option(
+    "--variant",
+    "variants",
+    metavar="FIELD=VALUE",
+    multiple=True,
+    help="Also the workload with another value of a field, such as momentum_after_switch=zero, or"
+    " of several with commas between. May be given several times.",
+)
+@click.option(
+    "--threshold",
+    type=FiniteRange(0, min_open=True),
+    help="How much accuracy may be lost against the target (beta), in the unit of the metric."
+    " Default: 0.01 where its best value is 1.",
+)
+@click.option(
+    "--target-accuracy",
+    type=float,
+    help="Accuracy to keep (A), or value of another metric. Default: measured with BSP alone, or"
+    " with the first protocol alone where there is no BSP.",
+)
+@click.option(
+    "--guard",
+    "is_guarded",
+    is_flag=True,
+    help="Train as with a guarded policy: what fails after its switch goes back there, and on in"
+    " the first protocol, which the accuracy and the time then say.",
+)
+@trainer_options
+@inject_option
+@conditions_options
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="Seed from which the seeds of all runs are derived.",
+)
+@jobs_option
+@tensorboard_option
+@mlflow_option()
+@common_options
+def sweep(
+    reference: str | None,
+    at_text: str | None,
+    phases_texts: tuple[str, ...],
+    runs: int,
+    workers_text: str | None,
+    protocols: tuple[str, ...],
+    variants: tuple[str, ...],
+    threshold: float | None,
+    target_accuracy: float | None,
+    is_guarded: bool,
+    trainer: TrainerChoice,
+    chosen: ConditionsChoice,
+    seed: int,
+    jobs: int,
+    tensorboard_folder: Path | None,
+    mlflow_uri: str | None,
+    storage_url: str,
+    as_json: bool,
+) -> int | None:
+    """Trains WORKLOAD at chosen switch points, and compares them with one target.
+
+    WORKLOAD is as for `run`. Nothing is decided, and no policy is saved. For each size of cluster
+    the target is measured with BSP alone, which is trained even where --at leaves it out.
+
+    Recorded runs count as for `evaluate`; only missing ones are made. Repeat the command to
+    continue an interrupted sweep; several processes on one database share the work.
+    """
+    from syncswitch.searcher.loop.sweep import JobToSweep, make_sweep
+
+    trainer.check_jobs(jobs)
+    percents = () if phases_texts and at_text is None else _percents(at_text or _USUAL_POINTS)
+    plans = [parse_phases(text) for text in phases_texts]
+    wanted = [trainer.pair(text) for text in protocols]
+    wanted = wanted or [plan.protocols for plan in plans] or [trainer.pair(None)]
+    pairs, reference_percent = with_reference(wanted)
+    phases: list[tuple[tuple[str, str], tuple[float, ...], tuple[float, ...]]]
+    phases = [(pair, percents, ()) for pair in pairs]
+    phases += [(plan.protocols, (plan.switch_percent,), plan.later_switches) for plan in plans]
+    names = _variants(reference, variants)
+    columns = [(name, *one) for name in names for one in phases]
+    to_train: list[tuple[str, Job, tuple[float, ...], RunConditions]] = []
+    for size in _sizes(workers_text):
+        for name, pair, points, later in columns:
+            workers, usual = trainer.workers(size), trainer.default_workers
+            request = JobRequest(name, workers, usual, pair, storage_url, seed)
+            phased = replace(chosen, later_switches=later)
+            conditions = trainer.conditions(phased, request.size, max(points, default=100), pair[0])
+            check_chief(conditions.injections, "sweep")
+            job = trainer.job(request)
+            called = job.reference or normal_reference(named(request))
+            to_train.append((called, job, points, conditions))
+    metric = to_train[0][1].identity.decided_by  # no variant has another one
+    allowed, target = allowed_and_target(metric, threshold, target_accuracy)
+
+    def announce(job: JobToSweep) -> None:
+        if len(to_train) > 1 and not is_further_job():
+            reporter.tell(f"{job.reference} on {job.identity.cluster}:")
+
+    sweeps: list[Sweep] = []
+    try:
+        with opened_for_several([one[1] for one in to_train], storage_url, "sweep", jobs) as opened:
+            database, trainers, reporter = opened
+            ready = [
+                JobToSweep(
+                    job.identity,
+                    partial(_open, opening, tensorboard_folder),
+                    points,
+                    conditions,
+                    trainer.kind,
+                    called,
+                )
+                for (called, job, points, conditions), opening in zip(
+                    to_train, trainers, strict=True
+                )
+            ]
+            for start in range(0, len(ready), len(columns)):
+                one = make_sweep(
+                    database,
+                    ready[start : start + len(columns)],
+                    reference_percent=reference_percent,
+                    runs=runs,
+                    threshold=allowed,
+                    target_accuracy=target,
+                    base_seed=seed,
+                    guarded=is_guarded,
+                    say=announce,
+                    reporter=reporter,
+                )
+                sweeps.append(one)
+            if not is_further_job():
+                identities = [job.identity for job in ready]
+                copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)
+    except KeyboardInterrupt:
+        print_error("interrupted; all finished runs are kept, and the same command continues")
+        return EXIT_INTERRUPTED
+    if as_json:
+        print_json([row for one in sweeps for row in rows_as_json(one)])
+    else:
+        print_sweeps(sweeps)
+    return None
+
+
+def _open(opening: Callable[[], Trainer], folder: Path | None, study: str) -> Trainer:
+    return logged(opening(), folder, study)
+
+
+def _variants(reference: str | None, variants: tuple[str, ...]) -> tuple[str | None, ...]:
+    """The workload as it is, and with the fields that are to be others. Raises UserError."""
+    if not variants:
+        return (reference,)
+    if reference is None:
+        raise UserError("--variant needs a WORKLOAD that it varies")
+    return tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
+
+
+def _percents(text: str) -> tuple[float, ...]:
+    """The switch points of `--at`, each once. Raises UserError."""
+    try:
+        percents = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        percents = ()
+    if not (0 < len(percents) <= _MOST_POINTS and all(0 <= one <= 100 for one in percents)):
+        raise UserError(
+            f"--at is {text!r}: give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
+        )
+    return percents
+
+
+def _sizes(text: str | None) -> tuple[int | None, ...]:
+    """The sizes of `--workers`, each once. Raises UserError."""
+    if text is None:
+        return (None,)
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= MOST_WORKERS for part in parts):
+        raise UserError(
+            f"--workers is {text!r}: give whole numbers from 1 to {MOST_WORKERS:,}, such as 4,8,16"
+        )
+    return tuple(dict.fromkeys(map(int, parts)))

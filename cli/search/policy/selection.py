@@ -1,0 +1,244 @@
+"""What the commands on policies share: naming a policy, and finding the one that is meant."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from syncswitch.cli.completion import (
+    complete_alias,
+    complete_version,
+    complete_workload,
+)
+from syncswitch.cli.console import print_note
+from syncswitch.cli.options import (
+    combined,
+    is_policy_file,
+    protocols_option,
+    workers_option,
+)
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.policies.schema import LARGEST_INTEGER
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.protocols import parse_named_pair
+
+_HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"
+_HOW_TO_NAME = (
+    "give a policy file (.json), or WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not"
+    " the current one; see: syncswitch-search policy list"
+)
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user typed: a workload, and perhaps what narrows it down.
+
+    The protocols are written as `FIRST,SECOND`.
+    """
+
+    reference: str
+    workers: int | None
+    protocols: str | None
+
+    @property
+    def selector(self) -> str:
+        """What the database knows the workload by."""
+        return normal_reference(self.reference)
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """The protocols."""
+        return None if self.protocols is None else parse_named_pair(self.protocols)
+
+    @property
+    def words(self) -> list[str]:
+        """The workload and its options, for a command line."""
+        words = [self.reference]
+        if self.workers is not None:
+            words += ["--workers", str(self.workers)]
+        if self.protocols is not None:
+            words += ["--protocols", self.protocols]
+        return words
+
+
+narrowing_options = combined(workers_option(None), protocols_option(None))
+
+VERSION = click.IntRange(1, LARGEST_INTEGER)
+"""Of a policy."""
+
+version_option = click.option(
+    "--version", type=VERSION, shell_complete=complete_version, help="Default: the current one."
+)
+
+
+def alias_option(text: str) -> Callable[[_F], _F]:
+    """`--alias`."""
+    return click.option(
+        "--alias", default=CURRENT, show_default=True, shell_complete=complete_alias, help=text
+    )
+
+
+def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """WORKLOAD and what narrows it, as one argument `selection`."""
+
+    @functools.wraps(function)
+    def gathered(
+        *arguments: Any, reference: str, workers: int | None, protocols: str | None, **others: Any
+    ) -> Any:
+        selection = Selection(reference, workers, protocols)
+        return function(*arguments, selection=selection, **others)
+
+    workload = click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
+    decorated: Callable[..., Any] = workload(narrowing_options(gathered))
+    return decorated
+
+
+def find(
+    registry: PolicyRegistry, selection: Selection, alias: str = "current"
+) -> list[TimingPolicy]:
+    """The policies that fit, one per fingerprint, newest first."""
+    return registry.lookup(
+        selection.selector, workers=selection.workers, protocols=selection.pair, alias=alias
+    )
+
+
+def existing(registry: PolicyRegistry, selection: Selection) -> list[TimingPolicy]:
+    """The current policies that fit, newest first. Raises PolicyError where there is none."""
+    found = find(registry, selection)
+    if not found:
+        raise PolicyError(
+            f"no policy for {selection.reference!r}{near_misses(registry, selection)};"
+            " see: syncswitch-search policy list"
+        )
+    return found
+
+
+def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
+    """The newest one, of real clusters before simulated ones; people are told of the others."""
+    if len(found) == 1:
+        return found[0]
+    chosen, *others = sorted(found, key=lambda policy: _is_simulated(registry, policy))
+    which = "the newest" if chosen is found[0] else "the newest real one"
+    print_note(
+        f"{which} of {len(found)}, for {_cluster(registry, chosen)}; others:"
+        f" {_named(registry, others)}; {_HOW_TO_CHOOSE}"
+    )
+    return chosen
+
+
+def only(
+    registry: PolicyRegistry, found: list[TimingPolicy], how_to_choose: str = _HOW_TO_CHOOSE
+) -> TimingPolicy:
+    """For what is going to be used: there the newest of several would be a guess.
+
+    Raises:
+        PolicyError: There are several.
+    """
+    if len(found) > 1:
+        raise PolicyError(
+            f"{len(found)} policies of {found[0].workload!r} fit: {_named(registry, found)};"
+            f" {how_to_choose}"
+        )
+    return found[0]
+
+
+def policy_named(text: str, storage_url: str) -> TimingPolicy:
+    """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
+
+    Raises:
+        PolicyError: There is none, there are several, or the file was altered.
+    """
+    if is_policy_file(text):
+        return read_policy_file(text).policy
+
+    # The last one: a folder may have this character in its name, too.
+    reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)
+    selector = normal_reference(reference)
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        found = registry.choose(selector, choice)
+        if not found:
+            raise PolicyError(
+                f"no policy {text!r}{_versions_of(registry, selector)}; {_HOW_TO_NAME}"
+            )
+        return only(registry, found, "choose with the fingerprint: FINGERPRINT[@VERSION]")
+
+
+def _versions_of(registry: PolicyRegistry, selector: str) -> str:
+    """What there is of a workload, so that a wrong version shows."""
+    entries = registry.entries(workload=selector)
+    if not entries:
+        return ""
+    aliases = sorted({alias for entry in entries for alias in entry.aliases})
+    versions = sorted({entry.policy.version for entry in entries})
+    known = ", ".join([*map(str, versions), *aliases])
+    return f" (versions and aliases of {selector!r}: {known})"
+
+
+def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | None) -> TimingPolicy:
+    """That version of the same workload; None for the one that was found.
+
+    Raises:
+        PolicyError: There is no such version.
+    """
+    if version is None or version == found.version:
+        return found
+    chosen = registry.get(found.fingerprint, version)
+    if chosen is None:
+        known = [p.version for p in registry.policies(workload=found.fingerprint)]
+        raise PolicyError(
+            f"{found.workload} has no version {version};"
+            f" it has {', '.join(str(number) for number in sorted(known))}"
+        )
+    return chosen
+
+
+def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str | None:
+    """What to say where there is a policy, but not under this alias."""
+    found = find(registry, selection)
+    if not found:
+        return None
+    known = sorted({name for p in found for name in registry.aliases(p.fingerprint)})
+    reference = selection.reference
+    return (
+        f"no policy for {reference!r} has the alias {alias!r}; there is: {', '.join(known)};"
+        f" set it with: syncswitch-search policy alias {reference} {alias} VERSION"
+    )
+
+
+def near_misses(registry: PolicyRegistry, selection: Selection) -> str:
+    """What there is for this workload on other clusters, so that a wrong option shows."""
+    others = find(registry, Selection(selection.reference, None, None))
+    if not others:
+        return ""
+    return f" (there is one for {'; '.join(_cluster(registry, other) for other in others)})"
+
+
+def _named(registry: PolicyRegistry, found: list[TimingPolicy]) -> str:
+    return "; ".join(f"{_cluster(registry, other)} [{other.fingerprint[:12]}]" for other in found)
+
+
+def _cluster(registry: PolicyRegistry, policy: TimingPolicy) -> str:
+    return _identity(registry, policy).cluster
+
+
+def _is_simulated(registry: PolicyRegistry, policy: TimingPolicy) -> bool:
+    return _identity(registry, policy).simulated_cluster is not None
+
+
+def _identity(registry: PolicyRegistry, policy: TimingPolicy) -> WorkloadIdentity:
+    workload = registry.workload(policy.fingerprint)
+    assert workload is not None  # every policy refers to one
+    return workload.identity

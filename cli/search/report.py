@@ -1,0 +1,94 @@
+"""`syncswitch-search report`: everything about one job on one HTML page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from syncswitch.cli.completion import complete_study, complete_workload
+from syncswitch.cli.console import echo, print_json
+from syncswitch.cli.options import common_options, protocols_option, workers_option
+from syncswitch.cli.search.policy.selection import Selection
+from syncswitch.searcher.report.load import load_report
+from syncswitch.searcher.report.page import page_of
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.files import whole_file
+
+_BEGINNING = b"<!DOCTYPE html>"
+_STANDARD_OUTPUT = Path("-")
+
+
+@click.command()
+@click.argument("reference", metavar="WORKLOAD[@VERSION]", shell_complete=complete_workload)
+@workers_option(None, "Only the job on this many workers.")
+@protocols_option(None, "Only the job with these. Protocols before and after the switch.")
+@click.option(
+    "--study",
+    metavar="NAME",
+    shell_complete=complete_study,
+    help="Search to show. Default: the one that found the current policy, else the newest.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="File to write; - for standard output.",
+)
+@common_options
+def report(
+    reference: str,
+    workers: int | None,
+    protocols: str | None,
+    study: str | None,
+    output: Path,
+    storage_url: str,
+    as_json: bool,
+) -> None:
+    """Writes what is known of WORKLOAD on one HTML page, for people who would rather look.
+
+    The policy and how to use it, accuracy against switch point, training times, the course of the
+    search, accuracy over time, later runs with the policy, and what all of it rests on. It also
+    works for a search under way, and for runs that were only imported. The file opens in any
+    browser and needs no network.
+
+    WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
+    fingerprint; @ and a version or an alias choose another policy than the current one.
+    """
+    workload, version = _split(reference)
+    if study is not None and version is not None:
+        raise UserError("--study names a search; give WORKLOAD without @VERSION")
+    pair = Selection(reference, workers, protocols).pair
+    data = load_report(
+        storage_url, workload, workers=workers, protocols=pair, study=study, version=version
+    )
+    page = page_of(data).encode()
+    if output == _STANDARD_OUTPUT:
+        sys.stdout.buffer.write(page)
+        return
+    with whole_file(output, replaces=(_BEGINNING,)) as file:
+        file.write(page)
+    if as_json:
+        print_json(
+            {
+                "path": str(output),
+                "bytes": len(page),
+                "workload": data.identity.name,
+                "fingerprint": data.identity.fingerprint,
+                "policy_version": None if data.answer is None else data.answer.version,
+                "study": None if data.search is None else data.search.study,
+                "runs": len(data.runs),
+            }
+        )
+    else:
+        echo(f"report of {data.identity.name} written to {output}; open it in a browser")
+
+
+def _split(reference: str) -> tuple[str, str | None]:
+    """A workload, and the version or alias after its last @, if that can be one."""
+    workload, _, version = reference.rpartition("@")
+    is_named = workload and version and not set(version) & set("/\\:")
+    return (workload, version) if is_named else (reference, None)

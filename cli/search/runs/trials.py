@@ -1,0 +1,252 @@
+"""`syncswitch-search trials`: the training runs, as a table or as a file for analysts."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import click
+
+from syncswitch.cli.completion import complete_study
+from syncswitch.cli.console import echo, print_note, print_table
+from syncswitch.cli.options import common_options
+from syncswitch.cli.search.views.reference import (
+    nothing_found,
+    optional_workload,
+    output_option,
+    selector_of,
+)
+from syncswitch.cli.search.views.trial_events import print_events
+from syncswitch.searcher.study.liveness import state_of
+from syncswitch.searcher.text.values import (
+    accuracy_text,
+    conditions_text,
+    metric_title,
+    named_text,
+    workers_text,
+)
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.export import tables
+from syncswitch.storage.export.tables import beginnings
+from syncswitch.storage.files import whole_file
+from syncswitch.storage.queries import run_rows
+from syncswitch.storage.queries.row_stream import row_blocks
+from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
+from syncswitch.storage.queries.trial_filter import TrialChoice
+from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.trials.values import Fork
+
+_LARGEST = 2**31 - 1  # that every database can compare with
+_MOST_ROWS = 1000  # of a table that somebody reads
+_Rows = Literal["evaluations", "events", "trials"]
+_FORMATS = ("table", "csv", "json", "parquet")
+
+
+@click.command()
+@optional_workload
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(_FORMATS),
+    help="csv, json and parquet hold all that is known of each run; --json is --format json."
+    "  [default: table]",
+)
+@output_option
+@click.option(
+    "--evaluations",
+    "wants_evaluations",
+    is_flag=True,
+    help="One row per evaluation instead: the curves of accuracy. Not as a table.",
+)
+@click.option(
+    "--events",
+    "wants_events",
+    is_flag=True,
+    help="One row per event instead: stragglers, failures and what was done about them.",
+)
+@click.option(
+    "--study",
+    metavar="NAME",
+    shell_complete=complete_study,
+    help="Only the runs of this search.",
+)
+@click.option(
+    "--number", type=click.IntRange(0, _LARGEST), help="Only the run of this number in it."
+)
+@common_options
+def trials(
+    reference: str | None,
+    format_name: str | None,
+    output: Path | None,
+    wants_evaluations: bool,
+    wants_events: bool,
+    study: str | None,
+    number: int | None,
+    storage_url: str,
+    as_json: bool,
+) -> None:
+    """Lists the training runs, of WORKLOAD or of all.
+
+    They are those of searches and imported ones; `uses list` has the later runs with a policy.
+
+    A complete run was trained to its end, was stopped early, or diverged; a cancelled one was
+    stopped when the search no longer needed it. A speculative one began before the search was known
+    to need it. One that began with a checkpoint of another run of its search says which, and at how
+    much of the job; its seconds count from the start of the job, as all do. `under` names the
+    online policy, the way of switching and the injections, where they are not the default.
+
+    The table and JSON call a run stale if its process is dead; CSV and Parquet have the state as it
+    is stored.
+    """
+    if wants_evaluations and wants_events:
+        raise UserError("--evaluations and --events are two tables; give one of them")
+    kind = _format(format_name, output, wants_evaluations, as_json)
+    choice: TrialChoice = {
+        "kinds": ("search", "import"),
+        "workload": selector_of(reference),
+        "study": study,
+        "trial_number": number,
+    }
+    with open_database(storage_url, create=False) as database:
+        if kind == "table" and wants_events:
+            of = f" of {reference}" if reference else ""
+            print_events(database, choice, _MOST_ROWS, f"nothing happened to any run{of}")
+            return
+        if kind == "table":
+            _print_trials(database, choice, nothing_found(reference, "run"))
+            return
+        name: _Rows = "evaluations" if wants_evaluations else "events" if wants_events else "trials"
+        if output is None:
+            _export(database, name, choice, kind, sys.stdout.buffer)
+        else:
+            with whole_file(output, replaces=beginnings()) as file:
+                _export(database, name, choice, kind, file)
+            print_note(f"{name} written to {output}")
+
+
+def _format(
+    format_name: str | None, output: Path | None, wants_evaluations: bool, as_json: bool
+) -> str:
+    if as_json and format_name not in {None, "json"}:
+        raise UserError(f"--json and --format {format_name} contradict each other; give one")
+    kind = "json" if as_json else format_name or "table"
+    for option, is_given in (("--output", output), ("--evaluations", wants_evaluations)):
+        if is_given and kind == "table":
+            raise UserError(f"{option} goes with --format csv, json or parquet; give one of them")
+    if kind == "parquet" and output is None and sys.stdout.isatty():
+        raise UserError("Parquet is nothing for a terminal; name a file with -o FILE")
+    return kind
+
+
+def _export(
+    database: Database,
+    name: _Rows,
+    choice: TrialChoice,
+    kind: str,
+    file: BinaryIO,
+) -> None:
+    if kind == "json" and name == "trials":
+        details = trial_details(database, **choice)
+        tables.write_text(file, tables.json_text(map(_document, details)))
+        return
+    queries = {
+        "evaluations": run_rows.evaluations,
+        "events": run_rows.events,
+        "trials": trial_facts,
+    }
+    blocks = row_blocks(database, queries[name](choice))
+    if kind == "json":
+        tables.write_text(
+            file, tables.json_text(row._asdict() for block in blocks for row in block)
+        )
+    elif kind == "csv":
+        tables.write_text(file, tables.csv_text(name, blocks))
+    else:
+        tables.write_parquet(name, blocks, file)
+
+
+def _document(trial: TrialDetails) -> dict[str, Any]:
+    """All that is known of a trial, with whether it still runs."""
+    owner = trial.owner
+    return {
+        **trial.facts,
+        "state": state_of(trial),
+        "end": trial.end,
+        "parent_trial_number": trial.fork.trial_number if trial.fork else None,
+        "heartbeat_at": trial.heartbeat_at,
+        "process_id": owner.process_id if owner else None,
+        "process_started_at": owner.process_started_at if owner else None,
+        "phases": [dataclasses.asdict(phase) for phase in trial.phases],
+    }
+
+
+def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None:
+    newest: deque[TrialDetails] = deque(maxlen=_MOST_ROWS)
+    number = 0
+    for trial in trial_details(database, **choice):
+        newest.append(trial)
+        number += 1
+    if not newest:
+        echo(nothing)
+        return
+    optional = {
+        "workers": any(trial.facts["simulated_cluster"] for trial in newest),
+        "speculative": any(trial.facts["speculative"] for trial in newest),
+        "from": any(trial.fork for trial in newest),
+        "under": any(map(_conditions, newest)),
+    }
+    title = metric_title(_metric(trial) for trial in newest)
+    rows = [_cells(trial, title) for trial in newest]
+    columns = [name for name in rows[0] if optional.get(name, True)]
+    print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
+    if number > _MOST_ROWS:
+        echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
+
+
+def _metric(trial: TrialDetails) -> Metric:
+    facts = trial.facts
+    return Metric(facts["metric"], facts["metric_goal"], facts["metric_unit"])
+
+
+def _cells(trial: TrialDetails, title: str) -> dict[str, str]:
+    facts, metric = trial.facts, _metric(trial)
+    accuracy = None if facts["diverged"] else facts["converged_accuracy"]
+    seconds = facts["training_seconds"]
+    number = f"{facts['study']} {facts['trial_number']}"
+    return {
+        "run": facts["source"] or number,
+        "workers": workers_text(facts["workers"], facts["simulated_cluster"]),
+        "candidate": _candidate(facts["candidate_percent"], facts["switch_percent"]),
+        "speculative": "yes" if facts["speculative"] else "-",
+        "from": _origin(trial.fork),
+        "end": trial.end or state_of(trial),
+        title: named_text(accuracy_text(accuracy, metric), metric, title),
+        "seconds": "-" if seconds is None else f"{seconds:.1f}",
+        "under": _conditions(trial) or "-",
+    }
+
+
+def _conditions(trial: TrialDetails) -> str:
+    facts = trial.facts
+    return conditions_text(
+        facts["online"],
+        facts["switch_mechanism"],
+        facts["injections"],
+        facts["later_switches"],
+    )
+
+
+def _origin(fork: Fork | None) -> str:
+    return f"{fork.trial_number} at {fork.percent:g} %" if fork else "-"
+
+
+def _candidate(candidate_percent: float | None, switch_percent: float) -> str:
+    """The switch point; where the run switched elsewhere, that too."""
+    if candidate_percent == switch_percent:
+        return f"{candidate_percent:g} %"
+    counts_for = "none" if candidate_percent is None else f"{candidate_percent:g} %"
+    return f"{counts_for} (at {switch_percent:g} %)"

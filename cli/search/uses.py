@@ -1,0 +1,148 @@
+"""`syncswitch-search uses`: the later runs with policies, and the files in which some wait."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import click
+
+from syncswitch.cli.console import echo, print_json, print_note, print_table, print_text
+from syncswitch.cli.group import SubcommandGroup
+from syncswitch.cli.options import common_options
+from syncswitch.cli.search.views.reference import optional_workload, output_option, selector_of
+from syncswitch.searcher.text.values import (
+    accuracy_text,
+    conditions_text,
+    metric_title,
+    named_text,
+    percent_text,
+    seconds_text,
+)
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.export import tables
+from syncswitch.storage.files import whole_file
+from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
+from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.uses.spool import take_in
+
+_MOST_ROWS = 1000  # of a table that somebody reads
+
+
+@click.group(cls=SubcommandGroup)
+def uses() -> None:
+    """Lists the later runs with policies, and takes in those that wait in files."""
+
+
+@uses.command("list")
+@optional_workload
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(("table", "csv", "json")),
+    help="csv and json hold all that is known; --json is --format json.  [default: table]",
+)
+@output_option
+@common_options
+def list_uses(
+    reference: str | None,
+    format_name: str | None,
+    output: Path | None,
+    storage_url: str,
+    as_json: bool,
+) -> None:
+    """Lists the runs of syncswitch-run with policies, of WORKLOAD or of all.
+
+    Kept are those that lost at most the policy's threshold against its target. `guard` says whether
+    it was off, or quiet, or sent the run back to its switch, and `held` with which switch the run
+    came to its end then, 100 % for the first protocol alone. `under` names the online policy, the
+    way of switching and the injections, where they are not the default; a run with injections is
+    listed, but not counted.
+    """
+    if as_json and format_name not in {None, "json"}:
+        raise UserError(f"--json and --format {format_name} contradict each other; give one")
+    kind = "json" if as_json else format_name or "table"
+    if output is not None and kind == "table":
+        raise UserError("--output goes with --format csv or json; give one of them")
+    with open_database(storage_url, create=False) as database:
+        found = use_facts(database, workload=selector_of(reference))
+    if kind == "table":
+        _print_uses(found, reference)
+        return
+    documents = map(dataclasses.asdict, found)
+    rows = [dataclasses.astuple(use) for use in found]
+    texts = tables.csv_text("uses", [rows]) if kind == "csv" else tables.json_text(documents)
+    if output is None:
+        tables.write_text(sys.stdout.buffer, texts)
+        return
+    with whole_file(output, replaces=tables.beginnings()) as file:
+        tables.write_text(file, texts)
+    print_note(f"uses written to {output}")
+
+
+@uses.command("import")
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@common_options
+def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> None:
+    """Takes in the uses that wait in files, and removes them there.
+
+    syncswitch-run leaves such a file beside the policy file that it was given, where it found no
+    database. Each use counts once, however often a file is taken in. A line whose policy is not
+    here stays in its file; one that is no use is set aside, in NAME.refused.jsonl; both with the
+    reason.
+    """
+    for file in files:
+        if not file.exists():
+            raise UserError(f"there is no file {file}; syncswitch-run names the one it leaves")
+    with open_database(storage_url, create=False) as database:
+        taken = [take_in(database, file) for file in files]
+    if as_json:
+        documents = zip(files, taken, strict=True)
+        print_json([{"path": str(file), **dataclasses.asdict(one)} for file, one in documents])
+        return
+    for file, one in zip(files, taken, strict=True):
+        print_text(f"{file}: {one.recorded} taken in, {one.known} there already")
+        for word in (*one.kept, *one.set_aside):
+            print_text(f"- {word}")
+
+
+def _print_uses(found: list[PolicyUseFacts], reference: str | None) -> None:
+    if not found:
+        of = f" of {reference}" if reference else ""
+        echo(f"no later runs with a policy{of} here; syncswitch-run makes them")
+        return
+    newest = found[-_MOST_ROWS:]
+    title = metric_title(map(_metric, newest))
+    rows = [_cells(use, title) for use in newest]
+    columns = [name for name in rows[0] if name != "under" or any(r["under"] != "-" for r in rows)]
+    print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
+    if len(found) > _MOST_ROWS:
+        echo(f"\nthe newest {_MOST_ROWS:,} of {len(found):,}; all of them: --format csv")
+
+
+def _metric(use: PolicyUseFacts) -> Metric:
+    return Metric(use.metric, use.metric_goal, use.metric_unit)
+
+
+def _cells(use: PolicyUseFacts, title: str) -> dict[str, str]:
+    metric = _metric(use)
+    reached = named_text(accuracy_text(use.accuracy, metric), metric, title)
+    return {
+        "workload": use.workload,
+        "version": str(use.policy_version),
+        "seed": str(use.seed),
+        title: "diverged" if use.diverged else reached,
+        "kept": "yes" if use.kept else "no",
+        "seconds": seconds_text(use.training_seconds),
+        "guard": use.guard,
+        "held": percent_text(use.held_percent),
+        "ended": str(use.ended_at.date()),
+        "under": conditions_text(
+            use.online, use.switch_mechanism, use.injections, use.later_switches
+        )
+        or "-",
+    }

@@ -1,0 +1,7 @@
+"""The fixtures of the trainers' tests: both programs train."""
+
+from __future__ import annotations
+
+from tests.trainers.conftest import cluster_of, keras, make_trainer
+
+__all__ = ["cluster_of", "keras", "make_trainer"]

@@ -1,0 +1,218 @@
+"""`syncswitch-run --trainer command`: real commands, held against the band of their policy."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner, Result
+
+from syncswitch.cli.run.main import main
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.uses.store import uses
+from syncswitch.trainers.command.job import CommandJob
+from syncswitch.trainers.command.template import CommandTemplate
+from tests import program
+from tests.storage.conftest import POLICY, SEARCH
+from tests.trainers.command.programs import command
+
+# As accurate as its switch is late: 0.9 with a switch from step 50 on.
+TRAINS = """
+import json, os, sys
+folder, switch, seed = sys.argv[1:]
+with open(folder + "/metrics.jsonl", "w") as results:
+    for step in range(0, 101, 20):
+        accuracy = min(step / 100, 0.9 if int(switch) >= 50 else 0.5)
+        line = {"step": step, "seconds": float(step), "accuracy": accuracy}
+        print(json.dumps({**line, "diverged": seed == "13"}), file=results, flush=True)
+open(folder + "/seed", "w").write(seed)
+"""
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The command."""
+    monkeypatch.chdir(tmp_path)
+    words = command(tmp_path, TRAINS, "{output_dir}", "{switch_step}", "{seed}").words
+    return shlex.join(words)
+
+
+@pytest.fixture
+def run(text: str, sqlite_url: str) -> Run:
+    def invoke(*arguments: str, steps: str = "100") -> Result:
+        job = ("job", "--trainer", "command", "--command", text, "--total-steps", steps)
+        words = [*job, "--storage", sqlite_url, *arguments]
+        return CliRunner().invoke(main, words, prog_name="syncswitch-run")
+
+    return invoke
+
+
+def policy_of(text: str, percent: float) -> tuple[TimingPolicy, RegisteredWorkload]:
+    job = CommandJob(CommandTemplate.parse(text), "job", 100)
+    policy = replace(
+        POLICY,
+        fingerprint=job.identity.fingerprint,
+        workload="job",
+        workers=1,
+        total_worker_steps=100,
+        first_protocol="first",
+        second_protocol="second",
+        switch_percent=percent,
+        # The mean of the last five tests.
+        target_accuracy=0.58,
+        band=Band(0.58, 0.01),
+        guarded=True,
+        kept_share=0.86,
+    )
+    return policy, RegisteredWorkload(job.identity, "job")
+
+
+@pytest.fixture
+def policy_file(tmp_path: Path, text: str) -> Callable[[float], str]:
+    def write(percent: float) -> str:
+        path = tmp_path / "policy.json"
+        write_policy(path, *policy_of(text, percent))
+        return str(path)
+
+    return write
+
+
+def result(done: Result) -> dict[str, object]:
+    assert done.exit_code == 0, done.stderr
+    content: dict[str, object] = json.loads(done.stdout)
+    return content
+
+
+def left(report: dict[str, object], name: str) -> str:
+    return (Path(str(report["output_folder"])) / name).read_text()
+
+
+def test_a_command_trains_with_its_policy(run: Run, policy_file: Callable[[float], str]) -> None:
+    report = result(run("--policy", policy_file(50), "--seed", "7", "--json"))
+    assert (report["workload"], report["switch_percent"], report["seed"]) == ("job", 50, 7)
+    assert report["accuracy"] == pytest.approx(0.58)
+    assert report["reaches_target"] is True
+    assert report["guard"] == {
+        "state": "quiet",
+        "held_percent": 50.0,
+        "failed": [],
+        "lost_seconds": 0.0,
+    }
+    assert report["model"] is None
+    assert left(report, "seed") == "7"
+
+
+def test_a_failure_is_run_again_without_the_switch(
+    run: Run, policy_file: Callable[[float], str]
+) -> None:
+    path = policy_file(20)
+    report = result(run("--policy", path, "--seed", "7", "--json"))
+    assert (report["accuracy"], report["training_seconds"]) == (pytest.approx(0.58), 200.0)
+    guard = report["guard"]
+    assert isinstance(guard, dict)
+    (failed,) = guard["failed"]
+    assert (guard["state"], guard["held_percent"], guard["lost_seconds"]) == (
+        "alarmed",
+        100.0,
+        100.0,
+    )
+    assert (failed["switch_percent"], failed["worker_step"]) == (20.0, 100)
+    assert "switch-100-" in str(report["output_folder"])
+    assert left(report, "seed") == "7"
+    done = run("--policy", path)
+    assert "found for guarded trainings" not in done.stderr
+    said = " ".join(done.stdout.split())
+    assert "The guard went back to the switch at 20 % after 100.0 s: it ends with" in said
+    assert "What the command left is in /" in said
+    assert "Model saved" not in said
+    done = run("--policy", path, "--no-guard", "--json")
+    assert done.stderr.count("with the bare switch about 86 of 100 runs keep the accuracy") == 1
+    report = result(done)
+    assert (report["training_seconds"], report["reaches_target"]) == (100.0, False)
+    off = {"state": "off", "held_percent": 20.0, "failed": [], "lost_seconds": 0.0}
+    assert report["guard"] == off
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_the_policy_comes_from_the_database(run: Run, text: str, sqlite_url: str) -> None:
+    policy, workload = policy_of(text, 50)
+    with open_database(sqlite_url, create=False) as database:
+        search = replace(SEARCH, study=policy.study, fingerprint=policy.fingerprint)
+        TrialStore(database).register(workload.identity, "job", search)
+        PolicyRegistry(database).publish(policy)
+    assert result(run("--json"))["switch_percent"] == 50
+    with open_database(sqlite_url, create=False) as database:
+        (use,) = uses(database, policy.fingerprint)
+    assert (use.kind, use.policy_version, use.guard, use.seed) == ("use", 1, "quiet", 0)
+    assert result(run("--json", "--workers", "1"))["fingerprint"] == policy.fingerprint
+    for words, steps in ((["--workers", "2"], "100"), ([], "200")):
+        done = run(*words, steps=steps)
+        assert done.exit_code == 2
+        assert "syncswitch-search run job --trainer command" in done.stderr
+
+
+def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:
+    report = result(run("--switch-at", "20", "--protocols", "ddp,local-sgd", "--json"))
+    assert (report["policy"], report["first_protocol"]) == (None, "ddp")
+    assert report["accuracy"] == pytest.approx((0.2 + 0.4 + 3 * 0.5) / 5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--launcher", "processes"], 2, "--launcher cannot be used with --trainer command, which"),
+        (["--output", "m.keras"], 2, "--output cannot be used with --trainer command, which has"),
+        (["--resume"], 2, "--resume cannot be used with --trainer command, which has no cluster"),
+        (["--trainer", "local"], 2, "--command needs --trainer command, and this is --trainer loc"),
+        (
+            ["--command", "nowhere", "--switch-at", "9"],
+            2,
+            "--command starts with 'nowhere', which is no program",
+        ),
+        (["--policy", "none.json"], 2, "cannot read the policy file none.json"),
+        (["--switch-at", "9", "--policy", "1"], 2, "--switch-at and --policy both say when to"),
+        (["--switch-at", "50", "--seed", "13"], 1, "the training diverged after 0 of its steps"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    run: Run, arguments: list[str], status: int, message: str
+) -> None:
+    done = run(*arguments)
+    assert done.exit_code == status
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_command_ends_with_the_program(tmp_path: Path, number: signal.Signals) -> None:
+    hangs = "import os, sys, time\nopen(sys.argv[1] + '/process', 'w').write(str(os.getpid()))\n"
+    words = command(tmp_path, f"{hangs}time.sleep(600)", "{output_dir}").words
+    job = ("job", "--trainer", "command", "--total-steps", 100, "--switch-at", 50)
+    running = program.start("syncswitch-run", *job, "--command", shlex.join(words), folder=tmp_path)
+    runs = tmp_path / "syncswitch-runs"
+    while running.poll() is None and not any(file.read_text() for file in runs.glob("*/*/process")):
+        time.sleep(0.01)
+    (file,) = runs.glob("*/*/process")
+    trains = psutil.Process(int(file.read_text()))
+    running.send_signal(number)
+    said = running.communicate()[1]
+    psutil.wait_procs([trains], timeout=30)
+    assert not trains.is_running()
+    if number == signal.SIGINT:
+        assert running.returncode == 130
+        assert said == "error: interrupted; the same command starts afresh\n"

@@ -1,0 +1,221 @@
+"""A model that was trained is saved, and counted once, whatever else cannot be written."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from zipfile import ZipFile, is_zipfile
+
+import pytest
+from click.testing import CliRunner, Result
+
+from syncswitch.cli.run import progress
+from syncswitch.cli.run.main import main as run
+from syncswitch.cli.search.main import main as search
+from syncswitch.storage import frames
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.records.trial import TrialRecord
+from syncswitch.storage.uses.spool import take_in
+from syncswitch.trainers.model.kept import kept_for_the_next
+from tests.tiny_job import write_tiny_job
+
+JOB = ("--trainer", "simulated", "--workers", "2")
+OUTPUTS = ("checkpoints", "database", "uses", "tensorboard")
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a job, a database and a policy file; what is compiled is kept meanwhile."""
+    folder = tmp_path_factory.mktemp("searched")
+    job, url = write_tiny_job(folder), f"sqlite:///{folder}/syncswitch.db"
+    plan = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9")
+    export = ("policy", "export", "tiny", "-o", f"{folder}/policy.json")
+    with kept_for_the_next():
+        for words in (("run", job, *plan, *JOB), export):
+            done = CliRunner().invoke(search, [*words, "--storage", url])
+            assert done.exit_code == 0, done.output
+        with closing(sqlite3.connect(folder / "syncswitch.db")) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # it is copied as a file
+        yield folder
+
+
+class Disk:
+    """A small one of its own, at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+        self.is_own = not self._mount("-t", "tmpfs", "-o", "size=512k", "tmpfs").returncode
+
+    def _mount(self, *options: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(["mount", *options, self.path], capture_output=True, check=False)
+
+    def _needs_own(self) -> None:
+        if not self.is_own:
+            pytest.skip("only root may mount a disk")
+
+    def fill(self) -> None:
+        self._needs_own()
+        with (self.path / "filling").open("wb", buffering=0) as file:
+            for size in (4096, 1):
+                with suppress(OSError):
+                    while file.write(bytes(size)):
+                        pass
+
+    def lock(self) -> None:
+        self._needs_own()
+        assert not self._mount("-o", "remount,ro").returncode
+
+    def lose(self) -> None:
+        for path in self.path.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            path.write_text("no folder")
+
+    def heal(self) -> None:
+        if self.is_own:
+            self._mount("-o", "remount,rw")
+            (self.path / "filling").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self.is_own:
+            subprocess.run(["umount", "--lazy", self.path], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = Disk(tmp_path / "disk")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def strike(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Has a fault come when the next training is about to begin."""
+
+    def arrange(fault: Callable[[], None]) -> None:
+        real = progress.trained
+
+        def trained(*arguments: object) -> TrialRecord:
+            monkeypatch.setattr(progress, "trained", real)
+            fault()
+            return real(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(progress, "trained", trained)
+
+    return arrange
+
+
+def trained(searched: Path, places: dict[str, Path], *options: str) -> Result:
+    """Trains with the policy file; each output has its place."""
+    for place in places.values():
+        place.mkdir(exist_ok=True)
+    shutil.copy(searched / "syncswitch.db", places["database"])
+    shutil.copy(searched / "policy.json", places["uses"])
+    words = [
+        *(f"{searched}/tiny.py:workload", *JOB, "--policy", str(places["uses"] / "policy.json")),
+        *("--storage", url_of(places), "--checkpoints", str(places["checkpoints"] / "own")),
+        *("--tensorboard", str(places["tensorboard"] / "logs"), "-o", "m.keras", *options),
+    ]
+    return CliRunner().invoke(run, words)
+
+
+def url_of(places: dict[str, Path]) -> str:
+    return f"sqlite:///{places['database']}/syncswitch.db"
+
+
+def counted(places: dict[str, Path]) -> int:
+    """Uses in the database, once those that wait have been taken in."""
+    with open_database(url_of(places), create=False) as database:
+        for path in (Path("m.uses.jsonl"), places["uses"] / "policy.uses.jsonl"):
+            assert take_in(database, path).kept == ()
+        return len(frames.uses(database))
+
+
+CASES = [
+    *itertools.product(itertools.combinations(OUTPUTS, 1), (Disk.fill, Disk.lock, Disk.lose)),
+    *itertools.product(itertools.combinations(OUTPUTS, 2), (Disk.fill,)),
+    (OUTPUTS, Disk.lose),
+]
+
+
+@pytest.mark.parametrize(
+    ("struck", "fault"), CASES, ids=[f"{fault.__name__} {'+'.join(s)}" for s, fault in CASES]
+)
+def test_the_model_is_saved_and_counted_once(
+    searched: Path,
+    disk: Disk,
+    strike: Callable[[Callable[[], None]], None],
+    struck: tuple[str, ...],
+    fault: Callable[[Disk], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    strike(lambda: fault(disk))
+    places = {one: (disk.path if one in struck else Path.cwd()) / one for one in OUTPUTS}
+    done = trained(searched, places)
+    assert done.exit_code == 0, done.output
+    assert is_zipfile("m.keras")
+    said = [*caplog.messages, *done.stderr.splitlines()]
+    for output, words in (
+        ("checkpoints", "no checkpoint can be written to"),
+        ("tensorboard", "the TensorBoard log in"),
+        ("database", "this run waits in"),
+    ):
+        assert sum(words in line for line in said) == (output in struck), said
+    disk.heal()
+    if "database" in struck and fault is Disk.lose:
+        (waiting,) = Path.cwd().rglob("*.uses.jsonl")
+        assert len(waiting.read_text().splitlines()) == 1
+    else:
+        assert counted(places) == 1
+    assert not list(Path.cwd().glob("tiny-checkpoints"))
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "with-checkpoints"])
+def test_a_model_without_room_is_saved_later(
+    searched: Path, disk: Disk, strike: Callable[[Callable[[], None]], None], is_shared: bool
+) -> None:
+    places = {one: Path.cwd() / one for one in OUTPUTS}
+    old = disk.path / "m.keras"
+    with ZipFile(old, "w") as file:
+        file.writestr("config.json", "{}")
+    before = old.read_bytes()
+    if is_shared:
+        places["checkpoints"] = disk.path / "checkpoints"
+    strike(disk.fill)
+    done = trained(searched, places, "-o", str(old))
+    assert done.exit_code == 1, done.output
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith(f"error: the model cannot be saved as {old} (No space left on device);")
+    assert (old.read_bytes(), counted(places)) == (before, 0)
+    disk.heal()
+    _, folder, resume = shlex.split(said[said.index("--checkpoints") : said.index(" saves it")])
+    again = trained(searched, places, "-o", str(old), "--checkpoints", folder, resume)
+    assert again.exit_code == 0, again.output
+    assert old.read_bytes() != before
+    assert is_zipfile(old)
+    assert (counted(places), Path(folder).exists()) == (1, False)
+
+
+def test_a_bad_line_that_waits_costs_nothing_but_itself(searched: Path, disk: Disk) -> None:
+    places = {one: Path.cwd() / one for one in OUTPUTS}
+    assert trained(searched, places, "--storage", "sqlite:///none.db").exit_code == 0
+    spool = places["uses"] / "policy.uses.jsonl"
+    good = json.loads(spool.read_text())
+    bad = {**good, "use_id": "bad", "record": {**good["record"], "worker_steps": 10**30}}
+    spool.write_text(f"{json.dumps(bad)}\n{json.dumps(good)}\n")
+    Path("m.keras").unlink()
+    done = trained(searched, places)
+    assert (done.exit_code, is_zipfile("m.keras")) == (0, True)
+    assert sum("is no use" in line for line in done.stderr.splitlines()) == 1, done.stderr
+    assert f"line 1 of {spool} is no use (worker_steps is 1000" in done.stderr
+    assert (counted(places), spool.exists()) == (2, False)

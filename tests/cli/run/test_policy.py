@@ -1,0 +1,115 @@
+"""Which policy `syncswitch-run` takes; that of a simulated job is for no real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from syncswitch.cli.local import LocalCluster
+from syncswitch.cli.run.policy import policies_of_cluster, size_and_pair
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.file import write_policy
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
+from tests.storage.conftest import IDENTITY, POLICY, SEARCH
+
+SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
+LARGER = replace(SIMULATED, workers=500)
+
+
+def policy_of(identity: WorkloadIdentity) -> TimingPolicy:
+    return replace(
+        POLICY,
+        fingerprint=identity.fingerprint,
+        workers=identity.workers,
+        study=f"search-{identity.fingerprint[:8]}",
+    )
+
+
+@pytest.fixture
+def publish(sqlite_url: str, our_tables: None) -> Callable[..., None]:
+    """Puts policies of these jobs into the database."""
+
+    def add(*identities: WorkloadIdentity) -> None:
+        with open_database(sqlite_url, create=False) as database:
+            for identity in identities:
+                policy = policy_of(identity)
+                search = replace(SEARCH, study=policy.study, fingerprint=identity.fingerprint)
+                TrialStore(database).register(identity, "digits", search)
+                PolicyRegistry(database).publish(policy)
+
+    return add
+
+
+@pytest.mark.parametrize("choice", ["current", "1"])
+def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
+    publish: Callable[..., None], sqlite_url: str, choice: str
+) -> None:
+    publish(SIMULATED)
+    for workers, pair, options in (
+        (None, None, ""),
+        (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
+    ):
+        with pytest.raises(PolicyError) as caught:
+            policies_of_cluster(LocalCluster(), "digits", choice, workers, pair, sqlite_url)
+        assert str(caught.value) == (
+            f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
+            f" bsp,asp), not for the real 'digits'; try it on the real job with: syncswitch-search"
+            f" evaluate {SIMULATED.fingerprint[:12]}@{choice} digits{options}; or"
+            f" search for the real job with: syncswitch-search run digits{options}"
+        )
+
+
+def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
+    publish: Callable[..., None], sqlite_url: str
+) -> None:
+    publish(IDENTITY, SIMULATED, LARGER)
+    found = policies_of_cluster(LocalCluster(), "digits", "current", None, None, sqlite_url)
+    assert [policy.fingerprint for policy in found] == [IDENTITY.fingerprint]
+    with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
+        policies_of_cluster(LocalCluster(), "digits", "current", 500, None, sqlite_url)
+    with pytest.raises(PolicyError) as caught:
+        policies_of_cluster(LocalCluster(), "digits", "current", 2, None, sqlite_url)
+    for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
+        assert f"{have}, bsp,asp" in str(caught.value)
+
+
+def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(
+    publish: Callable[..., None], sqlite_url: str
+) -> None:
+    publish(replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER)
+    assert size_and_pair(LocalCluster(), "digits", None, None, sqlite_url) == (8, ("bsp", "ssp:3"))
+    assert size_and_pair(LocalCluster(), "other", None, None, sqlite_url) == (4, ("bsp", "asp"))
+
+
+def test_without_a_database_it_is_on_the_usual_one(tmp_path: Path) -> None:
+    missing = f"sqlite:///{tmp_path}/none.db"
+    assert size_and_pair(LocalCluster(), "digits", None, None, missing) == (4, ("bsp", "asp"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("identity", [IDENTITY, SIMULATED], ids=["real", "simulated"])
+def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
+    file, policy = tmp_path / "my policy.json", policy_of(identity)
+    write_policy(file, policy, RegisteredWorkload(identity, "digits"))
+    if identity.simulated_cluster is None:
+        assert policies_of_cluster(
+            LocalCluster(), "digits", str(file), None, None, "sqlite:///unused.db"
+        ) == [policy]
+        return
+    with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
+        policies_of_cluster(LocalCluster(), "digits", str(file), None, None, "sqlite:///unused.db")
+    assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)
+    with pytest.raises(PolicyError) as caught:
+        policies_of_cluster(LocalCluster(), "digits", str(file), 8, None, "sqlite:///unused.db")
+    assert str(caught.value) == (
+        f"the policy in {file} was found for 4 simulated workers, bsp,asp, and this run is on 8"
+        " real workers: train on what it was found for, or find a policy for this one with:"
+        " syncswitch-search run digits --workers 8"
+    )

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from syncswitch.cli.run.resume import RunCheckpoints, interrupted_run
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.trainers.job.schedule import checkpoint_path
+from tests.storage.conftest import IDENTITY
+
+
+def checkpoints(folder: Path, every_percent: float = 25, *, resume: bool = False) -> RunCheckpoints:
+    return RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=3, resume=resume), folder, every_percent)
+
+
+def leave(run: RunCheckpoints, *percents: float) -> list[Path]:
+    paths = [checkpoint_path(run.spec, float(percent), ".npz") for percent in percents]
+    for path in paths:
+        path.write_bytes(b"state")
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("every_percent", "expected"),
+    [
+        (25, (25, 50, 75, 100)),
+        (40, (40, 80, 100)),
+        (100, (100,)),
+        (33.3, (33.3, 66.6, 99.9, 100)),
+    ],
+)
+def test_there_is_always_one_at_the_end(
+    tmp_path: Path, every_percent: float, expected: tuple[float, ...]
+) -> None:
+    assert checkpoints(tmp_path, every_percent).spec.checkpoint_percents == expected
+
+
+def test_what_an_earlier_run_left_is_looked_at_too(tmp_path: Path) -> None:
+    leave(checkpoints(tmp_path, 10), 10, 20)
+    assert checkpoints(tmp_path, resume=True).spec.checkpoint_percents == (10, 20, 25, 50, 75, 100)
+
+
+def test_a_run_that_begins_afresh_overwrites_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    run = checkpoints(folder)
+    assert "starts afresh" in run.how_to_go_on
+    run.open()
+    leave(run, 25.0)
+    assert "--resume" in run.how_to_go_on
+    with pytest.raises(UserError, match="add --resume to go on from the last one"):
+        checkpoints(folder).open()
+    checkpoints(folder, resume=True).open()
+
+
+def test_runs_of_other_seeds_do_not_matter(tmp_path: Path) -> None:
+    leave(checkpoints(tmp_path), 25.0)
+    RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=4), tmp_path, 25).open()
+
+
+def test_only_its_own_files_are_removed(tmp_path: Path) -> None:
+    run = checkpoints(tmp_path)
+    mine = leave(run, 25, 50, 100)
+    half = mine[0].with_name(f".{mine[1].name}.4711")
+    half.write_bytes(b"sta")
+    other = tmp_path / "notes.txt"
+    other.write_text("keep")
+    run.remove()
+    assert list(tmp_path.iterdir()) == [other]
+
+
+def test_an_empty_folder_goes_too(tmp_path: Path) -> None:
+    run = checkpoints(tmp_path / "new")
+    run.open()
+    leave(run, 25)
+    run.close()
+    assert (tmp_path / "new").exists()
+    run.remove()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--checkpoints: cannot make the folder .* \(.*\); choose"):
+        checkpoints(tmp_path / "file" / "below").open()
+
+
+def test_a_run_that_goes_on_is_the_same_use(tmp_path: Path) -> None:
+    first = checkpoints(tmp_path)
+    first.open()
+    leave(first, 25.0)
+    resumed = checkpoints(tmp_path, resume=True)
+    resumed.open()
+    assert resumed.use_id == first.use_id
+    resumed.remove()
+    assert not tmp_path.exists()
+
+
+def test_a_run_that_begins_anew_is_another_use(tmp_path: Path) -> None:
+    first = checkpoints(tmp_path)
+    first.open()  # and is killed before its first checkpoint
+    for resume in (False, True):
+        anew = checkpoints(tmp_path, resume=resume)
+        anew.open()
+        assert anew.use_id != first.use_id
+    anew.close()
+    assert not tmp_path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "no name", "\0"])
+def test_a_damaged_name_is_drawn_anew(tmp_path: Path, text: str) -> None:
+    first = checkpoints(tmp_path)
+    first.open()
+    leave(first, 25.0)
+    (drawn,) = tmp_path.glob("*use")
+    drawn.write_text(text)
+    resumed = checkpoints(tmp_path, resume=True)
+    resumed.open()
+    assert drawn.read_text() == resumed.use_id
+
+
+def test_the_run_that_was_interrupted_last_is_found(tmp_path: Path) -> None:
+    assert interrupted_run(tmp_path / "none") is None
+    (tmp_path / "notes.npz").write_bytes(b"somebody else's")
+    assert interrupted_run(tmp_path) is None
+    leave(checkpoints(tmp_path), 25, 50)
+    later = RunCheckpoints(TrialSpec(IDENTITY, 100.0, seed=17), tmp_path, 25)
+    os.utime(leave(later, 25)[0], (2**32, 2**32))
+    assert interrupted_run(tmp_path) == (17, 100.0)
+    assert interrupted_run(tmp_path, seed=3) == interrupted_run(tmp_path, percent=12.5)
+    assert interrupted_run(tmp_path, seed=3, percent=100.0) is None
+    with pytest.raises(UserError, match="add --resume to go on from the last one"):
+        interrupted_run(tmp_path, resume=False)
+    later.remove()
+    assert interrupted_run(tmp_path) == (3, 12.5)
+
+
+def test_names_of_runs_that_left_nothing_else_go(tmp_path: Path) -> None:
+    for seed, left in ((5, ()), (6, (25,)), (7, ())):
+        run = RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed), tmp_path, 25).open()
+        leave(run, *left)
+        for path in tmp_path.iterdir():
+            os.utime(path, (1, 1))
+        if seed != 7:  # that one lives
+            run._living.close()  # type: ignore[union-attr]
+    with closing(checkpoints(tmp_path).open()):
+        seeds = sorted(path.name[:6] for path in tmp_path.glob("*use"))
+        assert seeds == ["seed-3", "seed-6", "seed-7"]
+
+
+def test_a_run_that_is_under_way_was_not_interrupted(tmp_path: Path) -> None:
+    with closing(checkpoints(tmp_path).open()) as run:
+        leave(run, 25)
+        assert interrupted_run(tmp_path, resume=False) is None
+    assert interrupted_run(tmp_path) == (3, 12.5)

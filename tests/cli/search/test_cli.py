@@ -1,0 +1,357 @@
+"""The command line: results, errors in one line, exit statuses, and what it must not import."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from command_line import LEAST, OTHER, QUICK, Invoke, database_file, error_line
+from generated_trainer import GeneratedTrainer, identity
+
+from syncswitch.cli.search.launch.run import run
+from syncswitch.cli.search.main import main
+from syncswitch.searcher.backends.base import Job
+from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.strategies.registry import STRATEGIES
+from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.trainers.trainer import Trainer
+from tests.warm_program import run as run_program
+
+
+def test_run_prints_the_table_and_the_policy_in_words(invoke: Invoke) -> None:
+    result = invoke("run", "digits", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    assert "Train generated with BSP for the first 12.5 % of its 3,000 worker-steps, then" in (
+        result.stdout
+    )
+    assert "That is 2.1 times as fast as BSP alone. It reached an accuracy of 0.9" in result.stdout
+    assert "BSP trainings. Saved as version 1; use it with:" in result.stdout
+    assert result.stdout.rstrip().endswith("syncswitch-run digits")
+    assert "100 % (BSP)" in result.stdout
+    assert result.stderr.splitlines()[0].startswith("[1/8] 100 % BSP, run 1 of 2: accuracy 0.9")
+    assert len(result.stderr.splitlines()) == 8
+
+
+def test_run_says_how_to_use_a_version_that_is_not_the_current_one(invoke: Invoke) -> None:
+    def last_words(*arguments: str) -> list[str]:
+        return shlex.split(invoke("run", "my job.py:it", *arguments).stdout.splitlines()[-1])
+
+    expected = ["syncswitch-run", "my job.py:it"]
+    assert last_words(*LEAST) == expected
+    assert last_words(*OTHER) == expected
+    assert last_words(*LEAST) == [*expected, "--policy", "1"]
+    invoke("policy", "alias", "generated", "current", "1")
+    assert last_words(*LEAST) == expected
+    assert last_words(*OTHER) == [*expected, "--policy", "2"]
+    # syncswitch-run takes the protocols from the policy.
+    assert last_words(*LEAST, "--protocols", "asp,bsp") == expected
+
+
+def test_run_as_json(invoke: Invoke) -> None:
+    result = invoke("run", "digits", *QUICK, "--json")
+    content = json.loads(result.stdout)
+    assert content["policy"]["switch_percent"] == 12.5
+    assert content["policy"]["version"] == 1
+    assert content["search"]["trials"] == 8
+    assert content["search"]["cost_bsp_multiples"] == pytest.approx(2 * (1 + 0.7 + 0.55 + 0.475))
+    assert content["search"]["cost_is_estimated"] is False
+    assert content["search"]["wall_seconds"] > 0
+    assert [s["switch_percent"] for s in content["switch_points"]] == [100, 50, 25, 12.5]
+    assert all(s["accepted"] and s["runs"] == 2 for s in content["switch_points"])
+
+    again = invoke("run", "digits", *QUICK, "--json")
+    assert json.loads(again.stdout) == content
+    assert again.stderr.strip() == "this search is finished, with 8 runs"
+
+
+def test_a_search_with_a_target_marks_its_cost_as_estimated(invoke: Invoke) -> None:
+    result = invoke("run", "digits", *LEAST, "--target-accuracy", "0.95")
+    assert "Search cost: about" in result.stdout
+    assert "(estimated" in result.stdout
+    assert "The target is 0.9500, and" in " ".join(result.stdout.split())
+
+
+def test_diverged_switch_points_and_no_switch_at_all(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "99")
+    result = invoke("run", "digits", *OTHER)
+    assert "1 diverged" in result.stdout
+    assert "Train generated with BSP for all of its 3,000 worker-steps" in result.stdout
+    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "101")
+    result = invoke("run", "digits", *OTHER, "--seed", "1")
+    assert result.exit_code == 2
+    assert "learning rate is too high" in result.stderr.splitlines()[-1]
+    assert "baseline diverged" in invoke("status").stdout
+
+
+def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENERATED_FAILURES", "100")
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    result = invoke("run", "digits")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("error: gave up after 3 failures in a row")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--workers", "0"], "'--workers': 0 is not in the range 1<=x<=100000"),
+        (["--workers", "many"], "'many' is not a valid integer"),
+        (["--settings", "0"], "--settings is 0"),
+        (["--runs", "-1"], "--runs is -1"),
+        (["--threshold", "0"], "--threshold is 0.0"),
+        (["--threshold", "1"], "--threshold is 1.0"),
+        (["--threshold", "nan"], "--threshold is nan"),
+        (["--target-accuracy", "0"], "--target-accuracy is 0.0"),
+        (["--target-accuracy", "92"], "--target-accuracy is 92:"),
+        (["--protocols", "bsp,xyz"], "no protocol 'xyz'"),
+        (["--protocols", "bsp"], "--protocols is 'bsp'"),
+        (["--seed", "-1"], "--seed is -1"),
+        (["--trainer", "cloud"], "'cloud' is not"),
+        (["--strategy", "luck"], "'luck' is not"),
+        (["--protocols", "asp,bsp", "--online", "elastic"], "--online elastic acts while"),
+        (["--inject", "mild"], "No such option"),
+        (["--nonsense"], "No such option"),
+        # Options of another strategy.
+        (["--strategy", "paper", "--budget", "5"], "--budget is not for --strategy paper"),
+        (["--strategy", "paper", "--least-runs", "2"], "--least-runs is not for --strategy paper"),
+        (["--baseline-runs", "2"], "--baseline-runs is not for --strategy adaptive"),
+        (["--baseline-runs", "2"], "leave it out, or give --strategy paper"),
+        (["--budget", "0"], "--budget is 0.0"),
+        (["--budget", "nan"], "--budget is nan"),
+        (["--least-runs", "0"], "--least-runs is 0"),
+        (["--strategy", "paper", "--no-guard"], "--no-guard is not for --strategy paper"),
+        (["--keep", "95"], "--keep is 95.0: give a share above 0.5 and below 1, such as 0.95"),
+        (["--keep", "0.5"], "--keep is 0.5: give a share above 0.5 and below 1, such as 0.95"),
+        (["--keep", "nan"], "--keep is nan: give a share above 0.5 and below 1, such as 0.95"),
+        (
+            ["--keep", "0.9"],
+            "--keep says how many trainings must keep the accuracy without a guard",
+        ),
+        (["--uses", "0"], "--uses is 0: give a whole number, 1 to 1000000"),
+        (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
+        (["--least-runs", "6"], "--least-runs is 6: give at most --runs, 5"),
+        (
+            ["--strategy", "paper", "--target-accuracy", "0.9", "--baseline-runs", "2"],
+            "--baseline-runs says how often",
+        ),
+        (["--target-runs", "3"], "--target-runs says how many runs stand behind"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    invoke: Invoke, url: str, arguments: list[str], said: str
+) -> None:
+    result = invoke("run", "digits", *arguments)
+    assert result.exit_code == 2
+    assert said in error_line(result)
+    assert not database_file(url).exists()
+
+
+def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invoke) -> None:
+    chosen = ["--online", "greedy", "--switch", "restart"]
+    result = invoke("run", "digits", *LEAST, *chosen)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.rstrip().endswith("syncswitch-run digits --online greedy --switch restart")
+    # It is another search than the one without.
+    said = invoke("run", "digits", *LEAST, "--baseline-runs", "2").stderr
+    assert "100 % BSP, run 2 of 2:" in said
+    assert " 50 % BSP, run 1 of 1:" in said
+
+
+def test_the_trainer_is_the_one_that_is_named(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle))
+    result = invoke("run", "digits", *QUICK, "--trainer", "local")
+    assert "the chosen trainer" in result.stderr
+
+
+@pytest.mark.parametrize("strategy", list(STRATEGIES))
+def test_every_strategy_finds_its_answer_and_is_named_in_the_policy(
+    invoke: Invoke, strategy: str
+) -> None:
+    result = invoke("run", "digits", "--strategy", strategy, "--settings", "4", "--json")
+    assert result.exit_code == 0, result.stderr
+    policy = json.loads(result.stdout)["policy"]
+    assert (policy["switch_percent"], policy["strategy"]) == (12.5, strategy)
+    is_adaptive = strategy == "adaptive"
+    assert policy["guarded"] == (policy["expected_time"] is not None) == is_adaptive
+
+
+def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    result = invoke("run", "digits", "--checkpoints", str(tmp_path / "file" / "folder"))
+    assert result.exit_code == 2
+    assert "--no-share-prefix" in error_line(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "of the time of BSP alone, failed switches included; that it saves time is"),
+        (["--no-guard"], "% sure that enough runs keep the accuracy: 95 of 100, or at most 5"),
+    ],
+)
+def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(
+    invoke: Invoke, arguments: list[str], words: str
+) -> None:
+    result = invoke("run", "digits", "--settings", "4", *arguments)
+    assert words in " ".join(result.stdout.split())
+    assert "adaptive" in invoke("policy", "show", "generated").stdout
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    assert (search["strategy"], search["most_runs"]) == ("adaptive", None)
+
+
+def test_the_help_of_an_option_names_the_strategies_that_have_it() -> None:
+    fields_of = {
+        name: {field.name for field in fields(strategy)} for name, strategy in STRATEGIES.items()
+    }
+    names = "|".join(STRATEGIES)
+    said, true = {}, {}
+    for option in run.params:
+        owners = {name for name in STRATEGIES if option.name in fields_of[name]}
+        listed = re.search(
+            rf"\(((?:{names})(?:, (?:{names}))*)\)", getattr(option, "help", None) or ""
+        )
+        if listed and owners:
+            said[option.name], true[option.name] = set(listed[1].split(", ")), owners
+    assert {"target_runs", "baseline_runs", "guarded"} <= set(said)
+    assert said == true
+
+
+@pytest.mark.parametrize("there", ["no file", "an empty file", "another search"])
+def test_a_workload_that_no_trainer_takes_writes_nothing(
+    invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    if there == "an empty file":
+        database_file(url).touch()
+    if there == "another search":
+        invoke("run", "digits", *LEAST)
+    before = invoke("status", "--json").stdout
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle))
+    result = invoke("run", "digits", *QUICK)
+    assert result.exit_code == 2
+    assert "the chosen trainer" in error_line(result)
+    assert invoke("status", "--json").stdout == before
+    assert database_file(url).exists() == (there != "no file")
+    assert (there != "an empty file") or database_file(url).read_bytes() == b""
+
+
+def test_the_first_run_is_made_by_the_trainer_that_was_opened_first(
+    invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[GeneratedTrainer] = []
+
+    def open_trainer() -> Trainer:
+        assert opened or not database_file(url).exists()
+        opened.append(GeneratedTrainer())
+        return opened[-1]
+
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer))
+    for _ in range(2):  # the second one is finished, and needs no trainer
+        assert invoke("run", "digits", *OTHER).exit_code == 0
+        assert [(len(trainer.runs), trainer.closed) for trainer in opened] == [(3, 1)]
+
+
+def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [1, 2]
+
+    def open_trainer() -> Trainer:
+        if failures:
+            failures.pop()
+            raise RetryableError("no server started")
+        return GeneratedTrainer()
+
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer))
+    assert invoke("run", "digits", *LEAST).exit_code == 0
+
+
+def test_a_trainer_that_was_opened_for_nothing_is_closed(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = GeneratedTrainer()
+
+    def refuse(*_: object) -> None:
+        raise UserError("no reporter")
+
+    monkeypatch.setattr("syncswitch.cli.search.launch.opening.reporting", refuse)
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), lambda: trainer))
+    assert "no reporter" in error_line(invoke("run", "digits", *QUICK))
+    assert trainer.closed == 1
+
+
+def idle() -> Trainer:
+    raise UserError("the chosen trainer")
+
+
+def test_an_unknown_workload_is_one_line(url: str) -> None:
+    """The real composition, in a process of its own."""
+    done = run_program("syncswitch-search", "run", "nothing", "--storage", url, folder=Path.cwd())
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: no workload 'nothing'")
+    assert not database_file(url).exists()
+
+
+def test_a_file_that_is_no_database(invoke: Invoke, url: str) -> None:
+    database_file(url).write_text("a shopping list, long enough to look like a file")
+    for command in (["run", "digits"], ["status"], ["policy", "lookup", "digits"]):
+        result = invoke(*command)
+        assert result.exit_code == 2
+        assert "not a SQLite database" in error_line(result)
+
+
+def test_debug_shows_the_traceback(invoke: Invoke) -> None:
+    result = invoke("run", "digits", "--runs", "0", "--debug")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("error: --runs is 0")
+
+
+def test_status_and_trials(invoke: Invoke) -> None:
+    assert "no database" in error_line(invoke("status"))
+    invoke("run", "generated", *QUICK)
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    assert (search["state"], search["finished_runs"], search["most_runs"]) == ("done", 8, 8)
+    assert search["switch_percent"] == 12.5
+    trials = json.loads(invoke("trials", "generated", "--json").stdout)
+    assert len(trials) == 8
+    assert trials[0]["state"] == "complete"
+    assert "done" in invoke("status", "generated").stdout
+    assert "12.5 %" in invoke("trials").stdout
+    assert json.loads(invoke("trials", "other", "--json").stdout) == []
+    assert "no search of other" in invoke("status", "other").stdout
+
+
+def test_database_upgrade(invoke: Invoke) -> None:
+    assert invoke("db", "upgrade").exit_code == 2
+    invoke("run", "generated", *LEAST)
+    assert json.loads(invoke("db", "upgrade", "--json").stdout)["is_current"] is True
+
+
+def test_help_of_every_command(invoke: Invoke) -> None:
+    def walk(command: Any, path: list[str]) -> None:
+        result = invoke(*path, "--help")
+        assert result.exit_code == 0
+        if not isinstance(command, click.Group):
+            assert "--debug" in result.stdout
+            return
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert f"{name} " in result.stdout
+            assert child.get_short_help_str(200) in " ".join(result.stdout.split())
+            walk(child, [*path, name])
+
+    walk(main, [])

@@ -1,0 +1,97 @@
+"""What people see while a search goes on."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from generated_trainer import GeneratedTrainer, identity
+from rich.console import Console
+
+from syncswitch.cli.console import progress_bars, rich_console
+from syncswitch.cli.search.launch.progress import BarReporter, LineReporter, label_of
+from syncswitch.searcher.loop.reporter import ReportedTrial
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.storage.records.trial import Evaluation, TrialSpec
+
+RUN = ReportedTrial(
+    number=4,
+    switch_percent=25.0,
+    repeat=2,
+    repeats=3,
+    total_worker_steps=3000,
+    first_protocol="bsp",
+)
+
+
+def test_bars_show_brackets_as_they_are() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress_bars(console) as bars:
+        bars.add_task("training net[bold] of [/x]", total=1)
+        bars.refresh()
+    assert "training net[bold] of [/x]" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def play(reporter: LineReporter) -> None:
+    """A search as the loop reports it."""
+    strategy = PaperStrategy(runs=3)
+    progress = strategy.progress([Observation(100, 0.9)])
+    record = GeneratedTrainer().train(TrialSpec(identity(), 25.0, 1, 1))
+    reporter.on_repaired(1)
+    for _ in range(2):
+        reporter.on_state(1, strategy.most_runs, progress)
+        reporter.on_run(RUN)
+        reporter.on_progress(RUN, 1500)
+        reporter.on_evaluation(RUN, Evaluation(1500, 1.0, 0.9, 0.1))
+        reporter.on_failed(RUN, "a server was lost")
+        reporter.on_wait(25.0)
+        reporter.on_wait(25.0)
+        reporter.on_run(RUN)
+        reporter.on_finished(RUN, record)
+
+
+EXPECTED = [
+    "1 run of a search that was killed will be repeated",
+    "continuing after 1 of at most 18 runs",
+    *[
+        "25 % BSP, run 2 of 3 failed and will be repeated: a server was lost",
+        "waiting for other searches, which measure 25 %",
+        "[2/18] 25 % BSP, run 2 of 3: accuracy 0.95 in 55.0 s of training",
+    ]
+    * 2,
+]
+
+
+def test_label() -> None:
+    assert label_of(RUN) == "25 % BSP, run 2 of 3"
+
+
+def test_lines() -> None:
+    lines: list[str] = []
+    play(LineReporter(lines.append))
+    assert [_rounded(line) for line in lines] == EXPECTED
+
+
+def test_what_was_recorded_cost_nothing_now() -> None:
+    lines: list[str] = []
+    record = GeneratedTrainer().train(TrialSpec(identity(), 25.0, 1, 1))
+    recorded = replace(record, inherited_seconds=record.training_seconds)
+    LineReporter(lines.append).on_finished(RUN, recorded)
+    assert lines[0].endswith("in 55.0 s of training (recorded, at no cost)")
+
+
+def test_bars_write_the_same_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bars(rich_console(stderr=True)) as bars:
+        play(BarReporter(bars, "search"))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    written = [_rounded(line.rstrip()) for line in captured.err.splitlines()]
+    assert [line for line in written if line in EXPECTED] == EXPECTED
+
+
+def _rounded(line: str) -> str:
+    start, mark, rest = line.partition("accuracy ")
+    number, _, tail = rest.partition(" ")
+    return f"{start}{mark}{float(number):.2f} {tail}" if mark and tail else line

@@ -1,0 +1,257 @@
+"""`syncswitch-search run --trainer replay`: a real search whose runs were recorded before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from command_line import database_file, elsewhere, error_line
+from generated_trainer import GeneratedTrainer
+
+from syncswitch.cli.search.main import main
+from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.trials.store import TrialStore
+from tests.identities import GENERATED
+from tests.run_tables import rows, write_table
+from tests.warm_program import run_code
+
+Replay = Callable[..., Result]
+ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "--settings", "2")
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """URL of a database with 3 runs at each of 100, 50 and 25 %; only read."""
+    return record(f"sqlite:///{tmp_path_factory.mktemp('recorded')}/runs.db", GENERATED)
+
+
+def record(url: str, identity: WorkloadIdentity, runs: int = 3) -> str:
+    """Adds the runs of a search to a database."""
+    plan = SearchPlan(PaperStrategy(settings=2, runs=runs))
+    with open_database(url, create=True) as database:
+        Search(database, identity, plan, GeneratedTrainer, reference="jobs.py:it").run()
+    return url
+
+
+@pytest.fixture
+def replay(url: str, recordings: str) -> Replay:
+    def call(*arguments: str) -> Result:
+        command = [*ARGUMENTS, "--recordings", recordings, "--storage", url, *arguments]
+        return CliRunner().invoke(main, command, prog_name="syncswitch-search")
+
+    return call
+
+
+def measured(url: str) -> list[tuple[Any, ...]]:
+    with open_database(url, create=False) as database:
+        return [
+            (
+                trial.candidate_percent,
+                trial.replicate,
+                trial.converged_accuracy,
+                trial.training_seconds,
+                trial.phases,
+            )
+            for trial in TrialStore(database).trials()
+            if trial.state == "complete"
+        ]
+
+
+def test_with_the_recorded_seeds_the_same_search_comes_out(
+    replay: Replay, url: str, recordings: str
+) -> None:
+    result = replay("--runs", "3", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["policy"]["switch_percent"] == 25.0
+    assert measured(url) == measured(recordings)
+    with open_database(url, create=False) as database:
+        (info,) = TrialStore(database).searches(workload="jobs.py:it")
+        assert info.trainer == "replay"
+        assert info.fingerprint == GENERATED.fingerprint
+    lookup = ["policy", "lookup", "generated", "--json", "--storage", url]
+    policy = json.loads(CliRunner().invoke(main, lookup).stdout)
+    assert policy["switch_percent"] == 25.0
+
+
+def test_other_seeds_draw_and_their_draws_can_be_made_again(
+    replay: Replay, url: str, recordings: str, folder: Path
+) -> None:
+    assert replay("--runs", "3", "--seed", "5").exit_code == 0
+    # All 3 recorded runs of each switch point, in another order.
+    here, there = measured(url), measured(recordings)
+    assert {row[:3] for row in here} != {row[:3] for row in there}
+    assert {row[::2] for row in here} == {row[::2] for row in there}
+    again = f"sqlite:///{folder}/again.db"
+    assert replay("--runs", "3", "--seed", "5", "--storage", again).exit_code == 0
+    assert measured(again) == measured(url)
+
+
+KILLED = """
+import os, signal, sys
+from syncswitch.cli.search.main import main
+from syncswitch.trainers.replay.trainer import ReplayTrainer
+
+train, runs = ReplayTrainer.train, []
+
+def deadly(self, spec, observer=None):
+    runs.append(spec)
+    if len(runs) == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return train(self, spec, observer)
+
+ReplayTrainer.train = deadly
+main(sys.argv[1:])
+"""
+
+
+def test_a_killed_replay_goes_on_as_if_nothing_had_been(
+    replay: Replay, url: str, recordings: str, folder: Path
+) -> None:
+    options = ["--runs", "3", "--seed", "5"]
+    command = [*ARGUMENTS, "--recordings", recordings, "--storage", url, *options]
+    done = run_code(KILLED, *command, folder=folder)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(measured(url)) == 4
+    assert replay(*options).exit_code == 0
+    undisturbed = f"sqlite:///{folder}/undisturbed.db"
+    assert replay(*options, "--storage", undisturbed).exit_code == 0
+    assert len(measured(undisturbed)) == 9
+    assert sorted(measured(url)) == sorted(measured(undisturbed))
+
+
+def test_a_workload_that_can_be_trained_is_to_be_run(
+    replay: Replay, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+
+    def last_line(*arguments: str) -> str:
+        result = replay("--runs", "1", *arguments)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout.splitlines()[-1].strip()
+
+    # Recorded from a file that is not here: there is nothing to run.
+    name = GENERATED.fingerprint[:12]
+    assert last_line() == f"syncswitch-search policy export {name} --storage {url}"
+    Path("jobs.py").touch()
+    assert last_line() == f"syncswitch-run jobs.py:it --storage {url}"
+
+
+def test_the_number_of_workers_is_that_of_the_recording(replay: Replay, folder: Path) -> None:
+    """4 is the default of other trainers, and chooses only where it is said."""
+    options = ["--runs", "1", "--json", "--recordings", elsewhere(folder)]
+
+    def answered_for(*arguments: str) -> int:
+        result = replay(*options, *arguments)
+        assert result.exit_code == 0, result.stderr
+        return int(json.loads(result.stdout)["policy"]["workers"])
+
+    record(elsewhere(folder), replace(GENERATED, workers=8), runs=1)
+    assert answered_for() == 8
+    record(elsewhere(folder), GENERATED, runs=1)
+    line = error_line(replay(*options))
+    assert "names 2 workloads" in line
+    assert "choose with --workers or the fingerprint" in line
+    assert answered_for("--workers", "4") == 4
+
+
+def test_imported_runs_are_replayed(url: str, folder: Path) -> None:
+    runs = [
+        rows("r32", f"{percent}-{number}", percent, 0.9 + number / 1000, replicate=number)
+        for number in (1, 2)
+        for percent in (100, 50)
+    ]
+    table = write_table(folder / "runs.csv", *runs)
+    imported = ["import", str(table), "--storage", elsewhere(folder)]
+    assert CliRunner().invoke(main, imported).exit_code == 0
+    command = [
+        "run",
+        "r32",
+        "--trainer",
+        "replay",
+        "--strategy",
+        "paper",
+        "--recordings",
+        elsewhere(folder),
+    ]
+    command += ["--storage", url, "--settings", "1", "--runs", "2"]
+    result = CliRunner().invoke(main, [*command, "--json"])
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["search"]["trials"] == 4
+    assert "diverged" not in result.stderr
+
+
+def test_a_dry_run_forecasts_from_the_recordings(replay: Replay, url: str) -> None:
+    result = replay("--dry-run", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert [answer["switch_percent"] for answer in json.loads(result.stdout)] == [
+        100.0,
+        50.0,
+        25.0,
+    ]
+    assert not database_file(url).exists()
+
+
+def test_a_switch_point_that_nobody_recorded_ends_the_search(replay: Replay) -> None:
+    result = replay("--settings", "3", "--runs", "1")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (
+        "error: no run of 'generated' at 12.5 % is recorded (recorded: 100, 50, 25);"
+        " ask for one of these, or record such runs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--trainer", "local"], "--recordings needs --trainer replay"),
+        (["--launcher", "processes"], "--launcher needs --trainer local"),
+        (["--recordings", "sqlite:///nowhere.db"], "no database at nowhere.db"),
+        (["--recordings", "recorded.db"], "is not a database URL"),
+        (["--workers", "16"], "no complete runs of 'generated'"),
+        (["--protocols", "asp,bsp"], "no complete runs of 'generated' with asp,bsp"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    replay: Replay, url: str, arguments: list[str], said: str
+) -> None:
+    result = replay(*arguments)
+    assert result.exit_code == 2
+    assert said in error_line(result)
+    assert not database_file(url).exists()
+
+
+def test_replays_need_recordings(url: str) -> None:
+    result = CliRunner().invoke(main, [*ARGUMENTS, "--storage", url])
+    assert "--trainer replay needs the database" in error_line(result)
+
+
+def test_replays_never_join_the_runs_that_they_replay(
+    replay: Replay, url: str, recordings: str
+) -> None:
+    before = database_file(recordings).read_bytes()
+    path = os.path.relpath(database_file(recordings))
+    result = replay("--storage", f"sqlite:///{path}")
+    assert "replayed runs would count as measured ones" in error_line(result)
+    assert database_file(recordings).read_bytes() == before
+    # Nor do they become recordings themselves.
+    assert replay("--runs", "1").exit_code == 0
+    result = replay("--recordings", url, "--storage", recordings)
+    assert "no complete runs of 'generated'" in error_line(result)
+
+
+def test_the_recorded_seeds_are_those_of_a_search(recordings: str) -> None:
+    """What the first test rests on."""
+    with open_database(recordings, create=False) as database:
+        seeds = {(t.replicate, t.seed) for t in TrialStore(database).trials()}
+    assert seeds == {(replicate, replicate_seed(0, replicate)) for replicate in range(3)}

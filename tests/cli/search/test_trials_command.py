@@ -1,0 +1,306 @@
+"""`trials` and `settings`: on a terminal, as files, and without pandas."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_line import Invoke, copy_database, error_line
+from generated_trainer import GeneratedTrainer, identity
+from terminal import Terminal
+
+from syncswitch.storage import frames
+from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.queries.summaries import switch_point_statistics
+from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
+from tests.conftest import Once
+from tests.program import code
+from tests.storage.filled import fill, import_runs
+
+# What programs read before there were columns to export.
+KEYS = {
+    "trial_id",
+    "study",
+    "trial_number",
+    "source",
+    "workload",
+    "fingerprint",
+    "workers",
+    "candidate_percent",
+    "switch_percent",
+    "replicate",
+    "seed",
+    "parent_trial_id",
+    "fork_percent",
+    "state",
+    "converged_accuracy",
+    "final_accuracy",
+    "converged",
+    "diverged",
+    "stopped_early",
+    "training_seconds",
+    "inherited_seconds",
+    "switch_overhead_seconds",
+    "target_accuracy",
+    "time_to_accuracy_seconds",
+    "worker_steps",
+    "total_worker_steps",
+    "phases",
+    "started_at",
+    "ended_at",
+    "heartbeat_at",
+    "host",
+    "process_id",
+    "process_started_at",
+    "failure",
+}
+
+
+@pytest.fixture
+def url(once: Once) -> str:
+    """What `invoke` uses: searches, imported runs, and a run whose process is dead."""
+    return f"sqlite:///{once('filled-with-trials', fill_all)}/filled.db"
+
+
+def fill_all(folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "written.db"
+        fill(f"sqlite:///{path}")
+        with open_database(f"sqlite:///{path}", create=False) as database:
+            add_forks(TrialStore(database))
+            import_runs(database, folder)
+            owner = Owner(socket.gethostname(), os.getpid(), 1.0)  # a process of long ago
+            spec = TrialSpec(identity(name="larger", workers=8), 100.0, 7)
+            TrialStore(database).begin("under-way", 1, spec, owner)
+        copy_database(path, folder / "filled.db")
+
+
+def add_forks(store: TrialStore) -> None:
+    """A run, and a fork of it that was stopped when it had made 80 % of the job."""
+    job = identity(name="forked", model="1" * 64)
+    search = SearchInfo("forked", job.fingerprint, "adaptive", 3, 2, 0.01, 0.9, "local", 1)
+    store.register(job, "forked", search)
+    first = TrialSpec(job, 100.0, 7)
+    fork = replace(first, switch_percent=50.0, fork_from=Path("half.npz"))
+    whole = GeneratedTrainer().train(fork)
+    stopped = replace(
+        whole,
+        worker_steps=2400,
+        evaluations=(),
+        phases=(PhaseRecord("asp", 1500, 2400, 12.0, 3.0, 9),),
+        stopped_early=True,
+        training_seconds=62.0,
+        inherited_seconds=50.0,
+    )
+    store.begin("forked", 0, first, Owner.current())
+    store.complete("forked", 0, GeneratedTrainer().train(first))
+    store.begin("forked", 1, fork, Owner.current(), fork=Fork(0, 50.0))
+    store.complete("forked", 1, stopped)
+
+
+def on_terminal(url: str, columns: int, *arguments: str) -> list[str]:
+    """The lines that the program shows on a terminal of this width."""
+    storage = {ENVIRONMENT_VARIABLE: url}
+    terminal = Terminal(code("syncswitch-search"), *arguments, columns=columns, **storage)
+    terminal.end()
+    return terminal.text.splitlines()
+
+
+def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
+    header, strategy, *rows = on_terminal(url, 80, "trials")
+    assert header.split() == ["run", "candidate", "from", "end", "accuracy", "seconds"]
+    assert set(strategy) == {"─"}
+    assert max(map(len, [header, strategy, *rows])) <= 80
+    cells = [row.split() for row in rows]
+    assert ["100", "%", "-", "failed", "-", "-"] in [row[2:] for row in cells]
+    first, fork = (row for row in cells if row[0] == "forked")
+    assert first[:6] == ["forked", "0", "100", "%", "-", "whole"]
+    assert fork[:9] == ["forked", "1", "50", "%", "0", "at", "50", "%", "stopped"]
+    assert fork[-1] == "62.0"
+    assert any("recorded/b50-1" in row and "37.5 % (at 50 %)" in row for row in rows)
+    assert any("recorded/b50-2" in row and "none (at 50 %)" in row for row in rows)
+    assert any("diverged" in row for row in rows)
+    assert any("stale" in row for row in rows)
+
+
+def test_without_forks_nothing_says_from_where(invoke: Invoke) -> None:
+    header = invoke("trials", "generated").stdout.splitlines()[0]
+    assert header.split() == ["run", "candidate", "end", "accuracy", "seconds"]
+
+
+def test_a_stopped_fork_in_json(invoke: Invoke) -> None:
+    first, fork = json.loads(invoke("trials", "forked", "--json").stdout)
+    assert (first["end"], first["parent_trial_number"], first["parent_trial_id"]) == (
+        "whole",
+        None,
+        None,
+    )
+    assert (fork["end"], fork["parent_trial_number"], fork["fork_percent"]) == ("stopped", 0, 50.0)
+    assert fork["parent_trial_id"] == first["trial_id"]
+    assert (fork["training_seconds"], fork["paid_seconds"]) == (62.0, 12.0)
+    assert fork["whole_run_seconds"] == 70.0
+
+
+def test_switch_points_say_how_many_runs_were_stopped_and_take_them_for_whole(
+    invoke: Invoke,
+) -> None:
+    _, header, _, first, second = invoke("switch-points", "forked").stdout.splitlines()
+    assert header.split()[2:5] == ["runs", "diverged", "stopped"]
+    assert first.split()[3:6] == ["1", "-", "-"]
+    assert first.split()[-2:] == ["100.0", "1.00"]
+    assert second.split()[2:5] == ["1", "-", "1"]
+    assert second.split()[-2:] == ["70.0", "0.70"]
+
+
+def test_switch_points_fit_a_terminal_of_80_columns(url: str) -> None:
+    lines = on_terminal(url, 80, "switch-points", "generated")
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("generated, 4 workers, bsp,asp [")
+    assert lines[1].split("  ")[0] == "switch at"
+    first = lines[3].split()
+    assert first[:4] == ["100", "%", "(BSP)", "3"]
+    assert first[6] == "±"
+    assert first[-2:] == ["100.0", "1.00"]
+    assert lines[-1].split()[:2] == ["6.25", "%"]
+    assert "±" not in lines[-1]  # one run
+
+
+def test_each_workload_has_its_own_table_of_switch_points(invoke: Invoke) -> None:
+    text = invoke("switch-points").stdout
+    assert text.count("switch at") == 3
+    assert "recorded, 8 workers" in text
+    recorded = text[text.index("recorded") :].splitlines()
+    assert recorded[-1].split() == ["0", "%", "1", "1", "-", "-", "-"]
+
+
+def test_trials_as_json(invoke: Invoke, url: str) -> None:
+    text = invoke("trials", "--json").stdout
+    documents = json.loads(text)
+    assert invoke("trials", "--format", "json").stdout == text
+    keys = KEYS | set(TRIAL_FACTS.columns.keys()) | {"end", "parent_trial_number"}
+    assert all(set(document) == keys for document in documents)
+    with open_database(url, create=False) as database:
+        stored = TrialStore(database).trials()
+    assert len(documents) == len(stored)
+    for document, trial in zip(documents, stored, strict=True):
+        assert document["trial_id"] == trial.trial_id
+        assert document["phases"] == [asdict(phase) for phase in trial.phases]
+        assert document["process_id"] == trial.process_id
+        began = trial.started_at.isoformat() if trial.started_at else None
+        assert document["started_at"] == began
+        assert isinstance(document["software"], dict | None)
+
+
+def test_a_dead_process_shows_in_json_and_is_stored_as_running(invoke: Invoke) -> None:
+    states = {d["trial_id"]: d["state"] for d in json.loads(invoke("trials", "--json").stdout)}
+    csv = pd.read_csv(io.StringIO(invoke("trials", "--format", "csv").stdout))
+    stored = dict(zip(csv["trial_id"], csv["state"], strict=True))
+    (stale,) = (number for number, state in states.items() if state == "stale")
+    assert stored[stale] == "running"
+    assert {**states, stale: "running"} == stored
+
+
+@pytest.mark.parametrize("reference", ["generated", "nobody"])
+@pytest.mark.parametrize("table", ["trials", "evaluations"])
+def test_a_file_holds_what_a_frame_holds(
+    invoke: Invoke, url: str, tmp_path: Path, table: frames.FrameName, reference: str
+) -> None:
+    options = ["--evaluations"] if table == "evaluations" else []
+    make = frames.trials if table == "trials" else frames.evaluations
+    expected = make(url, workload=reference)
+    assert (len(expected) > 0) == (reference == "generated")
+
+    path = tmp_path / "table.parquet"
+    result = invoke("trials", reference, *options, "--format", "parquet", "-o", str(path))
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    assert result.stderr == f"{table} written to {path}\n"
+    pd.testing.assert_frame_equal(pd.read_parquet(path), expected)
+    printed = invoke("trials", reference, *options, "--format", "parquet").stdout_bytes
+    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(printed)), expected)
+
+    text = invoke("trials", reference, *options, "--format", "csv").stdout
+    csv = pd.read_csv(io.StringIO(text))
+    assert list(csv.columns) == list(expected.columns)
+    assert list(csv["trial_id"]) == list(expected["trial_id"])
+    path = tmp_path / "table.csv"
+    assert invoke("trials", reference, *options, "--format", "csv", "-o", str(path)).stdout == ""
+    assert path.read_text() == text
+
+    documents = json.loads(invoke("trials", reference, *options, "--json").stdout)
+    assert [document["trial_id"] for document in documents] == list(expected["trial_id"])
+    assert sorted(tmp_path.iterdir()) == [path, tmp_path / "table.parquet"]
+
+
+def test_parquet_needs_an_extra_and_leaves_the_old_file(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = tmp_path / "table.parquet"
+    path.write_text("[old")
+    line = error_line(invoke("trials", "--format", "parquet", "-o", str(path)))
+    assert line.endswith("needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'")
+    assert path.read_text() == "[old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_other_formats_need_no_extra(
+    invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for extra in ("pandas", "pyarrow"):
+        monkeypatch.setitem(sys.modules, extra, None)
+    for options in ([], ["--json"], ["--format", "csv"]):
+        assert "recorded/b50-1" in invoke("trials", *options).stdout
+    with open_database(url, create=False) as database:
+        expected = [asdict(one) for one in switch_point_statistics(database)]
+    assert json.loads(invoke("switch-points", "--json").stdout) == expected
+
+
+def test_parquet_is_not_for_a_terminal(url: str) -> None:
+    (line,) = on_terminal(url, 200, "trials", "--format", "parquet")
+    assert line == "error: Parquet is nothing for a terminal; name a file with -o FILE"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--json", "--format", "csv"], "--json and --format csv contradict each other"),
+        (["-o", "table"], "--output goes with --format csv, json or parquet"),
+        (["--evaluations"], "--evaluations goes with --format csv, json or parquet"),
+        (["--format", "csv", "-o", "/no/such/folder/x"], "cannot write the file /no/such/folder/x"),
+        (["--format", "xml"], "'xml' is not one of 'table', 'csv', 'json', 'parquet'"),
+    ],
+)
+def test_options_that_make_no_sense(invoke: Invoke, options: list[str], words: str) -> None:
+    result = invoke("trials", *options)
+    assert result.exit_code == 2
+    assert words in error_line(result)
+
+
+def test_nothing_to_show(invoke: Invoke) -> None:
+    assert "no run of nobody here" in invoke("trials", "nobody").stdout
+    assert "no completed run of larger here" in invoke("switch-points", "larger").stdout
+    assert json.loads(invoke("switch-points", "nobody", "--json").stdout) == []
+
+
+def test_a_long_table_shows_the_newest(
+    invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The package has the command under this name.
+    monkeypatch.setattr(sys.modules["syncswitch.cli.search.runs.trials"], "_MOST_ROWS", 3)
+    done = invoke("trials")
+    with open_database(url, create=False) as database:
+        number = len(TrialStore(database).trials())
+    assert done.stdout.splitlines()[-1] == (f"the newest 3 of {number}; all of them: --format csv")
+    assert sum("recorded" in line for line in done.stdout.splitlines()) == 3

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from syncswitch.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import RunConditions
+
+NOTHING = ConditionsChoice("none", "hot")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], NOTHING),
+        (["--online", "elastic", "--switch", "restart"], ConditionsChoice("elastic", "restart")),
+        (["--inject", "a", "--inject", "b"], ConditionsChoice("none", "hot", ("a", "b"))),
+    ],
+)
+def test_the_options_are_one_argument(arguments: list[str], expected: ConditionsChoice) -> None:
+    found = []
+
+    @click.command()
+    @inject_option
+    @conditions_options
+    def command(chosen: ConditionsChoice) -> None:
+        found.append(chosen)
+
+    done = CliRunner().invoke(command, arguments)
+    assert done.exit_code == 0, done.output
+    assert found == [expected]
+
+
+def test_what_is_recorded_is_canonical() -> None:
+    chosen = ConditionsChoice("greedy", "restart", ("mild", "kill:worker=01, at=5.0%"))
+    assert chosen.conditions(4, 20.0, "bsp", "processes") == RunConditions(
+        "greedy",
+        "restart",
+        ("straggler:worker=3,at=5%,for=10%,delay=10ms", "kill:worker=1,at=5%"),
+    )
+
+
+@pytest.mark.parametrize("first_protocol", ["bsp", "asp", "ds-sync:2"])
+def test_the_default_fits_every_job(first_protocol: str) -> None:
+    assert NOTHING.conditions(1, 0.0, first_protocol, "in-process") == RunConditions()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "first_protocol", "words"),
+    [
+        (ConditionsChoice("greedy", "hot"), "asp", "--online greedy acts while workers wait"),
+        (ConditionsChoice("elastic", "hot"), "ds-sync:2", "and ds-sync:2 before the switch has"),
+        (ConditionsChoice("none", "hot", ("hang:worker=1,at=1%",)), "bsp", "no process to hang"),
+        (ConditionsChoice("none", "hot", ("hang:worker=4,at=1%",)), "bsp", "numbered from 0 to 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    chosen: ConditionsChoice, first_protocol: str, words: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        chosen.conditions(4, 20.0, first_protocol, "in-process")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "option"),
+    [
+        (ConditionsChoice("greedy", "hot"), "--online greedy"),
+        (ConditionsChoice("none", "restart"), "--switch restart"),
+        (ConditionsChoice("none", "hot", ("mild",)), "--inject"),
+    ],
+)
+def test_nothing_may_be_chosen_for_recorded_runs(chosen: ConditionsChoice, option: str) -> None:
+    NOTHING.check_nothing_chosen("why")
+    with pytest.raises(UserError, match=f"^{option} cannot be used: why; leave it out$"):
+        chosen.check_nothing_chosen("why")

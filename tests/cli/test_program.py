@@ -1,0 +1,161 @@
+"""What Ctrl-C does to a program, from its first import to the end of the interpreter."""
+
+from __future__ import annotations
+
+import configparser
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.program import PROGRAMS, code, environment
+
+# Says when an interrupt is no longer the interpreter's own.
+WATCHED = """
+import signal, threading, time
+def watch():
+    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        time.sleep(0.001)
+    print("begun", flush=True)
+threading.Thread(target=watch, daemon=True).start()
+"""
+
+# Many short sleeps: one that begins just when a signal has come is not cut short.
+SCRIPT = """
+import sys, time
+from syncswitch.cli.program import run_program
+def program(prog_name):
+    try:
+        print("begun", flush=True)
+        for _ in range(1200):
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        time.sleep(SECONDS)
+        print("in order", flush=True)
+        sys.exit(130)
+run_program(lambda: program)
+"""
+
+
+def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+    """A program that has said that it has begun."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+def interrupt(process: subprocess.Popen[str], times: int = 1, pause: float = 0.1) -> None:
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+
+
+def test_the_entry_points_are_those_of_the_tests() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(Path(__file__).parents[2] / "setup.cfg")
+    lines = settings["options.entry_points"]["console_scripts"].split("\n")
+    found = dict(line.split(" = ") for line in lines if line)
+    assert found == {name: f"{module}:main" for name, module in PROGRAMS.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "delay_seconds", "times"),
+    [
+        ("syncswitch-search", 0.0, 1),
+        ("syncswitch-run", 0.05, 3),
+        ("syncswitch-search", 0.3, 3),
+        ("syncswitch-run", 0.3, 1),
+    ],
+)
+def test_a_program_that_begins_ends_with_one_line(
+    name: str, delay_seconds: float, times: int
+) -> None:
+    process = start(WATCHED + code(name), "--help")
+    time.sleep(delay_seconds)
+    interrupt(process, times, 0.03)
+    _, errors = process.communicate(timeout=60)
+    # On a fast machine it has come to its end before.
+    assert (process.returncode, errors.strip()) in [(130, "error: interrupted"), (0, "")]
+
+
+def test_while_it_is_imported_nothing_else_happens() -> None:
+    script = """
+import time
+from syncswitch.cli.program import run_program
+def load():
+    try:
+        print("begun", flush=True)
+        for _ in range(1200):
+            time.sleep(0.05)
+    except BaseException:
+        raise ImportError("half a library")
+run_program(load)
+"""
+    process = start(script)
+    interrupt(process)
+    assert process.communicate(timeout=20) == ("", "error: interrupted\n")
+    assert process.returncode == 130
+
+
+def test_three_in_a_row_are_one() -> None:
+    process = start(SCRIPT.replace("SECONDS", "0.5"))
+    interrupt(process, 3)
+    assert process.communicate(timeout=20) == ("in order\n", "")
+    assert process.returncode == 130
+
+
+def test_another_one_a_second_later_ends_it_at_once() -> None:
+    process = start(SCRIPT.replace("SECONDS", "60"))
+    interrupt(process)
+    time.sleep(1.1)
+    interrupt(process)
+    assert process.communicate(timeout=20) == ("", "error: interrupted\n")
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("status", [0, 1, 130])
+def test_what_has_ended_keeps_its_status(status: int) -> None:
+    script = f"""
+import atexit, sys, time
+from syncswitch.cli.program import run_program
+def slowly():
+    print("begun", flush=True)
+    for _ in range(1200):
+        time.sleep(0.05)
+def program(prog_name):
+    atexit.register(slowly)
+    sys.exit({status})
+run_program(lambda: program)
+"""
+    process = start(script)
+    interrupt(process)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == status
+
+
+def test_whoever_ignores_interrupts_goes_on_ignoring_them() -> None:
+    script = """
+import signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from syncswitch.cli.program import run_program
+def program(prog_name):
+    print("begun", flush=True)
+    time.sleep(0.5)
+    print("done")
+run_program(lambda: program)
+"""
+    process = start(script)
+    interrupt(process)
+    assert process.communicate(timeout=20) == ("done\n", "")
+    assert process.returncode == 0

@@ -1,1 +1,0 @@
-"""Training commands of the user's on the command line."""
