@@ -53,6 +53,8 @@ class Repairer:
     - failed in the store: its failure is told;
     - running in the store, and its owner is dead: failed in both;
     - unknown to the store: failed, once its owner is dead or too long has passed.
+
+    Optuna's own `fail_stale_trials` would fail the first kind too, and their training be made again.
     """
 
     study: SearchStudy
