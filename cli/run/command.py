@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from syncswitch.cli import console
-from syncswitch.cli.command import (
+from syncswitch.cli.console import EXIT_INTERRUPTED
+from syncswitch.cli.options import is_given, is_policy_file, trainer_option
+from syncswitch.storage.errors import FatalError, PolicyError, UserError
+from syncswitch.trainers.command.options import (
     COMMAND_OPTIONS,
     USUAL_COMMAND_PROTOCOLS,
     CommandChoice,
 )
-from syncswitch.cli.console import EXIT_INTERRUPTED
-from syncswitch.cli.options import is_given, is_policy_file
-from syncswitch.storage.errors import FatalError, PolicyError, UserError
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
@@ -48,8 +48,8 @@ def trained_by_command(function: _F) -> _F:
         return function(*arguments, trainer=trainer, **values)
 
     decorated: Any = chosen
-    for declarations, how in reversed(list(COMMAND_OPTIONS.items())):
-        decorated = click.option(*declarations, **how)(decorated)
+    for option in reversed(COMMAND_OPTIONS):
+        decorated = trainer_option(option)(decorated)
     kinds = click.option(
         "--trainer",
         type=click.Choice(["local", "simulated", "command"]),

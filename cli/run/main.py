@@ -14,14 +14,12 @@ import click
 
 from syncswitch.cli import console
 from syncswitch.cli.completion import complete_policy_choice, complete_workload
-from syncswitch.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import EXIT_INTERRUPTED
 from syncswitch.cli.group import ProgramCommand
 from syncswitch.cli.options import (
     MOST_WORKERS,
     PROTOCOLS_HELP,
-    USUAL_PROTOCOLS,
-    USUAL_WORKERS,
     FiniteRange,
     cluster_options,
     common_options,
@@ -32,6 +30,8 @@ from syncswitch.cli.options import (
 from syncswitch.cli.run.command import trained_by_command
 from syncswitch.cli.simulated import AnyCluster, cluster_chosen, profile_option
 from syncswitch.storage.records.job import LARGEST_SEED
+from syncswitch.trainers.conditions import ConditionsChoice
+from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy

@@ -11,8 +11,6 @@ import click
 
 from syncswitch.cli.console import print_note
 from syncswitch.cli.options import (
-    USUAL_PROTOCOLS,
-    USUAL_WORKERS,
     is_given,
     is_policy_file,
 )
@@ -22,6 +20,7 @@ from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.loading import find_module, normal_reference
 from syncswitch.trainers.job.phases import PhasePlan, parse_phases
+from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.trainers.protocols import alone, check_protocols, parse_pair
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.cli.local import LocalCluster
 from syncswitch.cli.run.policy import policies_of_cluster, size_and_pair
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
@@ -17,6 +16,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.cluster.local import LocalCluster
 from tests.storage.conftest import IDENTITY, POLICY, SEARCH
 
 SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
