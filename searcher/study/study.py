@@ -71,7 +71,7 @@ class SearchState:
 
     @cached_property
     def plan(self) -> PlannedTrial | Wait | Decided:
-        """The next step: a trial, to wait, or the answer. Raises UserError where the baseline diverged."""
+        """The next step of the search. Raises UserError where the baseline diverged."""
         in_flight = in_flight_runs(self.trials, PARAMETER)
         return plan_trial(self.strategy, self.finished, in_flight, speculate=self.speculate)
 
@@ -273,7 +273,7 @@ class SearchStudy:
         diverged: bool,
         training_seconds: float | None,
     ) -> None:
-        """Set what belongs to the accuracy, before that is told; do nothing after the trial's end."""
+        """Set what belongs to the accuracy, before that is told; nothing after the trial's end."""
         trial_id = self._trial_id(number)
         try:
             self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
