@@ -30,6 +30,7 @@ class Job:
         open_trainer: Starts the cluster: not before the first run needs it.
         reference: How the workload is loaded, in normal form; None for what the user called it.
         can_fork: Whether a run can start from the checkpoint of another.
+        can_go_back: Whether a guarded run can go back to its switch, instead of to its beginning.
         switch_points: Those of which there are runs; None where any can be made.
         command_with: The user's own command with a policy; None where `syncswitch-run` trains.
         profile: Of a simulated cluster, as the user named it; None for a real one.
@@ -40,6 +41,7 @@ class Job:
     open_trainer: Callable[[], Trainer]
     reference: str | None = None
     can_fork: bool = True
+    can_go_back: bool = True
     switch_points: tuple[float, ...] | None = None
     command_with: Callable[[TimingPolicy], str] | None = None
     profile: str | None = None
@@ -178,6 +180,8 @@ def plan_search(
     if not threshold_is_given:
         check_usual_threshold(metric)
     strategy = strategy.measured_by(metric)
+    if not job.can_go_back:
+        strategy = strategy.without_going_back()
     plan = replace(plan, strategy=strategy)
     plan.check()
     if job.switch_points is not None:

@@ -186,6 +186,10 @@ class Strategy(ABC):
         """
         return self
 
+    def without_going_back(self) -> Strategy:
+        """The same strategy where a training that failed begins anew."""
+        return self
+
     @abstractmethod
     def decide(self, finished: Iterable[Observation]) -> Decision:
         """Says what to do next; `course.plan_trial` does so where runs are under way.

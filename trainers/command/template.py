@@ -74,6 +74,11 @@ class CommandTemplate:
         return not self.names.isdisjoint(SWITCH_NAMES)
 
     @property
+    def can_resume(self) -> bool:
+        """Whether a run can go on with the state of another; else each begins anew."""
+        return "resume_from" in self.names
+
+    @property
     def names(self) -> frozenset[str]:
         """The placeholders in it."""
         return frozenset(name for word in self.words for name in _names(word))

@@ -75,7 +75,7 @@ class CommandTrainer(Trainer):
 
     def _result(self, spec: TrialSpec, observer: Observer) -> RunResult:
         """Runs the command, and once more after each alarm; makes one run of all."""
-        can_resume = "resume_from" in self._job.template.names
+        can_resume = self._job.template.can_resume
         if not can_resume:
             # A later switch is not worth another run from the start.
             spec = replace(spec, retry_percents=())

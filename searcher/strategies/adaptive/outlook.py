@@ -51,6 +51,7 @@ class Outlook:
             against the first protocol alone.
         is_guarded: A run whose switch failed goes back to it, and switches again later.
         tries: (m,) whether a run that failed before switches again there.
+        goes_back: A run that failed loses what came after its switch alone; else all of it.
     """
 
     belief: Belief
@@ -59,6 +60,7 @@ class Outlook:
     keep: float
     is_guarded: bool
     tries: NDArray[np.bool_]
+    goes_back: bool = True
 
     @functools.cached_property
     def kept(self) -> Floats:
@@ -89,7 +91,9 @@ class Outlook:
         Guarded, from the latest switch point to the earliest: T(last) = 1, and
         T(i) = k(i) a(i) + (1 - k(i)) (T(next) + w (1 - s(i)) r), where 1 - k(i) is by how much
         rarer it keeps the accuracy than the first protocol alone. A run whose switch failed has
-        lost w of what comes after it, and is then a run of the next switch point.
+        lost w of what comes after it, and is then a run of the next switch point. One that cannot
+        go back has lost what came before its switch as well, s(i), and begins again with the first
+        protocol alone.
 
         With the bare switch each such run is repeated with the first protocol alone.
         """
@@ -216,6 +220,8 @@ class Outlook:
         later = times[:, -1]
         for index in range(len(self.shares) - 2, -1, -1):
             lost = _ALARMED_AFTER * (1 - self.shares[index]) * self.ratio
+            if not self.goes_back:
+                lost += self.shares[index]
             failing = fewer[:, index]
             times[:, index] = (1 - failing) * self._alone[index] + failing * (later + lost)
             if self.tries[index]:

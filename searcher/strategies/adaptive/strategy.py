@@ -61,6 +61,8 @@ class AdaptiveStrategy(Strategy):
     Attributes:
         guarded: Later trainings go back to a switch that failed and switch again later, as those of
             `syncswitch-run` do; else the answer has to hold with the bare switch.
+        goes_back: That costs what came after the switch alone; else a training that failed is made
+            again from its beginning, with the first protocol alone.
         keep: Share of later runs that shall keep the accuracy with the bare switch, or 1 - keep
             less than those of the first protocol alone.
         uses: How often the job will be trained with the policy: a run is made where it saves more
@@ -78,6 +80,7 @@ class AdaptiveStrategy(Strategy):
     share_prefix: bool = True
     early_stop: bool = True
     guarded: bool = True
+    goes_back: bool = True
     keep: float = 0.95
     uses: int = 30
     target_runs: int = 5
@@ -120,6 +123,10 @@ class AdaptiveStrategy(Strategy):
         if self.switch_points or set(self.grid()) <= set(percents):
             return self
         return replace(self, switch_points=halvings(self.settings)[:0:-1])
+
+    @override
+    def without_going_back(self) -> AdaptiveStrategy:
+        return replace(self, goes_back=False)
 
     @override
     def replicates(self, percent: float) -> Iterable[int]:
@@ -272,7 +279,15 @@ class Assessment:
         shares = np.array(self._grid) / strategy.highest_percent
         halved = {percent / 100 for percent in halvings(strategy.settings)}
         tries = np.array([share in halved for share in shares])
-        return Outlook(belief, shares, self._costs.ratio, strategy.keep, strategy.guarded, tries)
+        return Outlook(
+            belief,
+            shares,
+            self._costs.ratio,
+            strategy.keep,
+            strategy.guarded,
+            tries & strategy.goes_back,
+            strategy.goes_back,
+        )
 
     def _next_index(self) -> int | None:
         """Switch point of the run to make, once there is a target; None where none is needed."""

@@ -172,3 +172,16 @@ def test_a_command_that_does_not_know_its_switch_is_noticed(
     assert done.exit_code == 0, done.stderr
     assert "note: --command has neither {switch_step} nor {switch_percent}" in done.stderr
     assert " SYNCSWITCH_SWITCH_PERCENT=" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("ending", "options"), [("", {"goes_back": False}), (" {resume_from}", {})], ids=["anew", "goes back"]
+)
+def test_the_price_of_a_failed_switch_is_that_of_the_command(
+    invoke: Invoke, train: str, url: str, ending: str, options: dict[str, Any]
+) -> None:
+    assert run(invoke, train + ending, *SEARCH).exit_code == 0
+    with open_database(url, create=False) as database:
+        (search,) = searches(database)
+    told = {name: value for name, value in search.options.items() if name == "goes_back"}
+    assert told == options

@@ -58,6 +58,20 @@ def test_guarded_a_failed_run_is_one_of_the_next_switch_point() -> None:
     assert times[:3] == pytest.approx([0.6547, 0.6244, 0.742])
 
 
+def test_a_run_that_cannot_go_back_begins_again_with_the_first_protocol() -> None:
+    nowhere = np.zeros(len(GRID), dtype=bool)
+    belief = belief_of(FAILING)
+    found = Outlook(
+        belief, SHARES, ratio=0.4, keep=0.9, is_guarded=True, tries=nowhere, goes_back=False
+    )
+    # T(i) = k a + (1 - k) (1 + s + 0.6 (1 - s) 0.4).
+    at_12 = 0.5 * 0.475 + 0.5 * (1 + 0.125 + 0.21)
+    at_25 = 0.8 * 0.55 + 0.2 * (1 + 0.25 + 0.18)
+    at_50 = 0.9 * 0.7 + 0.1 * (1 + 0.5 + 0.12)
+    at_75 = 0.9 * 0.85 + 0.1 * (1 + 0.75 + 0.06)
+    assert found.times == pytest.approx([at_12, at_25, at_50, at_75, 1.0], abs=1e-9)
+
+
 def test_each_failure_of_a_bare_switch_is_a_training_more() -> None:
     found = outlook_of(belief_of(FAILING), is_guarded=False)
     assert found.times == pytest.approx([0.475 + 0.5, 0.55 + 0.2, 0.7 + 0.1, 0.85 + 0.1, 1.0])

@@ -1,0 +1,166 @@
+"""The switch of a loop of one's own: when it holds, goes back, and what is recorded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.file import read_policy_file, write_policy
+from syncswitch.storage.policies.importing import import_policies
+from syncswitch.storage.records.guard import Band, BandPoint
+from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.uses.spool import TakenIn, take_in
+from syncswitch.storage.uses.store import uses
+from syncswitch.trainers.loop_switch import LoopSwitch
+from tests.storage.conftest import IDENTITY, POLICY
+
+W = 1000
+CURVE = tuple(BandPoint(step, 0.9, 0.0) for step in range(100, W + 1, 100))
+NAN = float("nan")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A policy that switches at 12.5 %, whose first way reaches 0.9 at once."""
+    path = tmp_path / "job.json"
+    write(path)
+    return path
+
+
+def write(path: Path, **changes: object) -> None:
+    # Rounds of one worker-step, so that every percent is a step.
+    identity = replace(IDENTITY, total_worker_steps=W, workers=1)
+    policy = replace(
+        POLICY, fingerprint=identity.fingerprint, workers=1, band=Band(0.9, 0.01, 3, CURVE)
+    )
+    policy = replace(policy, **changes)  # type: ignore[arg-type]
+    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
+
+
+def train(
+    switch: LoopSwitch, second_way: Callable[[int], float]
+) -> tuple[list[int], list[tuple[int, int]], list[int]]:
+    """A loop whose model is what its second way last began with.
+
+    Returns:
+        Where it saved, from where and to where it went back, and its steps in the second way.
+    """
+    saved, went_back, second = [], [], []
+    step, began = 0, W
+    while step < W:
+        if switch.saves_at(step):
+            saved.append(step)
+        if switch.is_second(step):
+            began = min(began, step)
+            second.append(step)
+        step += 1
+        if step % 100 == 0:
+            accuracy = second_way(began) if began < W else 0.9
+            if (back := switch.test(step, accuracy)) is not None:
+                went_back.append((step, back))
+                step, began = back, W
+    return saved, went_back, second
+
+
+def recorded(path: Path) -> dict[str, object]:
+    (line,) = path.with_name("job.uses.jsonl").read_text().splitlines()
+    return dict(json.loads(line)["record"])
+
+
+def test_a_good_switch_is_made_once_and_counted_in_the_database(path: Path, tmp_path: Path) -> None:
+    saved, went_back, second = train(LoopSwitch(path, seed=7), lambda _: 0.9)
+    assert (saved, went_back, second) == ([125], [], list(range(125, W)))
+    spool = tmp_path / "job.uses.jsonl"
+    with open_database(f"sqlite:///{tmp_path}/uses.db", create=True) as database:
+        import_policies(database, [read_policy_file(path)])
+        assert take_in(database, spool) == TakenIn(recorded=1)
+        (use,) = uses(database, read_policy_file(path).policy.fingerprint)
+    assert (use.switch_percent, use.seed, use.guard) == (12.5, 7, "quiet")
+    assert use.converged_accuracy == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("good_from", "failed", "held"),
+    [(200, [125], 25), (300, [125, 250], 50), (W, [125, 250, 500], 100)],
+)
+@pytest.mark.parametrize("bad", [0.2, NAN])
+def test_a_failed_switch_is_gone_back_to_and_made_later(
+    path: Path, good_from: int, failed: list[int], held: float, bad: float
+) -> None:
+    found = train(LoopSwitch(path), lambda began: 0.9 if began >= good_from else bad)
+    assert found[0] == ([*failed, held * 10] if held < 100 else failed)
+    assert [back for _, back in found[1]] == failed
+    # Three low tests are an alarm, one that is not finite is one at once.
+    assert found[1][0] == (400 if bad == 0.2 else 200, 125)
+    outcome = recorded(path)["guard"]
+    assert isinstance(outcome, dict)
+    assert outcome["held_percent"] == held
+    assert [one["switch_percent"] * 10 for one in outcome["failed"]] == failed
+    tests = recorded(path)["evaluations"]
+    assert isinstance(tests, list)
+    assert [one["worker_step"] for one in tests] == list(range(100, W + 1, 100))
+    assert {one["accuracy"] for one in tests} == {0.9}
+
+
+def test_the_others_do_what_the_chief_is_told_and_record_nothing(path: Path) -> None:
+    told: list[int | None] = []
+
+    def broadcast(back: int | None) -> int | None:
+        told.append(back)
+        return back
+
+    chief = LoopSwitch(path, broadcast=broadcast)
+    expected = train(chief, lambda _: 0.2)
+    answers = iter(told)
+    other = LoopSwitch(path, is_chief=False, broadcast=lambda _: next(answers))
+    # What it measured itself does not count.
+    assert train(other, lambda _: 0.9) == expected
+    recorded(path)  # one line
+
+
+def test_without_a_policy_all_steps_are_in_the_first_way() -> None:
+    assert train(LoopSwitch(), lambda _: 0.2) == ([], [], [])
+
+
+def test_what_syncswitch_run_says_goes_before_the_file_and_it_guards_the_run(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNCSWITCH_SWITCH_STEP", "950")
+    monkeypatch.setenv("SYNCSWITCH_OUTPUT_DIR", str(tmp_path))
+    found = train(LoopSwitch(path), lambda _: 0.2)
+    assert found == ([950], [], list(range(950, W)))
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1]) == {"step": W, "accuracy": 0.2}
+    assert not (tmp_path / "job.uses.jsonl").exists()
+
+
+def test_a_file_that_is_no_policy_of_one_switch_is_one_line(path: Path) -> None:
+    path.write_text(path.read_text().replace('"switch_percent": 12.5', '"switch_percent": 6.25'))
+    with pytest.raises(PolicyError, match=r"job\.json is no policy file \(it was altered.*export"):
+        LoopSwitch(path)
+    with pytest.raises(PolicyError, match=r"cannot read the policy file .*gone\.json: No such"):
+        LoopSwitch(path.with_name("gone.json"))
+    write(path, later_switches=(50.0,))
+    with pytest.raises(PolicyError, match=r"has 2 switches, and a loop has one"):
+        LoopSwitch(path)
+
+
+def test_it_loads_no_library_that_a_training_lacks(path: Path) -> None:
+    code = (
+        "import sys; known = set(sys.modules)\n"
+        "from syncswitch.trainers.loop_switch import LoopSwitch\n"
+        f"switch = LoopSwitch({str(path)!r}); switch.saves_at(125); switch.test({W}, 0.9)\n"
+        "tops = {name.partition('.')[0] for name in set(sys.modules) - known}\n"
+        "print(sorted(tops - sys.stdlib_module_names - {'syncswitch'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['typing_extensions']\n"  # which PyTorch needs as well
+    recorded(path)
