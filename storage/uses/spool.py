@@ -17,17 +17,17 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
-
-from pydantic import TypeAdapter, ValidationError
+from typing import IO, TYPE_CHECKING, Any
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
 from syncswitch.storage.files import check_plain_file, whole_file
-from syncswitch.storage.policies.schema import first_fault, largest_integer
 from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.trials.events import storable_text
 from syncswitch.storage.uses.store import record_use
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SUFFIX = ".uses.jsonl"
 _ASIDE = ".refused.jsonl"
@@ -141,6 +141,10 @@ def _set_aside(path: Path, lines: Sequence[bytes]) -> None:
 
 def _parsed(line: bytes) -> PolicyUse:
     """Raises FatalError or ValueError where this is no use that a database could hold."""
+    from pydantic import ValidationError
+
+    from syncswitch.storage.policies.schema import first_fault
+
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -160,6 +164,8 @@ def _parsed(line: bytes) -> PolicyUse:
 
 def _storable(value: Any, name: str = "") -> Any:
     """A value of JSON as a database can hold it. Raises FatalError where it cannot."""
+    from syncswitch.storage.policies.schema import largest_integer
+
     if isinstance(value, dict):
         return {storable_text(key): _storable(one, key) for key, one in value.items()}
     if isinstance(value, list):
@@ -173,6 +179,8 @@ def _storable(value: Any, name: str = "") -> Any:
 
 @cache
 def _adapter() -> TypeAdapter[PolicyUse]:
+    from pydantic import TypeAdapter
+
     return TypeAdapter(PolicyUse)
 
 
