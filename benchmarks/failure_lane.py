@@ -25,10 +25,10 @@ from benchmarks.failure_cases import (
     Lane,
     Request,
 )
-from syncswitch.cli.local import LocalCluster, load_local_workload
 from syncswitch.storage.errors import RetryableError, SyncSwitchError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
+from syncswitch.trainers.cluster.local import LocalCluster, load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict

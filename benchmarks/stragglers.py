@@ -30,9 +30,9 @@ from scipy import stats
 
 from benchmarks.console import new_table
 from benchmarks.limit import at_most
-from syncswitch.cli.local import LAUNCHERS, LocalCluster, load_local_workload
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.trainers.cluster.local import LAUNCHERS, LocalCluster, load_local_workload
 from syncswitch.trainers.faults.scenario import injections
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload

@@ -6,26 +6,17 @@ Light at import: what reads an option is imported when it is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_protocols
-from syncswitch.cli.local import (
-    DEFAULT_GRACE_SECONDS,
-    DEFAULT_LAUNCHER,
-    DEFAULT_TIMEOUT_SECONDS,
-    JOINING_LAUNCHER,
-    LAUNCHERS,
-)
+from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_profile, complete_protocols
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
-
-USUAL_WORKERS = 4
-USUAL_PROTOCOLS = "bsp,asp"
-"""Of a cluster of which nobody said anything."""
+from syncswitch.trainers.cluster.local import CLUSTER_OPTIONS
+from syncswitch.trainers.options import TrainerOption
 
 PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
 
@@ -147,53 +138,42 @@ def mlflow_option(*, required: bool = False) -> Callable[[_F], _F]:
     )
 
 
-_MOST_PARAMETER_SERVERS = 1_000
+_TYPES = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
 
-CLUSTER_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "--launcher": {
-        "type": click.Choice([*LAUNCHERS, JOINING_LAUNCHER]),
-        "help": "in-process = workers are threads; processes = they are processes; tf-config ="
-        " the cluster in TF_CONFIG, where this same command is started for each part."
-        f"  [default: tf-config where TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
-    },
-    "--parameter-servers": {
-        "type": click.IntRange(1, _MOST_PARAMETER_SERVERS),
-        "metavar": "N",
-        "help": "Processes that share the parameters, and what the optimizer keeps of them."
-        "  [default: 1, or those in TF_CONFIG]",
-    },
-    "--gpus-per-worker": {
-        "type": float,
-        "default": 0.0,
-        "show_default": True,
-        "metavar": "0|1|SHARE",
-        "help": "GPUs that compute a worker's steps: 0, 1, or a share such as 0.5 for two workers"
-        " on one GPU.",
-    },
-    "--open-network": {
-        "is_flag": True,
-        "default": False,
-        "help": "With --launcher tf-config, do without the secret SYNCSWITCH_SECRET and without"
-        " encryption: whoever reaches a part of the cluster can then have it compute what he"
-        " likes.",
-    },
-    "--cluster-timeout": {
-        "type": FiniteRange(1.0, 1e6),
-        "metavar": "SECONDS",
-        "help": "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
-        " parts that have yet to come, or to come back; a part for its chief."
-        f"  [default: {DEFAULT_TIMEOUT_SECONDS:g}]",
-    },
-    "--server-grace": {
-        "type": FiniteRange(0.0, 1e6),
-        "metavar": "SECONDS",
-        "help": "How long a part of the cluster in TF_CONFIG waits for a chief that has gone, and"
-        f" may be started again, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",
-    },
-}
-"""What click has to know of each option that says on which cluster a job trains."""
 
-cluster_options = combined(*(click.option(flag, **how) for flag, how in CLUSTER_OPTIONS.items()))
+def trainer_option(option: TrainerOption) -> Callable[[_F], _F]:
+    """An option of a trainer on the command line."""
+    declared = [option.flag, *([option.name] if option.name else [])]
+    if option.type is bool:
+        return click.option(*declared, is_flag=True, default=option.default, help=option.help)
+    return click.option(
+        *declared,
+        type=_click_type(option),
+        metavar=option.metavar or None,
+        default=option.default,
+        show_default=option.default is not None,
+        shell_complete=complete_profile if option.flag == "--profile" else None,
+        help=option.help,
+    )
+
+
+def _click_type(option: TrainerOption) -> Any:
+    if option.choices:
+        return click.Choice(option.choices)
+    if option.type is Path:
+        return click.Path(file_okay=False, path_type=Path)
+    if option.least is None and option.most is None:
+        return _TYPES[option.type.__name__]
+    if option.type is int:
+        return click.IntRange(_whole(option.least), _whole(option.most))
+    return FiniteRange(option.least, option.most)
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+cluster_options = combined(*map(trainer_option, CLUSTER_OPTIONS))
 
 
 def is_policy_file(choice: str) -> bool:

@@ -9,14 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
-from syncswitch.cli.completion import complete_profile
-from syncswitch.cli.local import LocalCluster, choose_cluster
-from syncswitch.cli.options import CLUSTER_OPTIONS, is_given
+from syncswitch.cli.options import is_given, trainer_option
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.local import CLUSTER_OPTIONS, LocalCluster, choose_cluster
 from syncswitch.trainers.job.loading import find_module, load_workload
-from syncswitch.trainers.simulated import DEFAULT_PROFILE
+from syncswitch.trainers.simulated.options import PROFILE
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import WorkloadIdentity
@@ -25,15 +22,6 @@ if TYPE_CHECKING:
     from syncswitch.trainers.trainer import Trainer
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-PROFILE_OPTIONS: dict[str, Any] = {
-    "metavar": "NAME|FILE",
-    "default": DEFAULT_PROFILE,
-    "show_default": True,
-    "shell_complete": complete_profile,
-    "help": "What the cluster is like (--trainer simulated): see `syncswitch-search profile`.",
-}
-"""What click has to know of `--profile`."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +86,7 @@ class VirtualCluster:
 
 AnyCluster = LocalCluster | VirtualCluster
 
-profile_option = click.option("--profile", **PROFILE_OPTIONS)
+profile_option = trainer_option(PROFILE)
 
 
 def cluster_chosen(function: _F) -> _F:
@@ -144,10 +132,10 @@ def cluster_chosen(function: _F) -> _F:
 
 def _simulated(profile: str) -> VirtualCluster:
     for option in CLUSTER_OPTIONS:
-        if is_given(option.removeprefix("--").replace("-", "_")):
+        if is_given(option.parameter):
             raise UserError(
-                f"{option} cannot be used with --trainer simulated, whose cluster is what --profile"
-                " says; leave it out"
+                f"{option.flag} cannot be used with --trainer simulated, whose cluster is what"
+                " --profile says; leave it out"
             )
     from syncswitch.trainers.simulated.profile import load_profile
 

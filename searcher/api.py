@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
 
-from syncswitch.cli.conditions import ConditionsChoice
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.loop.mlflow import copy_to_mlflow
@@ -26,6 +25,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export.mlflow.server import check_mlflow
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
@@ -163,9 +163,9 @@ def search(
         ConditionsChoice(online, switch),
         threshold_is_given=threshold is not None,
     )
-    word = too_short(job.identity, plan.strategy)
-    if word is not None:
-        _LOG.warning(word)
+    for word in (job.note, too_short(job.identity, plan.strategy)):
+        if word is not None:
+            _LOG.warning(word)
     reference = job.reference or (job.identity.name if named is None else normal_reference(named))
     with open_database(url, create=True) as database:
         found = Search(

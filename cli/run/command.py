@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from syncswitch.cli import console
-from syncswitch.cli.command import (
+from syncswitch.cli.console import EXIT_INTERRUPTED
+from syncswitch.cli.options import is_given, is_policy_file, trainer_option
+from syncswitch.storage.errors import FatalError, PolicyError, UserError
+from syncswitch.trainers.command.options import (
     COMMAND_OPTIONS,
     USUAL_COMMAND_PROTOCOLS,
     CommandChoice,
 )
-from syncswitch.cli.console import EXIT_INTERRUPTED
-from syncswitch.cli.options import is_given, is_policy_file
-from syncswitch.storage.errors import FatalError, PolicyError, UserError
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
@@ -48,8 +48,8 @@ def trained_by_command(function: _F) -> _F:
         return function(*arguments, trainer=trainer, **values)
 
     decorated: Any = chosen
-    for declarations, how in reversed(list(COMMAND_OPTIONS.items())):
-        decorated = click.option(*declarations, **how)(decorated)
+    for option in reversed(COMMAND_OPTIONS):
+        decorated = trainer_option(option)(decorated)
     kinds = click.option(
         "--trainer",
         type=click.Choice(["local", "simulated", "command"]),
@@ -69,7 +69,6 @@ _KNOWN = (
     "choice",
     "switch_percent",
     "is_guarded",
-    "revise",
     "workers",
     "protocols",
     "seed",
@@ -84,7 +83,6 @@ def _run(
     choice: str,
     switch_percent: float | None,
     is_guarded: bool,
-    revise: str,
     workers: int | None,
     protocols: str | None,
     seed: int | None,
@@ -126,7 +124,7 @@ def _run(
         spec = TrialSpec(job.identity, switch_percent, seed or 0, band=band, retry_percents=retries)
         record = _trained(trainer, spec)
         UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
-        after_use(policy, storage_url, revise)
+        after_use(policy, storage_url)
         _check_sound(record, trainer)
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")

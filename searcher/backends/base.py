@@ -1,24 +1,22 @@
-"""What a command line has to know of each kind of trainer."""
+"""What there is to know of each kind of trainer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import click
-
-from syncswitch.cli.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS, TrainerOption
 from syncswitch.trainers.protocols import parse_pair
 
 if TYPE_CHECKING:
-    from syncswitch.cli.conditions import ConditionsChoice
     from syncswitch.searcher.strategies.base import Strategy
     from syncswitch.searcher.study.plan import SearchPlan
     from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.trainers.conditions import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 
@@ -35,6 +33,7 @@ class Job:
         switch_points: Those of which there are runs; None where any can be made.
         command_with: The user's own command with a policy; None where `syncswitch-run` trains.
         profile: Of a simulated cluster, as the user named it; None for a real one.
+        note: What the user should know of it beforehand; None for nothing.
     """
 
     identity: WorkloadIdentity
@@ -44,6 +43,7 @@ class Job:
     switch_points: tuple[float, ...] | None = None
     command_with: Callable[[TimingPolicy], str] | None = None
     profile: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,38 +73,6 @@ class JobRequest:
         return self.workers or self.usual_workers
 
 
-class OwnOption:
-    """An option that goes with some kinds of trainers alone.
-
-    Attributes:
-        parameter: What a command's function calls it.
-    """
-
-    def __init__(self, *declarations: str, **attributes: Any) -> None:
-        """Takes what `click.option` takes."""
-        option = click.Option(declarations, **attributes)
-        assert option.name is not None
-        self.flag = max(option.opts, key=len)
-        self.parameter = option.name
-        self.default = attributes.get("default")
-        self.add = click.option(*declarations, **attributes)
-        self._option = option
-
-    def checked(self, value: Any) -> Any:
-        """A value that was not given on a command line, as it would be from there.
-
-        Raises:
-            UserError: It is not what the option takes.
-        """
-        if value is None:
-            return None
-        try:
-            return self._option.type(value, self._option)
-        except (click.BadParameter, TypeError, ValueError) as error:
-            why = error.message if isinstance(error, click.BadParameter) else error
-            raise UserError(f"{self.flag} is {value!r}: {why}") from error
-
-
 @dataclass(frozen=True)
 class TrainerChoice(ABC):
     """A kind of trainer with the options that were chosen; subclasses hold them as fields.
@@ -117,7 +85,7 @@ class TrainerChoice(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    options: ClassVar[tuple[OwnOption, ...]] = ()
+    options: ClassVar[tuple[TrainerOption, ...]] = ()
     default_workers: ClassVar[int] = USUAL_WORKERS
     default_protocols: ClassVar[str] = USUAL_PROTOCOLS
 
@@ -126,10 +94,15 @@ class TrainerChoice(ABC):
         """Runs of different kinds are not to be compared."""
         return self.name
 
-    def take_part(self, reference: str | None) -> bool:
-        """Does the work of this process, and then True, where it is no chief of its cluster.
+    def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
+        """Do the work of this process where it is no chief of its cluster.
 
-        It may be given the workload, if the command names one.
+        Args:
+            reference: The workload, if the command names one.
+            say: Told what goes on.
+
+        Returns:
+            Whether it was no chief, and has done its work.
         """
         return False
 

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.cli.command import (
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.trainers.command.options import (
     COMMAND_OPTIONS,
     USUAL_COMMAND_PROTOCOLS,
     CommandChoice,
 )
-from syncswitch.cli.console import print_note
-from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
-from syncswitch.storage.records.job import RunConditions
 
 if TYPE_CHECKING:
-    from syncswitch.cli.conditions import ConditionsChoice
+    from syncswitch.trainers.conditions import ConditionsChoice
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class UsersCommand(CommandChoice, TrainerChoice):
     summary = "any training command of yours (--command, --total-steps)"
     default_workers = 1
     default_protocols = USUAL_COMMAND_PROTOCOLS
-    options = tuple(OwnOption(*names, **how) for names, how in COMMAND_OPTIONS.items())
+    options = COMMAND_OPTIONS
 
     @override
     def pair(self, text: str | None) -> tuple[str, str]:
@@ -44,17 +43,17 @@ class UsersCommand(CommandChoice, TrainerChoice):
         from syncswitch.trainers.command.trainer import CommandTrainer
 
         job = self.command_job(request.reference, request.size, request.protocols)
-        if not job.template.names_switch:
-            print_note(
-                "note: --command has neither {switch_step} nor {switch_percent}; it has to read"
-                " SYNCSWITCH_SWITCH_STEP or SYNCSWITCH_SWITCH_PERCENT from its environment"
-            )
+        note = (
+            "note: --command has neither {switch_step} nor {switch_percent}; it has to read"
+            " SYNCSWITCH_SWITCH_STEP or SYNCSWITCH_SWITCH_PERCENT from its environment"
+        )
         return Job(
             identity=job.identity,
             open_trainer=lambda: CommandTrainer(job),
             reference=job.name,
             can_fork=False,
             command_with=lambda policy: command_with_policy(job, policy.switch_percent),
+            note=None if job.template.names_switch else note,
         )
 
     @override

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.cli.console import print_note
-from syncswitch.cli.local import LocalCluster, choose_cluster, load_local_workload
-from syncswitch.cli.options import CLUSTER_OPTIONS
-from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.local import (
+    CLUSTER_OPTIONS,
+    LocalCluster,
+    choose_cluster,
+    load_local_workload,
+)
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import BUILT_IN
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
-    from syncswitch.cli.conditions import ConditionsChoice
     from syncswitch.storage.records.job import RunConditions
-
-GPUS_PER_WORKER = OwnOption("--gpus-per-worker", **CLUSTER_OPTIONS["--gpus-per-worker"])
-PARAMETER_SERVERS = OwnOption("--parameter-servers", **CLUSTER_OPTIONS["--parameter-servers"])
-"""Every kind that has processes shares them."""
+    from syncswitch.trainers.conditions import ConditionsChoice
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,7 @@ class LocalTrainer(TrainerChoice):
 
     name = "local"
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
-    options = (
-        OwnOption("--launcher", **CLUSTER_OPTIONS["--launcher"]),
-        PARAMETER_SERVERS,
-        GPUS_PER_WORKER,
-        OwnOption("--open-network", **CLUSTER_OPTIONS["--open-network"]),
-        OwnOption("--cluster-timeout", **CLUSTER_OPTIONS["--cluster-timeout"]),
-        OwnOption("--server-grace", **CLUSTER_OPTIONS["--server-grace"]),
-    )
+    options = CLUSTER_OPTIONS
 
     launcher: str | None
     parameter_servers: int | None
@@ -74,8 +67,8 @@ class LocalTrainer(TrainerChoice):
         return f"{self.name}/{self.cluster.launcher}{servers_text(self.cluster.servers)}{gpus}"
 
     @override
-    def take_part(self, reference: str | None) -> bool:
-        return self.cluster.take_part(print_note, reference)
+    def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
+        return self.cluster.take_part(say, reference)
 
     @override
     def check_jobs(self, jobs: int) -> None:

@@ -5,25 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
 from typing_extensions import override
 
-from syncswitch.cli.local import load_local_workload
-from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import (
-    GPUS_PER_WORKER,
-    PARAMETER_SERVERS,
     named,
     servers_text,
+)
+from syncswitch.trainers.cluster.local import (
+    GPUS_PER_WORKER,
+    PARAMETER_SERVERS,
+    load_local_workload,
 )
 from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS, RayOptions
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
-    from syncswitch.cli.conditions import ConditionsChoice
     from syncswitch.storage.records.job import RunConditions
+    from syncswitch.trainers.conditions import ConditionsChoice
     from syncswitch.trainers.trainer import Trainer
 
 _USUAL = RayOptions()
@@ -36,35 +38,31 @@ class RayCluster(TrainerChoice):
     name = "ray"
     summary = "processes on the nodes of a Ray cluster"
     options = (
-        OwnOption(
+        TrainerOption(
             "--ray-address",
+            "Head of the Ray cluster; auto = what runs on this machine, or RAY_ADDRESS.",
             metavar="auto|HOST:PORT",
             default=AUTO,
-            show_default=True,
-            help="Head of the Ray cluster; auto = what runs on this machine, or RAY_ADDRESS.",
         ),
-        OwnOption(
+        TrainerOption(
             "--cpus-per-worker",
-            type=float,
+            "CPUs, as Ray counts them, of each worker (--trainer ray).",
+            float,
             default=_USUAL.cpus_per_worker,
-            show_default=True,
-            help="CPUs, as Ray counts them, of each worker (--trainer ray).",
         ),
         GPUS_PER_WORKER,
         PARAMETER_SERVERS,
-        OwnOption(
+        TrainerOption(
             "--cpus-per-ps",
-            type=float,
+            "CPUs, as Ray counts them, of each parameter server (--trainer ray).",
+            float,
             default=_USUAL.cpus_per_ps,
-            show_default=True,
-            help="CPUs, as Ray counts them, of each parameter server (--trainer ray).",
         ),
-        OwnOption(
+        TrainerOption(
             "--ray-placement",
-            type=click.Choice(PLACEMENTS),
+            "spread = over as many nodes as there are; pack = onto as few as possible.",
+            choices=PLACEMENTS,
             default=_USUAL.placement,
-            show_default=True,
-            help="spread = over as many nodes as there are; pack = onto as few as possible.",
         ),
     )
 

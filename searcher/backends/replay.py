@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import named
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:
-    from syncswitch.cli.conditions import ConditionsChoice
+    from syncswitch.trainers.conditions import ConditionsChoice
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,11 @@ class RecordedRuns(TrainerChoice):
     name = REPLAY
     summary = "nothing is trained, recorded runs answer"
     options = (
-        OwnOption(
+        TrainerOption(
             "--recordings",
-            "recordings_url",
+            "Database of the recorded runs (--trainer replay).",
+            name="recordings_url",
             metavar="URL",
-            help="Database of the recorded runs (--trainer replay).",
         ),
     )
 

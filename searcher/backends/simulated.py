@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.cli.simulated import PROFILE_OPTIONS
-from syncswitch.searcher.backends.base import Job, JobRequest, OwnOption, TrainerChoice
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import named
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.simulated.options import PROFILE
 
 if TYPE_CHECKING:
-    from syncswitch.cli.conditions import ConditionsChoice
     from syncswitch.storage.records.job import RunConditions
+    from syncswitch.trainers.conditions import ConditionsChoice
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class SimulatedCluster(TrainerChoice):
 
     name = "simulated"
     summary = "real gradients on a virtual clock"
-    options = (OwnOption("--profile", **PROFILE_OPTIONS),)
+    options = (PROFILE,)
 
     profile: str
 

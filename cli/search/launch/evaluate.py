@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from syncswitch.cli.completion import complete_policy, complete_workload
-from syncswitch.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json
 from syncswitch.cli.options import (
     common_options,
@@ -20,6 +20,7 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for
+from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
 from syncswitch.cli.search.policy.selection import policy_named
 from syncswitch.cli.search.views.evaluation import (
     print_matrix,
@@ -27,12 +28,12 @@ from syncswitch.cli.search.views.evaluation import (
     result_as_json,
 )
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.loop.mlflow import copy_to_mlflow
 from syncswitch.searcher.results.transfer import EvaluationResult
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.run.tensorboard import logged
 
@@ -128,7 +129,7 @@ def evaluate(
         mine = dataclasses.replace(chosen, later_switches=policy.later_switches)
         conditions = trainer.conditions(mine, request.size, policy.switch_percent, pair[0])
         check_chief(conditions.injections, "evaluate")
-        job = trainer.job(request)
+        job = noted(trainer.job(request))
         check_switch(job.identity, policy.switch_percent)
         called = job.reference or normal_reference(reference)
         return _ToEvaluate(policy, job, conditions, called)

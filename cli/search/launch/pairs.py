@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import click
 
 from syncswitch.cli.completion import complete_protocols
-from syncswitch.cli.options import PROTOCOLS_HELP, USUAL_PROTOCOLS
+from syncswitch.cli.options import PROTOCOLS_HELP
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.options import USUAL_PROTOCOLS
 
 _ANY = "any"
 _ANY_PAIRS = (USUAL_PROTOCOLS, "bsp,ssp:3", "bsp,dssp:3-15", "bsp,gba:3")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.cli.completion import complete_workload
-from syncswitch.cli.conditions import ConditionsChoice, conditions_options
+from syncswitch.cli.conditions import conditions_options
 from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json, print_note
 from syncswitch.cli.options import (
     FiniteRange,
     common_options,
+    is_given,
     mlflow_option,
     tensorboard_option,
     workers_option,
@@ -23,15 +24,16 @@ from syncswitch.cli.search.launch.dry_run import print_forecast
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.pairs import chosen_pairs, pairs_option
 from syncswitch.cli.search.launch.strategy_options import strategy_options
+from syncswitch.cli.search.launch.trainer_options import trainer_options
 from syncswitch.cli.search.views import result as result_view
 from syncswitch.searcher.backends.base import JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.backends.registry import is_given, trainer_options
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.searcher.text.command_lines import use_words
 from syncswitch.searcher.text.early_words import too_short
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.conditions import ConditionsChoice
 
 if TYPE_CHECKING:
     from syncswitch.cli.search.launch.making import MadeSearch
@@ -165,9 +167,9 @@ def run(
     plan, job = planned[0]
     if dry_run and len(pairs) > 1:
         raise UserError("--dry-run forecasts the search of one pair; give it with --protocols")
-    word = too_short(job.identity, plan.strategy)
-    if word is not None and not is_further_job():
-        print_note(word)
+    for word in (job.note, too_short(job.identity, plan.strategy)):
+        if word is not None and not is_further_job():
+            print_note(word)
     if dry_run:
         given = (first_seconds, second_seconds)
         print_forecast(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from syncswitch.cli.completion import complete_protocols, complete_workload
-from syncswitch.cli.conditions import ConditionsChoice, conditions_options, inject_option
+from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json
 from syncswitch.cli.options import (
     MOST_WORKERS,
@@ -25,14 +25,15 @@ from syncswitch.cli.search.launch.evaluate import check_chief
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for_several
 from syncswitch.cli.search.launch.targets import allowed_and_target
+from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
 from syncswitch.cli.search.views.sweep import print_sweeps, rows_as_json
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import named
-from syncswitch.searcher.backends.registry import trainer_options
 from syncswitch.searcher.loop.mlflow import copy_to_mlflow
 from syncswitch.searcher.results.sweep import Sweep, with_reference
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
+from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.phases import parse_phases
 from syncswitch.trainers.run.tensorboard import logged
@@ -175,7 +176,7 @@ def sweep(
             phased = replace(chosen, later_switches=later)
             conditions = trainer.conditions(phased, request.size, max(points, default=100), pair[0])
             check_chief(conditions.injections, "sweep")
-            job = trainer.job(request)
+            job = noted(trainer.job(request))
             called = job.reference or normal_reference(named(request))
             to_train.append((called, job, points, conditions))
     metric = to_train[0][1].identity.decided_by  # no variant has another one

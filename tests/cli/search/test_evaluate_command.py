@@ -15,13 +15,13 @@ from command_line import Invoke, error_line, export
 from generated_trainer import identity
 from search_program import start
 
-from syncswitch.cli.local import LocalCluster
 from syncswitch.cli.run.policy import policies_of_cluster
 from syncswitch.cli.search.main import main
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.cluster.local import LocalCluster
 from tests.program import TINY_WORKLOAD
 from tests.storage.conftest import POLICY, SEARCH
 

@@ -1,4 +1,4 @@
-"""Puts together what trains on a TensorFlow cluster; for the command lines.
+"""Puts together what trains on a TensorFlow cluster, from its options.
 
 TensorFlow is imported when a workload is loaded, or a cluster started, not before.
 """
@@ -23,6 +23,7 @@ from syncswitch.trainers.cluster.processes.tf_config import (
     read_tf_config,
 )
 from syncswitch.trainers.job.loading import find_module, load_workload
+from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -39,6 +40,66 @@ JOINING_LAUNCHER = "tf-config"
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 DEFAULT_GRACE_SECONDS = 300.0
+
+_MOST_PARAMETER_SERVERS = 1_000
+
+PARAMETER_SERVERS = TrainerOption(
+    "--parameter-servers",
+    "Processes that share the parameters, and what the optimizer keeps of them."
+    "  [default: 1, or those in TF_CONFIG]",
+    int,
+    metavar="N",
+    least=1,
+    most=_MOST_PARAMETER_SERVERS,
+)
+GPUS_PER_WORKER = TrainerOption(
+    "--gpus-per-worker",
+    "GPUs that compute a worker's steps: 0, 1, or a share such as 0.5 for two workers on one GPU.",
+    float,
+    metavar="0|1|SHARE",
+    default=0.0,
+)
+"""Every kind that has processes shares these two."""
+
+CLUSTER_OPTIONS = (
+    TrainerOption(
+        "--launcher",
+        "in-process = workers are threads; processes = they are processes; tf-config ="
+        " the cluster in TF_CONFIG, where this same command is started for each part."
+        f"  [default: tf-config where TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
+        choices=(*LAUNCHERS, JOINING_LAUNCHER),
+    ),
+    PARAMETER_SERVERS,
+    GPUS_PER_WORKER,
+    TrainerOption(
+        "--open-network",
+        "With --launcher tf-config, do without the secret SYNCSWITCH_SECRET and without"
+        " encryption: whoever reaches a part of the cluster can then have it compute what he"
+        " likes.",
+        bool,
+        default=False,
+    ),
+    TrainerOption(
+        "--cluster-timeout",
+        "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
+        " parts that have yet to come, or to come back; a part for its chief."
+        f"  [default: {DEFAULT_TIMEOUT_SECONDS:g}]",
+        float,
+        metavar="SECONDS",
+        least=1.0,
+        most=1e6,
+    ),
+    TrainerOption(
+        "--server-grace",
+        "How long a part of the cluster in TF_CONFIG waits for a chief that has gone, and"
+        f" may be started again, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",
+        float,
+        metavar="SECONDS",
+        least=0.0,
+        most=1e6,
+    ),
+)
+"""Those that say on which cluster a job trains."""
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import GOALS
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
+from syncswitch.trainers.options import TrainerOption
 
 if TYPE_CHECKING:
     from syncswitch.trainers.command.job import CommandJob
@@ -19,63 +17,69 @@ if TYPE_CHECKING:
 USUAL_COMMAND_PROTOCOLS = "first,second"
 """What the two ways of training of a command are called where nobody says."""
 
-COMMAND_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
-    ("--command",): {
-        "metavar": "TEXT",
-        "help": "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
+COMMAND_OPTIONS = (
+    TrainerOption(
+        "--command",
+        "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
         " {replicate}, {output_dir}, {resume_from}, {total_steps}, {workers}; also in its"
         " environment, as SYNCSWITCH_SWITCH_STEP, .... No shell runs it; {{ and }} are braces.",
-    },
-    ("--total-steps",): {
-        "type": int,
-        "metavar": "N",
-        "help": "Steps of a whole training, as the command counts them (--command).",
-    },
-    ("--metric-file",): {
-        "metavar": "PATH",
-        "default": DEFAULT_METRIC_FILE,
-        "show_default": True,
-        "help": 'Where the command writes lines such as {"step": 100, "seconds": 12.5, "accuracy":'
+        metavar="TEXT",
+    ),
+    TrainerOption(
+        "--total-steps",
+        "Steps of a whole training, as the command counts them (--command).",
+        int,
+        metavar="N",
+    ),
+    TrainerOption(
+        "--metric-file",
+        'Where the command writes lines such as {"step": 100, "seconds": 12.5, "accuracy":'
         " 0.91} while it trains (--command).",
-    },
-    ("--metric-pattern",): {
-        "metavar": "REGEX",
-        "help": "Read the results from the command's output instead: a regular expression with"
+        metavar="PATH",
+        default=DEFAULT_METRIC_FILE,
+    ),
+    TrainerOption(
+        "--metric-pattern",
+        "Read the results from the command's output instead: a regular expression with"
         " the groups step and accuracy, perhaps seconds and loss (--command).",
-    },
-    ("--metric-name",): {
-        "metavar": "NAME",
-        "help": "What the command calls what its runs are compared by, in its lines or as a group,"
+        metavar="REGEX",
+    ),
+    TrainerOption(
+        "--metric-name",
+        "What the command calls what its runs are compared by, in its lines or as a group,"
         " such as val_loss; needs --metric-goal (--command). Default: accuracy, from 0 to 1.",
-    },
-    ("--metric-goal",): {
-        "type": click.Choice(GOALS),
-        "help": "Whether more of it is better, or less (--command).",
-    },
-    ("--metric-unit",): {
-        "metavar": "UNIT",
-        "help": "Of its values, for people, such as km (--command).",
-    },
-    ("--timeout", "timeout_seconds"): {
-        "type": float,
-        "metavar": "SECONDS",
-        "help": "A run that takes longer has failed (--command). Default: no limit.",
-    },
-    ("--silence", "silence_seconds"): {
-        "type": float,
-        "metavar": "SECONDS",
-        "default": DEFAULT_SILENCE_SECONDS,
-        "show_default": True,
-        "help": "A run that neither prints nor reports for so long has failed (--command).",
-    },
-    ("--output-folder",): {
-        "type": click.Path(file_okay=False, path_type=Path),
-        "default": DEFAULT_FOLDER,
-        "show_default": True,
-        "help": "Every run has a folder in it, which stays (--command).",
-    },
-}
-"""What click has to know of each option that describes a training command."""
+        metavar="NAME",
+    ),
+    TrainerOption(
+        "--metric-goal",
+        "Whether more of it is better, or less (--command).",
+        choices=GOALS,
+    ),
+    TrainerOption(
+        "--metric-unit", "Of its values, for people, such as km (--command).", metavar="UNIT"
+    ),
+    TrainerOption(
+        "--timeout",
+        "A run that takes longer has failed (--command). Default: no limit.",
+        float,
+        name="timeout_seconds",
+        metavar="SECONDS",
+    ),
+    TrainerOption(
+        "--silence",
+        "A run that neither prints nor reports for so long has failed (--command).",
+        float,
+        name="silence_seconds",
+        metavar="SECONDS",
+        default=DEFAULT_SILENCE_SECONDS,
+    ),
+    TrainerOption(
+        "--output-folder",
+        "Every run has a folder in it, which stays (--command).",
+        Path,
+        default=DEFAULT_FOLDER,
+    ),
+)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from syncswitch.cli.local import LocalCluster, choose_cluster
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
 from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.trainers.cluster.local import LocalCluster, choose_cluster
 from syncswitch.trainers.cluster.processes.placement import place_on_cpus
 from tests.private_network import free_ports
 from tests.trainers.jobs import CONSTANT

@@ -1,0 +1,106 @@
+"""Under which conditions a job trains: what the user said, and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.trainers.cluster.local import JOINING_LAUNCHER
+from syncswitch.trainers.protocols import Exchange, choose_protocol
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.faults.grammar import Injection
+
+_USUAL = RunConditions()
+
+
+@dataclass(frozen=True)
+class ConditionsChoice:
+    """What the user said; what it means depends on the job.
+
+    Attributes:
+        online: Name of the online policy.
+        switch_mechanism: `hot` or `restart`.
+        inject: Texts of fault_injector.
+        later_switches: See `RunConditions`.
+    """
+
+    online: str
+    switch_mechanism: str
+    inject: tuple[str, ...] = ()
+    later_switches: tuple[float, ...] = ()
+
+    def conditions(
+        self,
+        workers: int,
+        switch_percent: float,
+        first_protocol: str,
+        launcher: str,
+        servers: int = 1,
+    ) -> RunConditions:
+        """What it means for one job.
+
+        Args:
+            workers: n.
+            switch_percent: The scenarios of the paper come before this.
+            first_protocol: Before the switch.
+            launcher: `in-process`, `processes`, `tf-config` or `simulated`.
+            servers: How many parameter servers there are.
+
+        Raises:
+            UserError: It does not fit the job, the launcher or this machine.
+        """
+        exchange = choose_protocol(first_protocol).exchange
+        if self.online != _USUAL.online and exchange is not Exchange.ROUND:
+            raise UserError(
+                f"--online {self.online} acts while workers wait for each other in rounds, and"
+                f" {first_protocol} before the switch has none; use --protocols bsp,... or leave"
+                " it out"
+            )
+        if self.switch_mechanism != _USUAL.switch_mechanism and launcher == "simulated":
+            raise UserError(
+                f"--switch {self.switch_mechanism} cannot be used with --trainer simulated, whose"
+                " cluster has no processes to start anew; switch_seconds of a profile says what a"
+                " switch costs"
+            )
+        if self.switch_mechanism != _USUAL.switch_mechanism and launcher == JOINING_LAUNCHER:
+            raise UserError(
+                f"--switch {self.switch_mechanism} cannot be used with --launcher {launcher}, whose"
+                " processes only those who started them can start anew; leave it out"
+            )
+        found: tuple[Injection, ...] = ()
+        if self.inject:
+            found = self._injections(workers, switch_percent, launcher, servers)
+        return RunConditions(
+            self.online,
+            self.switch_mechanism,
+            tuple(injection.text for injection in found),
+            self.later_switches,
+        )
+
+    def check_nothing_chosen(self, reason: str) -> None:
+        """Refuses all that is not the default.
+
+        Raises:
+            UserError: There is such.
+        """
+        chosen = {
+            f"--online {self.online}": self.online != _USUAL.online,
+            f"--switch {self.switch_mechanism}": self.switch_mechanism != _USUAL.switch_mechanism,
+            "--inject": bool(self.inject),
+            "more than one switch": bool(self.later_switches),
+        }
+        for option, is_chosen in chosen.items():
+            if is_chosen:
+                raise UserError(f"{option} cannot be used: {reason}; leave it out")
+
+    def _injections(
+        self, workers: int, switch_percent: float, launcher: str, servers: int
+    ) -> tuple[Injection, ...]:
+        from syncswitch.trainers.faults.scenario import check_injections, injections
+
+        found = injections(self.inject, workers, switch_percent)
+        check_injections(found, launcher, servers)
+        return found
