@@ -42,7 +42,7 @@ class UsesHome:
     """
 
     def __init__(self, storage_url: str, choice: str, model: Path) -> None:
-        from syncswitch.storage.uses.spool import spool_beside
+        from syncswitch.storage.uses.waiting import spool_beside
 
         beside_model = spool_beside(model)
         beside_policy = [spool_beside(Path(choice))] if is_policy_file(choice) else []
@@ -101,7 +101,7 @@ class UsesHome:
                     print_note(f"{words[0]}{others}")
 
     def _spool(self, use: PolicyUse, reason: str) -> None:
-        from syncswitch.storage.uses.spool import spool_use
+        from syncswitch.storage.uses.waiting import spool_use
 
         for path in self._spools:
             try:

@@ -1,4 +1,4 @@
-"""Uses that wait in a file for a database: JSON lines, one for each use.
+"""Takes uses that wait in a file into a database; `waiting` writes them.
 
 A line is on the disk before anybody is told of it, and is removed after the database has it. Who is
 killed in between leaves both, and the identifier of the use keeps it from being counted twice.
@@ -6,18 +6,13 @@ killed in between leaves both, and the identifier of the use keeps it from being
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
-import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
@@ -25,15 +20,14 @@ from syncswitch.storage.files import check_plain_file, whole_file
 from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.trials.events import storable_text
 from syncswitch.storage.uses.store import record_use
+from syncswitch.storage.uses.waiting import SUFFIX, locked, to_disk
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-SUFFIX = ".uses.jsonl"
 _ASIDE = ".refused.jsonl"
 
 _MOST_BYTES = 4 << 30
-_LOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +47,6 @@ class TakenIn:
     set_aside: tuple[str, ...] = ()
 
 
-def spool_beside(path: Path) -> Path:
-    """Where the uses of a policy file wait: `job.json` has `job.uses.jsonl`."""
-    return path.with_name(f"{path.stem}{SUFFIX}")
-
-
-def spool_use(path: Path, use: PolicyUse) -> None:
-    """Adds a use to a spool file, which is made if need be. It is on the disk then.
-
-    Raises UserError where the file cannot be written.
-    """
-    text = json.dumps(asdict(use), default=datetime.isoformat, ensure_ascii=False)
-    line = text.encode(errors="replace") + b"\n"
-    try:
-        with _locked(path, create=True) as file:
-            torn = _ends_amid_a_line(file)  # of somebody who was killed
-            file.write(b"\n" + line if torn else line)
-            _to_disk(file, path)
-    except OSError as error:
-        raise UserError(
-            f"cannot write the file {path}: {error.strerror or error}; name a file in a directory"
-            f" that exists and is writable"
-        ) from error
-
-
 def take_in(
     database: Database, path: Path, *, patience_seconds: float = RESTART_SECONDS
 ) -> TakenIn:
@@ -91,7 +61,7 @@ def take_in(
     """
     try:
         check_plain_file(path, _MOST_BYTES)
-        with _locked(path, create=False) as file:
+        with locked(path, create=False) as file:
             lines = file.read().splitlines(keepends=True)
             return _take_in(database, path, lines, patience_seconds)
     except (FileNotFoundError, NotADirectoryError):
@@ -136,7 +106,7 @@ def _set_aside(path: Path, lines: Sequence[bytes]) -> None:
     """Adds lines to a file that nobody reads but people."""
     with path.open("ab") as file:
         file.writelines(line.rstrip(b"\n") + b"\n" for line in lines)
-        _to_disk(file, path)
+        to_disk(file, path)
 
 
 def _parsed(line: bytes) -> PolicyUse:
@@ -182,56 +152,3 @@ def _adapter() -> TypeAdapter[PolicyUse]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(PolicyUse)
-
-
-@contextmanager
-def _locked(path: Path, *, create: bool) -> Iterator[IO[bytes]]:
-    """The file, open to be read and added to, and nobody else's meanwhile.
-
-    Raises OSError where it is somebody else's for too long: it may have been stopped.
-    """
-    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | (os.O_CREAT if create else 0)
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        with open(os.open(path, flags, 0o666), "r+b") as file:
-            # Another one may have replaced or removed it before it was ours.
-            if _is_locked(file) and _is_at(path, file):
-                yield file
-                return
-        if time.monotonic() > deadline:
-            raise OSError(errno.EAGAIN, "another process has been at work on it for too long")
-        time.sleep(0.02)
-
-
-def _is_locked(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_at(path: Path, file: IO[bytes]) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
-
-
-def _ends_amid_a_line(file: IO[bytes]) -> bool:
-    end = file.seek(0, os.SEEK_END)
-    if end == 0:
-        return False
-    file.seek(end - 1)
-    return file.read(1) != b"\n"
-
-
-def _to_disk(file: IO[bytes], path: Path) -> None:
-    """The line, and the file's name in its folder."""
-    file.flush()
-    os.fsync(file.fileno())
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

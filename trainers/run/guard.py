@@ -1,11 +1,14 @@
-"""Finds that a run fails after its switch, from its tests alone; pure."""
+"""Finds that a run fails after its switch, from its tests alone; pure.
+
+The standard library does: whoever trains with another library imports this as well.
+"""
 
 from __future__ import annotations
 
 import math
+import statistics
+from bisect import bisect_right
 from collections.abc import Sequence
-
-import numpy as np
 
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.guard import Band, target_error
@@ -42,8 +45,8 @@ class Guard:
     def __init__(self, band: Band, total_worker_steps: int, metric: Metric = _ACCURACY) -> None:
         self._band, self._metric = band, metric
         self._total_worker_steps = total_worker_steps
-        self._steps = np.array([point.worker_step for point in band.curve], float)
-        self._means = np.array([point.accuracy for point in band.curve], float)
+        self._steps = [point.worker_step for point in band.curve]
+        self._means = [point.accuracy for point in band.curve]
         self._limits = _limits(band, total_worker_steps)
 
     def alarm(self, evaluations: Sequence[Evaluation], switch_worker_step: int) -> str | None:
@@ -65,9 +68,9 @@ class Guard:
 
     def lowest_accuracy(self, worker_step: int) -> float | None:
         """Below which a test is low after so many worker-steps; None where nobody knows."""
-        if not len(self._steps) or worker_step < self._steps[0]:
+        if not self._steps or worker_step < self._steps[0]:
             return None
-        return float(np.interp(worker_step, self._steps, self._limits))
+        return _between(worker_step, self._steps, self._limits)
 
     def _below(self, last: Sequence[Evaluation]) -> str | None:
         for one in last:
@@ -75,7 +78,7 @@ class Guard:
             if limit is None or one.accuracy >= limit:
                 return None
         newest = last[-1]
-        usual = float(np.interp(newest.worker_step, self._steps, self._means))
+        usual = _between(newest.worker_step, self._steps, self._means)
         text, side = self._metric.text, "above" if self._metric.is_less_better else "below"
         assert limit is not None
         return (
@@ -112,30 +115,43 @@ def _blown_up(before: Sequence[Evaluation], last: Sequence[Evaluation]) -> str |
     )
 
 
-def _limits(band: Band, total_worker_steps: int) -> np.ndarray:
+def _limits(band: Band, total_worker_steps: int) -> list[float]:
     """The lowest accuracy that is not low, at each point of the curve."""
-    steps = np.array([point.worker_step for point in band.curve], float)
-    means = np.array([point.accuracy for point in band.curve], float)
-    if not len(steps):
-        return means
-    measured = np.array([point.deviation for point in band.curve], float) ** 2
+    means = [point.accuracy for point in band.curve]
     guessed = band.threshold**2 + _roughness(means) ** 2
     freedom = max(0, band.runs - 1)
-    variance = (_PRIOR_RUNS * guessed + freedom * measured) / (_PRIOR_RUNS + freedom)
-    # Of a single later run, around a mean of few.
-    deviation = np.sqrt(variance * (1 + 1 / max(1, band.runs)))
-    margin = _THRESHOLDS * band.threshold + _DEVIATIONS * deviation
     near = _NEAR * total_worker_steps
-    lowest = [
-        float(np.min(means[(steps >= step - near) & (steps <= step + near)])) for step in steps
-    ]
-    return np.asarray(lowest - margin)
+    limits = []
+    for point in band.curve:
+        measured = point.deviation**2
+        variance = (_PRIOR_RUNS * guessed + freedom * measured) / (_PRIOR_RUNS + freedom)
+        # Of a single later run, around a mean of few.
+        deviation = math.sqrt(variance * (1 + 1 / max(1, band.runs)))
+        step = point.worker_step
+        lowest = min(
+            one.accuracy for one in band.curve if step - near <= one.worker_step <= step + near
+        )
+        limits.append(lowest - (_THRESHOLDS * band.threshold + _DEVIATIONS * deviation))
+    return limits
 
 
-def _roughness(means: np.ndarray) -> float:
+def _roughness(means: Sequence[float]) -> float:
     """How far the points of a curve typically lie from the line between their neighbours."""
     if len(means) < 3:
         return 0.0
-    bends = np.abs(means[1:-1] - (means[:-2] + means[2:]) / 2)
+    bends = [
+        abs(mean - (before + after) / 2)
+        for before, mean, after in zip(means, means[1:], means[2:], strict=False)
+    ]
     # Of independent points with a deviation of 1, a bend has the root of 1.5.
-    return float(np.median(bends)) / (0.6745 * math.sqrt(1.5))
+    return statistics.median(bends) / (0.6745 * math.sqrt(1.5))
+
+
+def _between(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
+    """The value at a step on the line between its neighbours; the last one after the last step."""
+    after = bisect_right(steps, step)
+    if after == len(steps):
+        return values[-1]
+    before = after - 1
+    share = (step - steps[before]) / (steps[after] - steps[before])
+    return values[before] + share * (values[after] - values[before])

@@ -23,7 +23,8 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file, write_policy
 from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.uses.spool import spool_beside, take_in
+from syncswitch.storage.uses.spool import take_in
+from syncswitch.storage.uses.waiting import spool_beside
 
 
 @click.command()

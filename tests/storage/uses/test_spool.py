@@ -24,9 +24,10 @@ from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, RunEvent
-from syncswitch.storage.uses import spool
-from syncswitch.storage.uses.spool import TakenIn, spool_beside, spool_use, take_in
+from syncswitch.storage.uses import waiting
+from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses as stored_uses
+from syncswitch.storage.uses.waiting import spool_beside, spool_use
 from tests.storage.conftest import IDENTITY, POLICY, both_databases
 from tests.storage.uses.conftest import use_of
 
@@ -252,7 +253,7 @@ def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
     database: Database, used_policy: TimingPolicy, spool_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool_use(spool_path, use_of(used_policy))
-    monkeypatch.setattr(spool, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "_LOCK_SECONDS", 0.1)
     with spool_path.open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="another process has been at work on it for too long"):
