@@ -1,4 +1,4 @@
-"""The Optuna study of a search: opening it, claiming a run in it, finishing a run.
+"""A search as an Optuna study: ask for a trial, let the sampler suggest it, tell its accuracy.
 
 Several searchers may share a study. Each claims a run in three moves: it asks for a trial, waits
 until all trials with lower numbers have chosen their switch point and replicate, then chooses its
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class SearchState:
-    """Both accounts of a search; what follows from them is computed once.
+    """A search at one moment, by both accounts; what follows from them is computed once.
 
     Attributes:
         trials: Optuna's, which say what runs and what counts; not to be changed.
@@ -60,27 +60,27 @@ class SearchState:
 
     @cached_property
     def finished(self) -> list[Observation]:
-        """The trials that count: Optuna knows that they are complete."""
+        """The trials that count: those that Optuna has as complete."""
         told = (trial.number for trial in self.trials if trial.state == TrialState.COMPLETE)
         return observations_of(self.rows[number] for number in told if number in self.rows)
 
     @cached_property
     def course(self) -> SearchCourse:
-        """How far the search is. Raises UserError where the baseline diverged."""
+        """The progress of the search. Raises UserError where the baseline diverged."""
         return course_of(self.strategy, self.finished)
 
     @cached_property
     def plan(self) -> PlannedTrial | Wait | Decided:
-        """What to do next. Raises UserError where the baseline diverged."""
+        """The next step of the search. Raises UserError where the baseline diverged."""
         in_flight = in_flight_runs(self.trials, PARAMETER)
         return plan_trial(self.strategy, self.finished, in_flight, speculate=self.speculate)
 
     def is_all_before(self, number: int) -> bool:
-        """Whether all trials with lower numbers are known here, and have chosen."""
+        """Return whether all trials with lower numbers are known here and have chosen."""
         return len(self.trials) == number and not self.is_choosing_before(number)
 
     def is_choosing_before(self, number: int) -> bool:
-        """Whether a trial with a lower number has no switch point or no replicate yet.
+        """Return whether a trial with a lower number has no switch point or no replicate yet.
 
         Optuna reads one after the other, so that of what was written meanwhile it may have seen
         the replicate, which comes last, and not the switch point.
@@ -95,7 +95,7 @@ class SearchState:
 
 @dataclass(frozen=True)
 class Claim:
-    """A run that this process has to make.
+    """A run that this process has claimed, and has to make.
 
     Attributes:
         replicate: Number of this repeat of the switch point, from 0.
@@ -112,7 +112,7 @@ class Claim:
 
 
 def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
-    """Gives a busy or lost database the class of error that says so."""
+    """Raise RetryableError or DatabaseAwayError where the database is busy or lost."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> _T:
@@ -172,7 +172,7 @@ class SearchStudy:
     def open(
         cls, url: str, name: str, strategy: Strategy, seed: int, *, speculate: bool = True
     ) -> SearchStudy:
-        """Makes the study, or goes on with the one that is there.
+        """Create the study, or load the one that is there.
 
         The seed is for what Optuna samples, which the search does not need. Raises DatabaseError
         where Optuna's tables are of another version.
@@ -194,7 +194,7 @@ class SearchStudy:
         return cls(study, storage, strategy, sampler, speculate)
 
     def describe(self, attributes: Mapping[str, str | float]) -> None:
-        """Says more about the study in Optuna's tools; what a busy database refuses is not said."""
+        """Set user attributes of the study for Optuna's tools, unless the database is busy."""
         with contextlib.suppress(StorageInternalError):
             known = self._study.user_attrs
             for name, value in attributes.items():
@@ -203,12 +203,12 @@ class SearchStudy:
 
     @_retryable
     def trials(self) -> list[FrozenTrial]:
-        """All trials as they are now; not to be changed."""
+        """Return all trials as they are now; they must not be changed."""
         with readable(self._storage.url):
             return self._study.get_trials(deepcopy=False)
 
     def read(self, store: TrialStore) -> SearchState:
-        """The search as it is now. Ours are read last: they know of an end before Optuna does."""
+        """Return the search as it is now. Our rows, which learn of an end first, are read last."""
         trials = self.trials()
         return SearchState(self._strategy, trials, store.numbered(self.name), self._speculate)
 
@@ -216,7 +216,7 @@ class SearchStudy:
     def claim(
         self, state: SearchState, owner: Owner, base_seed: int, look: Callable[[], SearchState]
     ) -> Claim | None:
-        """Takes the trial that is planned, or None where others took all that are needed.
+        """Claim the planned trial; return None where others took all that are needed.
 
         Where others claimed trials since the state was read, `look` reads it anew until they have
         chosen; it has to clear up dead ones. The replicate's seed derives from `base_seed`.
@@ -263,7 +263,7 @@ class SearchStudy:
 
     @_retryable
     def is_running(self, number: int) -> bool:
-        """Whether nobody has finished this trial."""
+        """Return whether nobody has finished this trial."""
         return self._storage.get_trial(self._trial_id(number)).state == TrialState.RUNNING
 
     @_retryable
@@ -273,7 +273,7 @@ class SearchStudy:
         diverged: bool,
         training_seconds: float | None,
     ) -> None:
-        """Goes with the value that will be told, so comes first; not after the trial's end."""
+        """Set what belongs to the accuracy, before that is told; nothing after the trial's end."""
         trial_id = self._trial_id(number)
         try:
             self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
@@ -283,18 +283,18 @@ class SearchStudy:
 
     @_retryable
     def note_evaluation(self, number: int, evaluation: Evaluation) -> None:
-        """Lets Optuna's tools, and `status`, see how accurate a run under way is; not a result."""
+        """Report an accuracy during the run, for Optuna's tools and `status`."""
         with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for stale
             self._storage.set_trial_intermediate_value(
                 self._trial_id(number), evaluation.worker_step, evaluation.accuracy
             )
 
     def complete(self, number: int, accuracy: float) -> None:
-        """Tells the accuracy, if nobody has finished the trial."""
+        """Tell the accuracy, unless somebody has finished the trial."""
         self._tell(number, float(accuracy), TrialState.COMPLETE)
 
     def fail(self, number: int) -> None:
-        """Tells that the run has to be made again, if nobody has finished the trial."""
+        """Tell that the run has to be made again, unless somebody has finished the trial."""
         self._tell(number, None, TrialState.FAIL)
 
     @_retryable
@@ -304,6 +304,6 @@ class SearchStudy:
 
 
 def owner_of(trial: FrozenTrial) -> Owner | None:
-    """The process that claimed a trial, where it lived long enough to say so."""
+    """Return the process that claimed a trial, if it lived long enough to say so."""
     content = trial.user_attrs.get(_OWNER)
     return Owner(**content) if isinstance(content, dict) else None

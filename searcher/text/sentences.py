@@ -80,7 +80,8 @@ def _bare_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
             fewer = round(100 * (1 - policy.keep), 6)
             needed = f"{100 * policy.keep:g} of 100"
             enough = f": {needed}, or at most {fewer:g} fewer than {first} alone"
-        yield f"The search is {sure_text(policy.confidence)} that enough runs keep the accuracy{enough}."
+        sure = sure_text(policy.confidence)
+        yield f"The search is {sure} that enough runs keep the accuracy{enough}."
 
 
 def kept_text(policy: TimingPolicy) -> str | None:
