@@ -20,8 +20,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.files import check_plain_file
 from syncswitch.storage.metrics import is_converged
-from syncswitch.storage.policies.schema import LARGEST_INTEGER
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialState
 from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow
 from syncswitch.storage.trials.evaluations import add_evaluations, record_target

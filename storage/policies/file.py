@@ -5,7 +5,8 @@
 ```
 
 The checksum is over the values, so a file may be reformatted but not altered. With the workload
-another database can take the policy. `schema` says what the values may be.
+another database can take the policy. `schema` says what the values may be; it is imported when a
+file or JSON is wanted, as pydantic takes a while and a lookup does without.
 """
 
 from __future__ import annotations
@@ -15,22 +16,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.files import check_plain_file, whole_file
-from syncswitch.storage.policies.schema import (
-    SCHEMA_VERSION,
-    Document,
-    PolicyContent,
-    WorkloadContent,
-    first_fault,
-)
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _MOST_BYTES = 256 << 20
 _EXPORT = "export it again with `syncswitch-search policy export`"
@@ -56,6 +51,8 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
 
     Raises PolicyError where a file with one of them could not be read again.
     """
+    from syncswitch.storage.policies.schema import PolicyContent
+
     values = _dumped(PolicyContent, asdict(policy), "timing policy")
     impossible = impossible_accuracy(policy)
     if impossible:
@@ -68,6 +65,8 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
 
     Raises PolicyError where a value is impossible, or the policy is for another workload.
     """
+    from syncswitch.storage.policies.schema import SCHEMA_VERSION, WorkloadContent
+
     mismatch = job_mismatch(policy, workload.identity)
     if mismatch:
         raise PolicyError(f"impossible timing policy: {mismatch}")
@@ -101,6 +100,10 @@ def read_policy_file(path: str | Path) -> PolicyFile:
         PolicyError: It cannot be read, is truncated or altered, has another schema version, or
             holds impossible values.
     """
+    from pydantic import ValidationError
+
+    from syncswitch.storage.policies.schema import SCHEMA_VERSION, Document, first_fault
+
     content = _parsed(path)
     version = content.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:  # JSON's true equals 1
@@ -203,6 +206,10 @@ def _policy(values: dict[str, Any]) -> TimingPolicy:
 
 
 def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    from syncswitch.storage.policies.schema import first_fault
+
     try:
         return model.model_validate(content).model_dump(mode="json")
     except ValidationError as error:

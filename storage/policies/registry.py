@@ -24,8 +24,7 @@ from syncswitch.storage.policies.rows import (
     read_evidence_trials,
     read_policies,
 )
-from syncswitch.storage.policies.schema import LARGEST_INTEGER
-from syncswitch.storage.records.job import RegisteredWorkload
+from syncswitch.storage.records.job import LARGEST_INTEGER, RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.tables.policies import PolicyAliasRow, PolicyRow
 from syncswitch.storage.tables.trials import WorkloadRow

@@ -14,14 +14,11 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
 SCHEMA_VERSION = 1
 """Of the files that this version of the software reads and writes."""
-
-LARGEST_INTEGER = 2**31 - 1
-"""Of a column in every database."""
 
 _NAME = {"min_length": 1}
 _SHARE = {"ge": 0, "le": 1}

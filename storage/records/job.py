@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass, fields
 
 from syncswitch.storage.records.metric import Metric, metric_name
 
+LARGEST_INTEGER = 2**31 - 1
+"""Of a column in every database."""
+
 MOST_WORKER_STEPS = 10**15
 """Of a job: every column holds them, and floats count them one by one."""
 

@@ -11,8 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.guard import FailedSwitch
@@ -38,6 +36,8 @@ class Owner:
     @classmethod
     def current(cls) -> Owner:
         """This process."""
+        import psutil  # readers do without
+
         return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
 
 

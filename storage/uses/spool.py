@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
 from syncswitch.storage.files import check_plain_file, whole_file
-from syncswitch.storage.policies.schema import first_fault, largest_integer
 from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.trials.events import storable_text
 from syncswitch.storage.uses.store import record_use
 from syncswitch.storage.uses.waiting import SUFFIX, locked, to_disk
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _ASIDE = ".refused.jsonl"
 
@@ -111,6 +111,10 @@ def _set_aside(path: Path, lines: Sequence[bytes]) -> None:
 
 def _parsed(line: bytes) -> PolicyUse:
     """Raises FatalError or ValueError where this is no use that a database could hold."""
+    from pydantic import ValidationError
+
+    from syncswitch.storage.policies.schema import first_fault
+
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -130,6 +134,8 @@ def _parsed(line: bytes) -> PolicyUse:
 
 def _storable(value: Any, name: str = "") -> Any:
     """A value of JSON as a database can hold it. Raises FatalError where it cannot."""
+    from syncswitch.storage.policies.schema import largest_integer
+
     if isinstance(value, dict):
         return {storable_text(key): _storable(one, key) for key, one in value.items()}
     if isinstance(value, list):
@@ -143,4 +149,6 @@ def _storable(value: Any, name: str = "") -> Any:
 
 @cache
 def _adapter() -> TypeAdapter[PolicyUse]:
+    from pydantic import TypeAdapter
+
     return TypeAdapter(PolicyUse)

@@ -23,13 +23,13 @@ from syncswitch.trainers.cluster.processes.tf_config import (
     read_tf_config,
 )
 from syncswitch.trainers.job.loading import find_module, load_workload
-from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.trainers.cluster.processes.platform import PlatformOptions
+    from syncswitch.trainers.job.workload import Workload
 
 DEFAULT_LAUNCHER = "in-process"
 LAUNCHERS = (DEFAULT_LAUNCHER, "processes")

@@ -9,11 +9,13 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.job.variants import split_variant, varied
-from syncswitch.trainers.job.workload import Workload
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.job.workload import Workload
 
 BUILT_IN = {
     "breast-cancer": "syncswitch.trainers.workloads.breast_cancer:workload",
@@ -41,6 +43,9 @@ def load_workload(reference: str) -> Workload:
     Raises:
         WorkloadError: It does not exist, does not import, or is no Workload.
     """
+    # NumPy takes a while to import, and most of what is here does without.
+    from syncswitch.trainers.job.workload import Workload
+
     place, attribute = find_module(reference)
     try:
         with redirect_stdout(sys.stderr):

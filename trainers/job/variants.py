@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.workload import Workload
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.job.workload import Workload
 
 _FIELDS = (
     "total_worker_steps",

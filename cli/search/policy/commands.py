@@ -6,6 +6,7 @@ Needs neither TensorFlow nor Optuna, nor the user's workload file.
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 import click
 
@@ -34,7 +35,6 @@ from syncswitch.cli.search.policy.text import (
 )
 from syncswitch.cli.search.policy.versions import diff, move_alias, rollback
 from syncswitch.cli.search.views.reference import optional_workload, selector_of
-from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.text.uses import uses_as_json
 from syncswitch.searcher.text.values import (
     NONE,
@@ -43,7 +43,6 @@ from syncswitch.searcher.text.values import (
     named_text,
     workers_text,
 )
-from syncswitch.searcher.text.why import why_as_json
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.policies.file import policy_to_dict
@@ -52,6 +51,9 @@ from syncswitch.storage.policies.rows import PolicyEntry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.store import uses_of
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.results.explanation import Explanation
 
 
 @click.group(cls=SubcommandGroup)
@@ -145,6 +147,8 @@ def show(
         assert entry is not None  # a version is never removed
         why = _explained(database, entry) if is_why else None
     if as_json:
+        from syncswitch.searcher.text.why import why_as_json
+
         evidence = evidence_as_json(chosen, trials)
         more = {} if why is None else {"why": why_as_json(why)}
         print_json({**_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses), **more})

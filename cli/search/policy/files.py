@@ -23,7 +23,6 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file, write_policy
 from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.schema import policy_schema
 from syncswitch.storage.uses.spool import take_in
 from syncswitch.storage.uses.waiting import spool_beside
 
@@ -98,6 +97,8 @@ def import_policy_files(
 @debug_option
 def schema() -> None:
     """Prints the JSON Schema of policy files."""
+    from syncswitch.storage.policies.schema import policy_schema
+
     print_json(policy_schema())
 
 

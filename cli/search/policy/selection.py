@@ -26,8 +26,7 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT
-from syncswitch.storage.policies.schema import LARGEST_INTEGER
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import parse_named_pair

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli.console import echo, print_table, print_text
-from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.results.speed_up import speed_up_of
 from syncswitch.searcher.text.sentences import (
     expected_time_text,
@@ -18,16 +17,13 @@ from syncswitch.searcher.text.sentences import (
 )
 from syncswitch.searcher.text.uses import uses_sentence
 from syncswitch.searcher.text.values import counted, workers_text
-from syncswitch.searcher.text.why import (
-    belief_cells,
-    belief_columns,
-    belief_sentence,
-    why_sentences,
-)
 from syncswitch.storage.policies.diff import FieldDifference
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.summary import UseSummary
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.results.explanation import Explanation
 
 NamedPolicy = tuple[str, TimingPolicy]
 """What the user called a policy, and the policy."""
@@ -95,6 +91,14 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
 
 def print_why(why: Explanation, policy: TimingPolicy) -> None:
     """What was believed after each run, what was never tried, and what would change the answer."""
+    # Only `show --why` needs the strategies.
+    from syncswitch.searcher.text.why import (
+        belief_cells,
+        belief_columns,
+        belief_sentence,
+        why_sentences,
+    )
+
     metric = policy.decided_by
     echo()
     if why.beliefs:

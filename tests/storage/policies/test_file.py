@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import (
-    SCHEMA_VERSION,
     policy_text,
     policy_to_dict,
     read_policy_file,
     write_policy,
 )
+from syncswitch.storage.policies.schema import SCHEMA_VERSION
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
