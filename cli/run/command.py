@@ -69,7 +69,6 @@ _KNOWN = (
     "choice",
     "switch_percent",
     "is_guarded",
-    "revise",
     "workers",
     "protocols",
     "seed",
@@ -84,7 +83,6 @@ def _run(
     choice: str,
     switch_percent: float | None,
     is_guarded: bool,
-    revise: str,
     workers: int | None,
     protocols: str | None,
     seed: int | None,
@@ -126,7 +124,7 @@ def _run(
         spec = TrialSpec(job.identity, switch_percent, seed or 0, band=band, retry_percents=retries)
         record = _trained(trainer, spec)
         UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
-        after_use(policy, storage_url, revise)
+        after_use(policy, storage_url)
         _check_sound(record, trainer)
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")

@@ -23,6 +23,7 @@ from syncswitch.cli.options import (
     FiniteRange,
     cluster_options,
     common_options,
+    is_given,
     mlflow_option,
     protocols_option,
     tensorboard_option,
@@ -104,11 +105,13 @@ if TYPE_CHECKING:
     help="Where to save the model.  [default: NAME.keras]",
 )
 @click.option(
-    "--learn",
+    "--learn/--no-learn",
     "learns",
-    is_flag=True,
-    help="Search while training: each run teaches where the next one switches. Begins from a"
-    " policy, or needs none: then the first run uses the first protocol alone. All are guarded.",
+    default=None,
+    help="Search while training: each run teaches where the next one switches, and may try another"
+    " switch than its policy's. Without any policy the first run uses the first protocol alone. All"
+    " are guarded.  [default: --learn with the current policy of the database, where that was found"
+    " for guarded runs on a real cluster]",
 )
 @click.option(
     "--uses",
@@ -117,14 +120,6 @@ if TYPE_CHECKING:
     default=30,
     show_default=True,
     help="With --learn: how often this job is trained in all. The more, the more is tried.",
-)
-@click.option(
-    "--revise",
-    type=click.Choice(("auto", "propose", "off")),
-    default="propose",
-    show_default=True,
-    help="Where this run and those before it say that another switch takes less time: publish it,"
-    " say how to, or neither. Runs with --learn publish it.",
 )
 @inject_option
 @conditions_options
@@ -168,9 +163,8 @@ def main(
     cluster: AnyCluster,
     seed: int | None,
     output: Path | None,
-    learns: bool,
+    learns: bool | None,
     expected_uses: int,
-    revise: str,
     chosen: ConditionsChoice,
     checkpoint_folder: Path | None,
     every_percent: float,
@@ -216,7 +210,7 @@ def main(
     workers = cluster.workers(workers)
     if output is not None:
         check_model_path(output)
-    check_no_policy(learns)
+    check_no_policy(learns=bool(learns))
 
     def home(workload: Workload) -> tuple[Path, Path]:
         model = output or Path(f"{workload.name}.keras")
@@ -238,6 +232,7 @@ def main(
             seed,
             interrupted,
             is_guarded=is_guarded,
+            learnt_uses=None if learns is False or is_given("choice") else expected_uses,
         )
     else:
         size, usual_pair = size_and_pair(cluster, reference, workers, pair, storage_url)
@@ -287,10 +282,10 @@ def main(
             if not record.diverged:
                 save_model(workload, record, checkpoints, output)
             checkpoints.name_use()
-            if learns and policy is None:
+            if run.learns and policy is None:
                 policy = first_policy(identity, reference, record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
-            after_use(policy, storage_url, revise, expected_uses if learns else None)
+            after_use(policy, storage_url, expected_uses if run.learns else None)
             SideOutput(
                 "checkpoints that are needed no longer stay; remove them", console.print_note
             )(checkpoints.remove)

@@ -14,7 +14,7 @@ from syncswitch.cli.options import (
     is_given,
     is_policy_file,
 )
-from syncswitch.cli.run.uses import known_band, next_run, own_seed, run_text
+from syncswitch.cli.run.uses import known_band, next_run, own_seed, planned_use, run_text
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.trainers.job.checks import check_length
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
+    from syncswitch.storage.records.use import NextRun
     from syncswitch.trainers.job.workload import Workload
 
 
@@ -52,6 +53,7 @@ class Chosen:
         retry_percents: Where it switches again if that fails, see `TrialSpec`.
         seed: Of the run.
         later_switches: See `RunConditions`.
+        learns: What it measures decides where later runs switch.
     """
 
     workload: Workload
@@ -62,6 +64,7 @@ class Chosen:
     band: Band | None = None
     retry_percents: tuple[float, ...] = ()
     later_switches: tuple[float, ...] = ()
+    learns: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,10 @@ class _Found:
     job: WorkloadIdentity
 
 
-def check_no_policy(learns: bool = False) -> None:
+def check_no_policy(*, learns: bool = False) -> None:
     """Raises UserError where the user said twice when to switch."""
-    given = [option for option, name in _WHEN.items() if is_given(name)]
+    given = ["--learn"] if learns else []
+    given += [option for option, name in _WHEN.items() if is_given(name)]
     if learns and not click.get_current_context().params["is_guarded"]:
         raise UserError("--learn needs the guard: leave out --no-guard")
     for option, name in (("--protocol", "protocol"), ("--phases", "phases")):
@@ -85,7 +89,6 @@ def check_no_policy(learns: bool = False) -> None:
 
 
 _WHEN = {
-    "--learn": "learns",
     "--switch-at": "switch_percent",
     "--protocol": "protocol",
     "--phases": "phases",
@@ -127,14 +130,23 @@ def chosen_by_policy(
     interrupted: Interrupted,
     *,
     is_guarded: bool,
+    learnt_uses: int | None,
 ) -> Chosen:
-    """The switch of a policy; see `policies_of_cluster` and `fitting_policy`.
+    """The switch of a policy, or one that learning tries; see `fitting_policy`.
 
-    The seed is the user's, or that of the run that goes on, or one of its own.
+    The seed is the user's, or that of the run that goes on, or one of its own. `learnt_uses` says
+    how often the job is trained in all, by runs that may try other switch points; None where they
+    keep to the policy.
     """
     candidates = policies_of_cluster(cluster, reference, choice, workers, pair, storage_url)
     workload = cluster.load(reference, max(one.workers for one in candidates))
     policy, identity = fitting_policy(cluster, candidates, workload, reference, choice)
+    learns = learnt_uses is not None and is_guarded and cluster.simulated_cluster is None
+    planned = None
+    if learns and learnt_uses is not None and not policy.later_switches:
+        planned = planned_use(policy, storage_url, learnt_uses)
+    if planned is not None and planned.band is not None:
+        return _learning(workload, identity, planned, seed, storage_url, interrupted)
     band = known_band(policy, storage_url) if is_guarded else None
     percent, later = policy.switch_percent, policy.later_switches
     retries = later_switch_points(percent) if band else ()
@@ -143,6 +155,30 @@ def chosen_by_policy(
         seed = goes_on[0] if goes_on else own_seed(storage_url, identity)
         print_note(f"this run has seed {seed}")
     return Chosen(workload, identity, percent, seed, policy, band, retries, later)
+
+
+def _learning(
+    workload: Workload,
+    identity: WorkloadIdentity,
+    planned: NextRun,
+    seed: int | None,
+    storage_url: str,
+    interrupted: Interrupted,
+    reference: str | None = None,
+) -> Chosen:
+    """A run that learns as it was planned, or the one that was interrupted.
+
+    `reference` makes a job known to the database that it does not know yet.
+    """
+    goes_on = interrupted(workload, None)
+    percent = goes_on[1] if goes_on else planned.switch_percent
+    if seed is None:
+        seed = goes_on[0] if goes_on else own_seed(storage_url, identity, reference)
+    print_note(run_text(identity, seed, percent, planned.policy))
+    retries = tuple(one for one in planned.retry_percents if one > percent)
+    return Chosen(
+        workload, identity, percent, seed, planned.policy, planned.band, retries, learns=True
+    )
 
 
 def chosen_by_learning(
@@ -168,15 +204,9 @@ def chosen_by_learning(
         interrupted: See there.
     """
     workload, identity = _chosen_job(cluster, reference, workers, pair)
-    goes_on = interrupted(workload, None)
     planned = next_run(identity, storage_url, uses)
-    percent = goes_on[1] if goes_on else planned.switch_percent
-    if seed is None:
-        registered = normal_reference(reference)
-        seed = goes_on[0] if goes_on else own_seed(storage_url, identity, registered)
-    print_note(run_text(identity, seed, percent))
-    retries = tuple(one for one in planned.retry_percents if one > percent)
-    return Chosen(workload, identity, percent, seed, planned.policy, planned.band, retries)
+    registered = normal_reference(reference)
+    return _learning(workload, identity, planned, seed, storage_url, interrupted, registered)
 
 
 def _chosen_job(

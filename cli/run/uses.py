@@ -164,6 +164,23 @@ def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun
     return hooks.next_run(storage_url, identity, uses)
 
 
+def planned_use(policy: TimingPolicy, storage_url: str, uses: int) -> NextRun | None:
+    """What the next run with the current policy of a database may try; None where it keeps to it.
+
+    Args:
+        policy: The policy.
+        storage_url: The database.
+        uses: How often the job is trained in all.
+    """
+
+    def ask() -> NextRun | None:
+        from syncswitch.searcher.learning import hooks
+
+        return hooks.next_use(storage_url, policy, uses)
+
+    return _asked(ask, storage_url, None) if policy.guarded else None
+
+
 def first_policy(
     identity: WorkloadIdentity, reference: str, record: TrialRecord, storage_url: str
 ) -> TimingPolicy | None:
@@ -178,23 +195,30 @@ def first_policy(
         return None
 
 
-def run_text(identity: WorkloadIdentity, seed: int, percent: float) -> str:
+def run_text(
+    identity: WorkloadIdentity, seed: int, percent: float, policy: TimingPolicy | None
+) -> str:
     """How a run of a job that is learnt from its runs trains."""
-    if percent >= BASELINE_PERCENT:
-        return f"this run, with seed {seed}, uses {identity.first_protocol.upper()} alone"
-    second = identity.second_protocol.upper()
-    return f"this run, with seed {seed}, switches to {second} at {percent:g} %"
+    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+    begin, is_switch = f"this run, with seed {seed},", percent < BASELINE_PERCENT
+    if policy is None or percent == policy.switch_percent:
+        how = f"switches to {second} at {percent:g} %" if is_switch else f"uses {first} alone"
+        return f"{begin} {how}"
+    how = f"a switch to {second} at {percent:g} %" if is_switch else f"{first} alone"
+    return (
+        f"{begin} tries {how}, as that may save later runs more time than it costs; policy version"
+        f" {policy.version} says {policy.switch_percent:g} %, and --no-learn keeps to it"
+    )
 
 
 def after_use(
-    policy: TimingPolicy | None, storage_url: str, revise: str, expected_uses: int | None = None
+    policy: TimingPolicy | None, storage_url: str, expected_uses: int | None = None
 ) -> None:
     """Says what the use that was just recorded teaches; a run never fails for it.
 
     Args:
         policy: The policy that the run trained with; None for a switch point of the user's own.
         storage_url: The database, which has the use.
-        revise: What becomes of a policy that another switch is better than, as `--revise` has it.
         expected_uses: How often the job is trained in all, by runs that learn; None where they keep
             to the policy.
     """
@@ -204,7 +228,7 @@ def after_use(
     def ask() -> list[str]:
         from syncswitch.searcher.learning import hooks
 
-        return hooks.after_use(storage_url, policy, revise, expected_uses)
+        return hooks.after_use(storage_url, policy, expected_uses)
 
     no_words: list[str] = []
     for word in _asked(ask, storage_url, no_words):

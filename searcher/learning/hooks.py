@@ -8,6 +8,7 @@ from syncswitch.searcher.learning.job import Revision
 from syncswitch.searcher.learning.stored import (
     first_policy,
     next_run,
+    next_use,
     publish_revision,
     revision_of,
     stored_version,
@@ -19,7 +20,7 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.store import use_curves, uses_of
 
-__all__ = ["after_use", "band", "first_policy", "next_run"]
+__all__ = ["after_use", "band", "first_policy", "next_run", "next_use"]
 
 
 def band(storage_url: str, policy: TimingPolicy) -> Band | None:
@@ -32,17 +33,16 @@ def band(storage_url: str, policy: TimingPolicy) -> Band | None:
 
 
 def after_use(
-    storage_url: str, policy: TimingPolicy, revise: str, expected_uses: int | None = None
+    storage_url: str, policy: TimingPolicy, expected_uses: int | None = None
 ) -> list[str]:
     """Asks after a policy when one more use is recorded.
 
     Args:
         storage_url: The database, which has the use.
         policy: The policy that the run trained with.
-        revise: `auto`: where another switch takes less time, it is published; `propose`: it is said
-            what to type; `off`: only whether the job has changed.
-        expected_uses: How often the job is trained in all, by runs that learn: they publish what
-            they have found once nothing is left to try. None where runs keep to the policy.
+        expected_uses: How often the job is trained in all, by runs that learn: where another
+            switch takes less time, they publish it, once nothing is left to try. None where runs
+            keep to the policy: then it is said what to type.
 
     Returns:
         What people should know, a sentence each without its full stop.
@@ -53,12 +53,10 @@ def after_use(
             return []
         drift = uses_of(database, stored).drift
         words = [] if drift is None else [drift_text(drift)]
-        learns = expected_uses is not None
-        asks = learns or revise != "off"
-        revision = revision_of(database, stored, expected_uses) if asks else None
+        revision = revision_of(database, stored, expected_uses)
         if revision is None:
             return words
-        if not learns and revise != "auto":
+        if expected_uses is None:
             return [*words, proposal_text(stored, revision)]
         new = publish_revision(database, stored, revision)
         return [*words, f"{revision.why}: from now on version {new.version}, {_switch(new)}"]

@@ -57,11 +57,15 @@ class Revision:
     def why(self) -> str:
         """As a clause; a policy keeps it."""
         here, there = self.expected_time, self.answer.expected_time
-        saved = "" if here is None or there is None else f" ({there:.2f} instead of {here:.2f})"
+        what = "is more likely to keep the accuracy"
+        if here is None or there is None:
+            what = "is expected to save time"
+        elif there < here:
+            what = f"is expected to save time ({there:.2f} instead of {here:.2f})"
         later = self.answer.switch_percent > self.switch_percent
         which = "a later" if later else "an earlier"
         failed = f"{self.failed} of {self.uses} switches failed with version {self.version}, and "
-        return (failed if self.failed else "") + f"{which} switch is expected to save time{saved}"
+        return (failed if self.failed else "") + f"{which} switch {what}"
 
 
 @dataclass(frozen=True)

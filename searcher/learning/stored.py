@@ -48,10 +48,27 @@ def next_run(storage_url: str, identity: WorkloadIdentity, uses: int) -> NextRun
                     " `syncswitch-search run` and --threshold, and learn from its policy"
                 )
             return NextRun(None, BASELINE_PERCENT, None, 0)
-        job = used_job(database, found[0])
-        percent = job.next_percent(uses)
-        band = job.band(use_curves(database, identity.fingerprint))
-        return NextRun(job.policy, percent, band, len(job.uses), later_switch_points(percent))
+        return _next_run(database, found[0], uses)
+
+
+def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | None:
+    """Where the next use of a policy switches; None where it is not `current` in the database.
+
+    Args:
+        storage_url: The database.
+        policy: The policy.
+        uses: How often the job is trained in all, those that are done included.
+    """
+    with open_database(storage_url, create=False) as database:
+        found = PolicyRegistry(database).lookup(policy.fingerprint, alias=CURRENT)
+        return _next_run(database, policy, uses) if found == [policy] else None
+
+
+def _next_run(database: Database, policy: TimingPolicy, uses: int) -> NextRun:
+    job = used_job(database, policy)
+    percent = job.next_percent(uses)
+    band = job.band(use_curves(database, policy.fingerprint))
+    return NextRun(job.policy, percent, band, len(job.uses), later_switch_points(percent))
 
 
 def first_policy(

@@ -18,7 +18,7 @@ from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.study.state import SearchState
+from syncswitch.searcher.study.study import SearchState
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity

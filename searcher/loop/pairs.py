@@ -21,7 +21,7 @@ from syncswitch.searcher.strategies.base import Decided, Wait
 from syncswitch.searcher.strategies.pairs import Dropped, dropped, pace_of
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.study.plan import SearchPlan, study_name
-from syncswitch.searcher.study.state import SearchState
+from syncswitch.searcher.study.study import SearchState
 from syncswitch.searcher.text.pairs import why_dropped
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError

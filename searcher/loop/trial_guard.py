@@ -10,7 +10,7 @@ from syncswitch.searcher.loop.recorded import usable_runs
 from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.study.state import SearchState
+from syncswitch.searcher.study.study import SearchState
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (
     BASELINE_PERCENT,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.searcher.text.sentences import policy_text
+from syncswitch.searcher.text.sentences import policy_text, sure_text
 from syncswitch.searcher.text.uses import uses_sentence
 from syncswitch.searcher.text.values import counted
 from syncswitch.storage.records.policy import TimingPolicy
@@ -101,7 +101,7 @@ def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
         figures.append((f"{answer.expected_time:.2f}", words))
     if answer.confidence is not None and answer.switch_percent < BASELINE_PERCENT:
         sure = "sure that it saves time" if answer.guarded else "sure that enough runs do"
-        figures.append((f"{100 * answer.confidence:.0f} %", sure))
+        figures.append((sure_text(answer.confidence).removesuffix(" sure"), sure))
     return figures
 
 

@@ -12,8 +12,7 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from syncswitch.searcher.study.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
-from syncswitch.searcher.study.state import SearchState
-from syncswitch.searcher.study.study import SearchStudy, owner_of
+from syncswitch.searcher.study.study import SearchState, SearchStudy, owner_of
 from syncswitch.storage.database.engine import RESTART_SECONDS
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
@@ -53,6 +52,8 @@ class Repairer:
     - failed in the store: its failure is told;
     - running in the store, and its owner is dead: failed in both;
     - unknown to the store: failed, once its owner is dead or too long has passed.
+
+    Optuna's own `fail_stale_trials` would fail the first kind too, and they would be made again.
     """
 
     study: SearchStudy

@@ -89,16 +89,21 @@ class BinarySearchSampler(BaseSampler):
         if isinstance(param_distribution, FloatDistribution) and self._owns(
             param_name, param_distribution
         ):
-            others = [
-                other for other in study.get_trials(deepcopy=False) if other.number != trial.number
-            ]
-            planned = plan_trial(
-                self._strategy_on(param_distribution),
-                observations_in_study(others, self._parameter),
-                in_flight_runs(others, self._parameter),
-            )
-            return float(planned.switch_percent)
+            percent = self._next_percent(study, trial, self._strategy_on(param_distribution))
+            return float(percent)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def _next_percent(self, study: Study, trial: FrozenTrial, strategy: Strategy) -> float:
+        """Return the switch point that the strategy wants, given all other trials."""
+        others = [
+            other for other in study.get_trials(deepcopy=False) if other.number != trial.number
+        ]
+        planned = plan_trial(
+            strategy,
+            observations_in_study(others, self._parameter),
+            in_flight_runs(others, self._parameter),
+        )
+        return planned.switch_percent
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Tells the independent sampler."""

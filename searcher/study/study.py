@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import optuna
-from optuna.distributions import FloatDistribution
 from optuna.exceptions import (
     ExperimentalWarning,
     StorageInternalError,
@@ -23,22 +23,74 @@ from optuna.exceptions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.planner import PlannedTrial
-from syncswitch.searcher.study.observations import REPLICATE
+from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
+from syncswitch.searcher.study.observations import REPLICATE, in_flight_runs, observations_of
 from syncswitch.searcher.study.plan import replicate_seed
 from syncswitch.searcher.study.sampler import BinarySearchSampler
-from syncswitch.searcher.study.state import PARAMETER, SearchState
 from syncswitch.searcher.study.tables import open_storage, readable
 from syncswitch.storage.database.driver_errors import is_away
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Owner
+from syncswitch.storage.trials.values import Owner, StoredTrial
 
+PARAMETER = "switch_percent"
+"""Of Optuna's trials."""
 VALUE = "converged_accuracy"
 _OWNER = "owner"
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """Both accounts of a search; what follows from them is computed once.
+
+    Attributes:
+        trials: Optuna's, which say what runs and what counts; not to be changed.
+        rows: Ours by number, which say what was measured.
+        speculate: Whether trials may be made that are only likely to be needed.
+    """
+
+    strategy: Strategy
+    trials: Sequence[FrozenTrial]
+    rows: Mapping[int, StoredTrial]
+    speculate: bool = True
+
+    @cached_property
+    def finished(self) -> list[Observation]:
+        """The trials that count: Optuna knows that they are complete."""
+        told = (trial.number for trial in self.trials if trial.state == TrialState.COMPLETE)
+        return observations_of(self.rows[number] for number in told if number in self.rows)
+
+    @cached_property
+    def course(self) -> SearchCourse:
+        """How far the search is. Raises UserError where the baseline diverged."""
+        return course_of(self.strategy, self.finished)
+
+    @cached_property
+    def plan(self) -> PlannedTrial | Wait | Decided:
+        """What to do next. Raises UserError where the baseline diverged."""
+        in_flight = in_flight_runs(self.trials, PARAMETER)
+        return plan_trial(self.strategy, self.finished, in_flight, speculate=self.speculate)
+
+    def is_all_before(self, number: int) -> bool:
+        """Whether all trials with lower numbers are known here, and have chosen."""
+        return len(self.trials) == number and not self.is_choosing_before(number)
+
+    def is_choosing_before(self, number: int) -> bool:
+        """Whether a trial with a lower number has no switch point or no replicate yet.
+
+        Optuna reads one after the other, so that of what was written meanwhile it may have seen
+        the replicate, which comes last, and not the switch point.
+        """
+        return any(
+            trial.state == TrialState.RUNNING
+            and (PARAMETER not in trial.params or REPLICATE not in trial.user_attrs)
+            for trial in self.trials
+            if trial.number < number
+        )
 
 
 @dataclass(frozen=True)
@@ -76,6 +128,20 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
     return call
 
 
+class _SearchSampler(BinarySearchSampler):
+    """The sampler of a search, which decides by what our table holds besides: costs, alarms.
+
+    Attributes:
+        state: The search as the claiming process read it last. To look again while sampling might
+            see other runs than the claim goes by.
+    """
+
+    state: SearchState
+
+    def _next_percent(self, study: optuna.Study, trial: FrozenTrial, strategy: Strategy) -> float:
+        return self.state.plan.switch_percent
+
+
 class SearchStudy:
     """An Optuna study whose trials are the runs of one search.
 
@@ -88,9 +154,11 @@ class SearchStudy:
         study: optuna.Study,
         storage: optuna.storages.RDBStorage,
         strategy: Strategy,
+        sampler: _SearchSampler,
         speculate: bool,
     ) -> None:
         self._study = study
+        self._sampler = sampler
         self._storage = storage
         self._study_id = storage.get_study_id_from_name(study.study_name)
         self._strategy = strategy
@@ -111,18 +179,19 @@ class SearchStudy:
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         storage = open_storage(url)
+        sampler = _SearchSampler(strategy, parameter=PARAMETER, seed=seed)
         study = optuna.create_study(
             storage=storage,
             study_name=name,
             direction="maximize",
-            sampler=BinarySearchSampler(strategy, parameter=PARAMETER, seed=seed),
+            sampler=sampler,
             load_if_exists=True,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             if study.metric_names != [VALUE]:
                 study.set_metric_names([VALUE])
-        return cls(study, storage, strategy, speculate)
+        return cls(study, storage, strategy, sampler, speculate)
 
     def describe(self, attributes: Mapping[str, str | float]) -> None:
         """Says more about the study in Optuna's tools; what a busy database refuses is not said."""
@@ -152,54 +221,38 @@ class SearchStudy:
         Where others claimed trials since the state was read, `look` reads it anew until they have
         chosen; it has to clear up dead ones. The replicate's seed derives from `base_seed`.
         """
-        number = self._new_number()
+        trial = self._study.ask()
         try:
-            self._storage.set_trial_user_attr(self._trial_id(number), _OWNER, asdict(owner))
-            if not state.is_all_before(number):
-                while (state := look()).is_choosing_before(number):
+            trial.set_user_attr(_OWNER, asdict(owner))
+            if not state.is_all_before(trial.number):
+                while (state := look()).is_choosing_before(trial.number):
                     pass
-            match state.plan:
-                case PlannedTrial() as planned:
-                    return self._choose(number, planned, state, base_seed)
-            self.fail(number)
+            if isinstance(state.plan, PlannedTrial):
+                return self._choose(trial, state.plan, state, base_seed)
+            self.fail(trial.number)
         except BaseException:
-            self.stale.add(number)
-            self.fail(number)
+            self.stale.add(trial.number)
+            self.fail(trial.number)
             raise
         return None
 
-    def _new_number(self) -> int:
-        """Of a new trial; `Study.ask` would read the study again and again for its sampler."""
-        trial_id = self._storage.create_new_trial(self._study_id)
-        number = self._storage.get_trial_number_from_id(trial_id)
-        self._trial_ids[number] = trial_id
-        return number
-
     def _choose(
-        self, number: int, planned: PlannedTrial, state: SearchState, base_seed: int
-    ) -> Claim:
-        strategy, trial_id = self._strategy, self._trial_id(number)
-        # Not by the sampler, which would look again, and perhaps see other runs.
-        self._storage.set_trial_param(
-            trial_id,
-            PARAMETER,
-            planned.switch_percent,
-            FloatDistribution(strategy.lowest_percent, strategy.highest_percent),
-        )
+        self, trial: optuna.Trial, planned: PlannedTrial, state: SearchState, base_seed: int
+    ) -> Claim | None:
+        """Let the sampler suggest the switch point; None for one that a user enqueued."""
+        strategy = self._strategy
+        self._sampler.state = state
+        percent = trial.suggest_float(PARAMETER, strategy.lowest_percent, strategy.highest_percent)
+        if percent != planned.switch_percent:
+            self.fail(trial.number)
+            return None
         seed = replicate_seed(base_seed, planned.replicate)
-        self._storage.set_trial_user_attr(trial_id, "seed", seed)
+        trial.set_user_attr("seed", seed)
         if planned.is_speculative:
-            self._storage.set_trial_user_attr(trial_id, "speculative", True)
+            trial.set_user_attr("speculative", True)
         # Last, as it tells the searchers that wait for this one to go on.
-        self._storage.set_trial_user_attr(trial_id, REPLICATE, planned.replicate)
-        return Claim(
-            number,
-            planned.switch_percent,
-            planned.replicate,
-            seed,
-            state,
-            planned.is_speculative,
-        )
+        trial.set_user_attr(REPLICATE, planned.replicate)
+        return Claim(trial.number, percent, planned.replicate, seed, state, planned.is_speculative)
 
     def _trial_id(self, number: int) -> int:
         if number not in self._trial_ids:
@@ -238,16 +291,16 @@ class SearchStudy:
 
     def complete(self, number: int, accuracy: float) -> None:
         """Tells the accuracy, if nobody has finished the trial."""
-        self._tell(number, TrialState.COMPLETE, [float(accuracy)])
+        self._tell(number, float(accuracy), TrialState.COMPLETE)
 
     def fail(self, number: int) -> None:
         """Tells that the run has to be made again, if nobody has finished the trial."""
-        self._tell(number, TrialState.FAIL)
+        self._tell(number, None, TrialState.FAIL)
 
     @_retryable
-    def _tell(self, number: int, state: TrialState, values: list[float] | None = None) -> None:
+    def _tell(self, number: int, value: float | None, state: TrialState) -> None:
         with contextlib.suppress(UpdateFinishedTrialError):  # another searcher was faster
-            self._storage.set_trial_state_values(self._trial_id(number), state, values)
+            self._study.tell(number, value, state=state, skip_if_finished=True)
 
 
 def owner_of(trial: FrozenTrial) -> Owner | None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
 from syncswitch.searcher.status.trial_status import RunStatus
-from syncswitch.searcher.text.sentences import kept_text
+from syncswitch.searcher.text.sentences import kept_text, sure_text
 from syncswitch.searcher.text.uses import uses_text
 from syncswitch.searcher.text.values import (
     NONE,
@@ -114,7 +114,7 @@ def _promised(policy: TimingPolicy) -> str:
         return f"; {policy.reason}"
     if policy.kept_share is not None:
         return f"; kept in {kept_text(policy)}"
-    return "" if policy.confidence is None else f"; {100 * policy.confidence:.0f} % sure"
+    return "" if policy.confidence is None else f"; {sure_text(policy.confidence)}"
 
 
 def _outlook(search: SearchStatus) -> Text:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from syncswitch.cli.run.policy import policies_of_cluster, size_and_pair
+from syncswitch.cli.run.policy import Chosen, chosen_by_policy, policies_of_cluster, size_and_pair
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.cluster.local import LocalCluster
 from tests.storage.conftest import IDENTITY, POLICY, SEARCH
 
+GUARDED = replace(POLICY, guarded=True, band=Band(POLICY.target_accuracy, POLICY.threshold, 1))
 SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
 LARGER = replace(SIMULATED, workers=500)
 
@@ -113,3 +116,66 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
         " real workers: train on what it was found for, or find a policy for this one with:"
         " syncswitch-search run digits --workers 8"
     )
+
+
+@dataclass(frozen=True)
+class KnownJob(LocalCluster):
+    """Knows the job without loading it."""
+
+    def load(self, reference: str, workers: int) -> Any:
+        return reference
+
+    def identity(self, workload: Any, workers: int, protocols: Any) -> WorkloadIdentity:
+        return IDENTITY
+
+
+def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
+    return chosen_by_policy(
+        KnownJob(),
+        "digits",
+        "current",
+        None,
+        None,
+        url,
+        None,
+        lambda workload, percent: None,
+        is_guarded=is_guarded,
+        learnt_uses=uses,
+    )
+
+
+def test_a_run_may_try_another_switch_than_its_policy(
+    sqlite_url: str, our_tables: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_database(sqlite_url, create=False) as database:
+        TrialStore(database).register(IDENTITY, "digits", SEARCH)
+        found = PolicyRegistry(database).publish(GUARDED)
+    run = chosen(sqlite_url, uses=1000)
+    assert (run.learns, run.policy) == (True, found)
+    assert run.switch_percent != found.switch_percent
+    assert run.retry_percents[-1] == 50
+    assert capsys.readouterr().err.endswith(
+        f"tries a switch to ASP at {run.switch_percent:g} %, as that may save later runs more time"
+        f" than it costs; policy version 1 says {found.switch_percent:g} %, and --no-learn keeps to"
+        " it\n"
+    )
+    last = chosen(sqlite_url, uses=1)
+    assert (last.learns, last.switch_percent) == (True, found.switch_percent)
+
+
+@pytest.mark.parametrize(
+    ("policy", "uses", "is_guarded"),
+    [
+        (GUARDED, None, True),  # --no-learn, or a version that was named
+        (GUARDED, 1000, False),
+        (replace(POLICY, guarded=False), 1000, True),  # found for the bare switch
+    ],
+)
+def test_a_run_keeps_to_its_policy(
+    sqlite_url: str, our_tables: None, policy: TimingPolicy, uses: int | None, is_guarded: bool
+) -> None:
+    with open_database(sqlite_url, create=False) as database:
+        TrialStore(database).register(IDENTITY, "digits", SEARCH)
+        PolicyRegistry(database).publish(policy)
+    run = chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
+    assert (run.learns, run.switch_percent) == (False, policy.switch_percent)

@@ -62,7 +62,7 @@ def make_run(url: str, uses: int = 30) -> NextRun:
     assert use is not None
     with open_database(url, create=False) as database:
         record_use(database, use)
-    after_use(url, policy, "propose", uses)
+    after_use(url, policy, uses)
     return planned
 
 

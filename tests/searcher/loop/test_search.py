@@ -264,6 +264,22 @@ def test_orphans_are_failed_after_a_while(url: str) -> None:
     assert states_of(url) == {"COMPLETE": 4, "FAIL": 1}
 
 
+@pytest.mark.parametrize("percent", [30.0, 100.0])
+def test_a_trial_that_somebody_enqueued_is_made_only_where_the_search_wants_it(
+    url: str, percent: float
+) -> None:
+    name = study_name(identity(), SHORT)
+    study = optuna.create_study(storage=url, study_name=name, direction="maximize")
+    study.enqueue_trial({"switch_percent": percent})
+    trainer = GeneratedTrainer()
+    search(url, trainer, SHORT)
+    assert trainer.runs == [(100.0, 0), (100.0, 1), (50.0, 0), (50.0, 1)]
+    runs, _ = outcome(url)
+    assert [(percent, replicate) for percent, replicate, *_ in runs] == sorted(trainer.runs)
+    first = the_study(url).get_trials()[0]
+    assert first.state.name == ("COMPLETE" if percent == 100 else "FAIL")
+
+
 def test_every_complete_trial_has_a_row(url: str) -> None:
     search(url, GeneratedTrainer(failures=1, diverges_below_percent=30))
     runs, policies = outcome(url)

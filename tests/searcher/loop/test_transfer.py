@@ -17,7 +17,7 @@ from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identi
 from searches import PLAN, QUICK, search
 
 from syncswitch.searcher.loop.transfer import PolicyEvaluation
-from syncswitch.searcher.loop.trial_runner import TrialRunner
+from syncswitch.searcher.loop.trial_loop import TrialRunner
 from syncswitch.searcher.results.speed_up import measured_speed_up
 from syncswitch.searcher.results.transfer import EvaluationResult
 from syncswitch.searcher.strategies.paper import PaperStrategy

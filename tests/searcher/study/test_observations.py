@@ -16,7 +16,7 @@ from step_recording import step_recording
 from syncswitch.searcher.loop.other_pairs import OtherPairs
 from syncswitch.searcher.loop.reporter import Reporter
 from syncswitch.searcher.loop.shared_checkpoints import Prefixes
-from syncswitch.searcher.loop.trial_runner import TrialRunner
+from syncswitch.searcher.loop.trial_loop import TrialRunner
 from syncswitch.searcher.report.load import load_report
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy

@@ -72,7 +72,9 @@ def test_a_guarded_policy_tells_what_is_delivered_from_what_the_bare_switch_keep
     assert promise_sentences(GUARDED) == (
         f"{shares} {time} included; that it saves time is 80 % sure."
     )
-    assert promise_sentences(replace(GUARDED, confidence=None)) == f"{shares} {time} included."
+    assert promise_sentences(replace(GUARDED, confidence=0.997)).endswith("more than 99 % sure.")
+    for unsure in (replace(GUARDED, confidence=None), replace(GUARDED, speed_up_low=0.8)):
+        assert promise_sentences(unsure) == f"{shares} {time} included."
     assert promise_sentences(replace(GUARDED, expected_time=None)) == shares
     assert kept_text(GUARDED) == (
         "about 96 of 100 guarded trainings (93 with the bare switch, 95 with BSP alone)"

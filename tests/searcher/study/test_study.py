@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.observations import REPLICATE
-from syncswitch.searcher.study.state import PARAMETER, SearchState
+from syncswitch.searcher.study.study import PARAMETER, SearchState
 
 PERCENTS = FloatDistribution(0.0, 100.0)
 
