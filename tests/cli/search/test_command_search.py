@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from command_line import Invoke, database_file, error_line
 
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.trials.store import TrialStore
 from tests.trainers.command.programs import TRAINS, command
 
 ONE_RUN = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--total-steps", "100")
@@ -175,13 +177,14 @@ def test_a_command_that_does_not_know_its_switch_is_noticed(
 
 
 @pytest.mark.parametrize(
-    ("ending", "options"), [("", {"goes_back": False}), (" {resume_from}", {})], ids=["anew", "goes back"]
+    ("begin", "told"),
+    [("", {"goes_back": False}), ("env FROM={resume_from} ", {})],
+    ids=["anew", "goes back"],
 )
 def test_the_price_of_a_failed_switch_is_that_of_the_command(
-    invoke: Invoke, train: str, url: str, ending: str, options: dict[str, Any]
+    invoke: Invoke, train: str, url: str, begin: str, told: dict[str, Any]
 ) -> None:
-    assert run(invoke, train + ending, *SEARCH).exit_code == 0
+    assert run(invoke, begin + train, *SEARCH).exit_code == 0
     with open_database(url, create=False) as database:
-        (search,) = searches(database)
-    told = {name: value for name, value in search.options.items() if name == "goes_back"}
-    assert told == options
+        (search,) = TrialStore(database).searches()
+    assert {name: value for name, value in search.options.items() if name == "goes_back"} == told
