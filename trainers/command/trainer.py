@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -15,7 +19,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.command.early_words import no_accuracy
+from syncswitch.trainers.command import guard
 from syncswitch.trainers.command.going_back import (
     CommandGuard,
     FailedRun,
@@ -25,7 +29,6 @@ from syncswitch.trainers.command.going_back import (
 )
 from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
 from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.process import GuardedCommand
 from syncswitch.trainers.command.report_log import ReportLog
 from syncswitch.trainers.command.results import (
     ParseLine,
@@ -33,7 +36,6 @@ from syncswitch.trainers.command.results import (
     parse_json,
     parse_pattern,
 )
-from syncswitch.trainers.command.run_folder import make_run_folder
 from syncswitch.trainers.command.template import environment_of, fill, run_values
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
@@ -41,6 +43,108 @@ from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.guarding import Guarding
 from syncswitch.trainers.run.record import RunResult, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+
+
+def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
+    """Makes a new folder, also for another attempt at the same run.
+
+    Args:
+        parent: Of all runs of the job.
+        spec: The trial, after which the folder is named.
+    """
+    name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for attempt in itertools.count(1):
+            folder = parent / (name if attempt == 1 else f"{name}-attempt-{attempt}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as error:
+        raise UserError(
+            f"the folder for runs {parent} cannot be used: {error.strerror or error}; name another"
+            " with --output-folder"
+        ) from error
+    raise AssertionError("there is always another name")
+
+
+class GuardedCommand:
+    """Starts at once, and runs until it ends or is ended; a context manager.
+
+    A guard (see `guard`) stands between, which ends all processes of the command also where this
+    one is killed.
+    """
+
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], log: Path, grace_seconds: float
+    ) -> None:
+        with log.open("ab") as output:
+            self._guard = subprocess.Popen(
+                # By its path: the working folder is the user's, whose modules are none of its own.
+                [sys.executable, guard.__file__, str(grace_seconds), *words],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+                start_new_session=True,
+            )
+
+    def status(self, wait_seconds: float) -> int | None:
+        """Exit status, 128 and the signal where one killed it; None while it runs.
+
+        Nothing of the command is left then.
+        """
+        try:
+            status = self._guard.wait(wait_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        return status if status >= 0 else 128 - status
+
+    def end(self) -> None:
+        """Ends it with everything that it started; returns when all of it is gone."""
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()  # that is what the guard waits for
+        self._guard.wait()
+
+    def __enter__(self) -> GuardedCommand:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+# Of output that says nothing, before somebody should look.
+_SECONDS = 60.0
+_LINES = 100
+# A result is the mean of five tests: who makes them has made the first by then.
+_SHARE = 1 / 5
+
+
+def no_accuracy(
+    reports: ReportLog, total_steps: int, seconds: float, lines: int, *, is_heard: bool
+) -> str | None:
+    """That an accuracy should have been understood by now; None where one was, or may yet come.
+
+    Args:
+        reports: So far.
+        total_steps: Of the whole run.
+        seconds: Since the start of the command.
+        lines: Read, whether understood or not.
+        is_heard: Whether the command has written anything.
+    """
+    done, where = reports.step - reports.start_step, ""
+    if reports.evaluations or reports.diverged:
+        return None
+    if done:
+        is_late = done >= _SHARE * (total_steps - reports.start_step)
+        where = f", at step {reports.step:,} of {total_steps:,}"
+    else:
+        is_late = is_heard and (seconds > _SECONDS or lines >= _LINES)
+    name = reports.metric.name
+    return f"the command has said nothing of its {name} so far{where}" if is_late else None
+
 
 _LOOK_SECONDS = 0.05
 _TAIL_LINES = 5

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from syncswitch.searcher.learning.lessons import lessons_of
-from syncswitch.searcher.strategies.history import History
+from syncswitch.searcher.learning.job import lessons_of
+from syncswitch.searcher.strategies.adaptive.strategy import History
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 
 COST = TrialCost(1.0, 1.0, 0.4)

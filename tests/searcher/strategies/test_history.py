@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.history import History
+from syncswitch.searcher.strategies.adaptive.strategy import History
 from syncswitch.searcher.strategies.observation import Observation
 
 GRID = (25.0, 50.0, 100.0)

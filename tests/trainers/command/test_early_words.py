@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.trainers.command.early_words import no_accuracy
 from syncswitch.trainers.command.report_log import ReportLog
 from syncswitch.trainers.command.results import Report
+from syncswitch.trainers.command.trainer import no_accuracy
 from tests.trainers.command.programs import says, trial
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.job.data import Data
-from syncswitch.trainers.model.function import ModelFunction
-from syncswitch.trainers.model.moving_statistics import decay_of
+from syncswitch.trainers.model.function import ModelFunction, decay_of
 from tests.trainers.jobs import CONSTANT, constant_data
 
 X = np.array([3.0, -5.0, 70_000.0, 0.0], np.float32)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.trainers.run.files import CheckpointFiles
+from syncswitch.trainers.run.log import CheckpointFiles
 
 
 def files_of(*percents: tuple[float, ...]) -> CheckpointFiles:

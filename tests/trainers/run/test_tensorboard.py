@@ -228,7 +228,7 @@ def test_a_part_that_failed_is_replaced_by_what_follows(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from syncswitch.trainers.run.event_file import EventFile
+from syncswitch.trainers.run.tensorboard import EventFile
 file = EventFile(Path(sys.argv[1]))
 for step in range(1, 101):
     file.scalars(step, {"accuracy/test": step / 100})

@@ -13,8 +13,12 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction
-from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
-from syncswitch.trainers.simulated.patches import with_patches
+from syncswitch.trainers.simulated.gradients import (
+    Computed,
+    GradientSource,
+    Outstanding,
+    with_patches,
+)
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, digits_data, normalized_model
 
 MakeSource = Callable[..., tuple[GradientSource, ModelFunction]]

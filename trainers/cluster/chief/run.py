@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent
@@ -14,10 +14,8 @@ from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
 from syncswitch.trainers.cluster.chief.recovery import Recovery
-from syncswitch.trainers.cluster.chief.straggler_control import StragglerControl
 from syncswitch.trainers.cluster.chief.taken import TakenSteps
 from syncswitch.trainers.cluster.chief.trial import ClusterTrial
-from syncswitch.trainers.cluster.chief.watchdog import Watchdog
 from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.lost import ServerLostError
@@ -25,7 +23,97 @@ from syncswitch.trainers.job.schedule import Segment, checkpoint_path, switch_wo
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Ticket
-from syncswitch.trainers.stragglers.online import Decision
+from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineController
+
+
+class StragglerControl:
+    """The online policy of a run behind a lock; what it decides is logged.
+
+    Args:
+        controller: Decides; None where nothing is to be done.
+        log: Of the run.
+        workers: All of them; those that a former cluster lost are there again.
+    """
+
+    def __init__(
+        self, controller: OnlineController | None, log: RunLog, workers: Iterable[int]
+    ) -> None:
+        self._controller = controller
+        self._log = log
+        self._lock = threading.Lock()
+        for worker in workers:
+            self.tell(worker, is_lost=False)
+
+    def resting(self, workers: Iterable[int]) -> set[int]:
+        """Which of these workers are not to train now."""
+        return set() if self._controller is None else set(workers) - self._controller.active
+
+    def after_step(
+        self, worker: int, busy_seconds: float, done: int, now_seconds: float, before_switch: bool
+    ) -> Decision:
+        """Observes a step and decides; see `OnlineController.judge`."""
+        if self._controller is None:
+            return NO_DECISION
+        with self._lock:
+            self._controller.observe(worker, busy_seconds)
+            decision = self._controller.judge(done, now_seconds, before_switch)
+        self._note(decision)
+        if decision.protocol is not None:
+            self._log.is_detour = decision.protocol == "second"
+        return decision
+
+    def at_switch(self, done: int, now_seconds: float) -> None:
+        """Lets all workers train from now on."""
+        self._log.is_detour = False
+        if self._controller is not None:
+            with self._lock:
+                decision = self._controller.at_switch(done, now_seconds)
+            self._note(decision)
+
+    def tell(self, worker: int, *, is_lost: bool) -> None:
+        """A worker is lost, or there again."""
+        if self._controller is not None:
+            with self._lock:
+                (self._controller.lost if is_lost else self._controller.returned)(worker)
+
+    def _note(self, decision: Decision) -> None:
+        for event in decision.events:
+            self._log.keep_event(event)
+
+
+_TICK_SECONDS = 0.02
+
+
+class Watchdog(threading.Thread):
+    """A thread that never waits for a part of the cluster, nor for a lock held meanwhile.
+
+    What hangs raises nothing, so that everybody would wait for ever.
+    """
+
+    def __init__(
+        self, cluster: Cluster, coordinator: Coordinator, disturb: Callable[[], None]
+    ) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._disturb = disturb
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        """Ends the thread."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Body of the thread."""
+        while not self._ended.wait(_TICK_SECONDS):
+            try:
+                self._disturb()
+                self._cluster.look_after()
+            except BaseException as error:
+                self._coordinator.fail(None, error)
+                return
+
 
 _PROGRESS_SECONDS = 0.2
 # Threads that wait for lost processes die with this one.
