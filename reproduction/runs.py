@@ -10,8 +10,7 @@ from syncswitch.searcher.text.values import run_conditions_text
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.job.variants import split_variant
+from syncswitch.trainers.job.loading import normal_reference, split_variant
 from syncswitch.trainers.replay.recording import whole_runs
 
 if TYPE_CHECKING:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
-from syncswitch.searcher.loop.observer import TrialObserver
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
+
 from syncswitch.searcher.loop.other_pairs import OtherPairs, as_whole
 from syncswitch.searcher.loop.recorded import recorded_result
 from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
@@ -25,11 +29,11 @@ from syncswitch.searcher.strategies.base import Strategy, Wait
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.study.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.study.plan import SearchPlan, study_name
-from syncswitch.searcher.study.repair import Patience, Repairer
-from syncswitch.searcher.study.study import Claim, SearchState, SearchStudy
+from syncswitch.searcher.study.study import Claim, SearchState, SearchStudy, owner_of
 from syncswitch.searcher.text.early_words import never_moved
-from syncswitch.storage.database.engine import Database
+from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import (
     DatabaseAwayError,
     FatalError,
@@ -38,15 +42,210 @@ from syncswitch.storage.errors import (
     UserError,
 )
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec, TrialState
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+    TrialState,
+)
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, SearchInfo
+from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, SearchInfo, StoredTrial
 from syncswitch.trainers.job.schedule import later_switches, switch_worker_step
-from syncswitch.trainers.trainer import Trainer
+from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.trainer import Trainer, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a search waits for what.
+
+    Attributes:
+        heartbeat_seconds: A searcher on another machine that is silent for longer is dead.
+        stale_seconds: A trial that nobody has begun for longer has no owner.
+        heartbeat_interval_seconds: Least time between two heartbeats of a run.
+        retry_seconds: Between a failed run and the next attempt.
+        attempts: Failed runs in a row before the search gives up.
+        restart_seconds: How long the database may be away before it does.
+    """
+
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    stale_seconds: float = 15.0
+    heartbeat_interval_seconds: float = 1.0
+    poll_seconds: float = 0.5
+    retry_seconds: float = 2.0
+    attempts: int = 3
+    restart_seconds: float = RESTART_SECONDS
+
+
+@dataclass
+class Repairer:
+    """Finishes the trials that Optuna has as running and nobody runs.
+
+    Optuna knows which trial ran, the store what it measured. The store is written first, so the two
+    differ only in trials that Optuna still has as running:
+
+    - complete in the store: its value is told;
+    - failed in the store: its failure is told;
+    - running in the store, and its owner is dead: failed in both;
+    - unknown to the store: failed, once its owner is dead or too long has passed.
+
+    Optuna's own `fail_stale_trials` would fail the first kind too, and they would be made again.
+    """
+
+    study: SearchStudy
+    store: TrialStore
+    patience: Patience
+
+    def __post_init__(self) -> None:
+        self._first_seen: dict[int, float] = {}
+
+    def repaired(self) -> tuple[SearchState, int]:
+        """The search once its running trials were looked at, and how many of them were stale."""
+        state = self.study.read(self.store)
+        running = [trial for trial in state.trials if trial.state == OptunaState.RUNNING]
+        settled = [self._settle(trial, state.rows.get(trial.number)) for trial in running]
+        if not any(settled):
+            return state, 0
+        return self.study.read(self.store), settled.count("stale")
+
+    def _settle(
+        self, trial: FrozenTrial, row: StoredTrial | None
+    ) -> Literal["told", "stale"] | None:
+        if (
+            row is not None
+            and row.state == TrialState.COMPLETE
+            and row.converged_accuracy is not None
+        ):
+            self.study.note_result(trial.number, bool(row.diverged), row.training_seconds)
+            self.study.complete(trial.number, row.converged_accuracy)
+            return "told"
+        if not self._is_stale(trial, row) or self.store.get(self.study.name, trial.number) != row:
+            return None  # the next look decides about what ended meanwhile
+        # The store first: were this process killed in between, the next repair sees it.
+        self.store.fail(self.study.name, trial.number, "its process ended")
+        self.study.fail(trial.number)
+        return "stale"
+
+    def _is_stale(self, trial: FrozenTrial, row: StoredTrial | None) -> bool:
+        if trial.number in self.study.stale:
+            return True
+        if row is None:
+            return self._is_never_begun(trial)
+        return row.state == TrialState.FAILED or not is_run_by_anyone(
+            row, self.patience.heartbeat_seconds
+        )
+
+    def _is_never_begun(self, trial: FrozenTrial) -> bool:
+        """Whether whoever asked for a trial is gone, or never began it."""
+        owner = owner_of(trial)
+        if owner is not None and owner.host == socket.gethostname():
+            return not is_alive(owner)
+        now = time.monotonic()
+        seen = now - self._first_seen.setdefault(trial.number, now)
+        return max(seen, _age_seconds(trial)) > self.patience.stale_seconds
+
+
+def _age_seconds(trial: FrozenTrial) -> float:
+    if trial.datetime_start is None:
+        return 0.0
+    # Optuna writes local time without a zone.
+    return (datetime.now() - trial.datetime_start).total_seconds()
+
+
+@dataclass
+class TrialObserver:
+    """Sends heartbeats, and decides whether to stop the trial.
+
+    Attributes:
+        trial: For the reporter.
+        reporter: Is told.
+        heartbeat: Records the worker-step, and the last evaluation where there was one since.
+        heartbeat_interval_seconds: How often.
+        stop: Says when the trial may end; None where it may not.
+        inherited: Evaluations of the part before the trial's own.
+        switch_worker_step: Where the second protocol begins; 0 where it never does.
+        guard: Says that the trial fails; None where nobody asks.
+        look: Is given all evaluations after each.
+        is_decided: Says that the trial is needed no longer.
+        is_cancelled: It was stopped because nobody needs it any more.
+        alarm: It was stopped because it fails; None where it was not.
+    """
+
+    trial: ReportedTrial
+    reporter: Reporter
+    heartbeat: Callable[[int, Evaluation | None], None]
+    heartbeat_interval_seconds: float
+    stop: StopRule | None = None
+    inherited: Sequence[Evaluation] = ()
+    switch_worker_step: int = 0
+    guard: Guard | None = None
+    look: Callable[[Sequence[Evaluation]], None] = lambda _: None
+    is_decided: Callable[[], bool] = lambda: False
+    is_cancelled: bool = False
+    alarm: RunEvent | None = None
+
+    def __post_init__(self) -> None:
+        self._next_heartbeat_at = time.monotonic() + self.heartbeat_interval_seconds
+        self._next_look_at = self._next_heartbeat_at
+        self._evaluations = list(self.inherited)
+        self._untold: Evaluation | None = None
+
+    def on_progress(self, worker_step: int) -> None:
+        """Sends a heartbeat at most once per interval."""
+        now = time.monotonic()
+        if now >= self._next_heartbeat_at:
+            self._next_heartbeat_at = now + self.heartbeat_interval_seconds
+            untold, self._untold = self._untold, None
+            self.heartbeat(worker_step, untold)
+        self.reporter.on_progress(self.trial, worker_step)
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        """Ends the run where its accuracy is known, hopeless, failing, or wanted no more."""
+        self._untold = evaluation
+        self.reporter.on_evaluation(self.trial, evaluation)
+        if self._is_wanted_no_more():
+            self.is_cancelled = True
+            return Verdict.STOP
+        self._evaluations.append(evaluation)
+        self.look(self._evaluations)
+        return Verdict.STOP if self._is_known() or self._fails(evaluation) else Verdict.CONTINUE
+
+    def _is_known(self) -> bool:
+        return self.stop is not None and (
+            self.stop.knows(self._evaluations, self.switch_worker_step)
+            or self.stop.is_hopeless(self._evaluations)
+        )
+
+    def _fails(self, newest: Evaluation) -> bool:
+        """Before its end alone: what it ends with is its result."""
+        if self.guard is None or newest.worker_step >= self.trial.total_worker_steps:
+            return False
+        reason = self.guard.alarm(self._evaluations, self.switch_worker_step)
+        if reason is None:
+            return False
+        self.alarm = RunEvent("alarmed", newest.worker_step, newest.elapsed_seconds, reason)
+        self.on_event(self.alarm)
+        return True
+
+    def _is_wanted_no_more(self) -> bool:
+        """Looks as often as heartbeats are sent; a database that is busy is asked again later."""
+        now = time.monotonic()
+        if now < self._next_look_at:
+            return False
+        self._next_look_at = now + self.heartbeat_interval_seconds
+        with contextlib.suppress(RetryableError):
+            return self.is_decided()
+        return False
+
+    def on_event(self, event: RunEvent) -> None:
+        """Passes it on."""
+        self.reporter.on_event(self.trial, event)
+
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")

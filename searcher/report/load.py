@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
 from syncswitch.searcher.learning.why import policy_explained, search_explained
-from syncswitch.searcher.report.choice import (
-    only_job,
-    shown_conditions,
-    shown_policy,
-    shown_search,
-)
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.history import SearchHistory, history_of
 from syncswitch.searcher.results.explanation import Explanation
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.searcher.study.liveness import state_of
 from syncswitch.searcher.study.observations import read_observations
@@ -23,7 +18,7 @@ from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
+from syncswitch.storage.policies.rows import CURRENT, EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import (
     SwitchPointStatistics,
@@ -31,7 +26,7 @@ from syncswitch.storage.queries.summaries import (
 )
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.queries.uses import use_facts
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
@@ -40,6 +35,98 @@ from syncswitch.storage.uses.store import use_observations
 from syncswitch.storage.uses.summary import use_summary
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
+
+
+def only_job(
+    known: Sequence[RegisteredWorkload],
+    reference: str,
+    workers: int | None,
+    protocols: tuple[str, str] | None,
+    place: str,
+) -> RegisteredWorkload:
+    """The one job that is meant; raises UserError where there is none, or there are several."""
+    fitting = [
+        job
+        for job in known
+        if workers in (None, job.identity.workers)
+        and protocols in (None, (job.identity.first_protocol, job.identity.second_protocol))
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UserError(
+            f"{reference!r} names {len(fitting)} jobs: {_named(fitting)}; choose with --workers,"
+            " --protocols or the fingerprint"
+        )
+    if known:
+        raise UserError(
+            f"{reference!r} has no runs on such a cluster; there is: {_named(known)}; choose one of"
+            " them, or leave out --workers and --protocols"
+        )
+    raise UserError(
+        f"no workload {reference!r} in {place}; see: syncswitch-search trials, or find its policy"
+        f" with: syncswitch-search run {reference}"
+    )
+
+
+def _named(jobs: Iterable[RegisteredWorkload]) -> str:
+    return "; ".join(f"{job.identity.cluster} [{job.identity.fingerprint[:12]}]" for job in jobs)
+
+
+def shown_policy(
+    versions: Sequence[PolicyEntry],
+    searches: Mapping[str, SearchInfo],
+    study: str | None,
+    version: str | None = None,
+) -> PolicyEntry | None:
+    """The version or alias that is named, else what the named search found, else the current one.
+
+    Raises UserError where there is no such version or search.
+    """
+    if version is not None:
+        return _version(versions, version)
+    if study is None:
+        return next((entry for entry in versions if CURRENT in entry.aliases), None)
+    if study not in searches:
+        known = ", ".join(searches) or "none"
+        raise UserError(f"no search {study!r} of this job; there is: {known}")
+    found = (entry for entry in versions if entry.policy.study == study and not entry.imported_at)
+    return next(found, None)
+
+
+def _version(versions: Sequence[PolicyEntry], version: str) -> PolicyEntry:
+    for entry in versions:
+        if version in (str(entry.policy.version), *entry.aliases):
+            return entry
+    numbers = [str(entry.policy.version) for entry in versions]
+    aliases = sorted({alias for entry in versions for alias in entry.aliases})
+    known = ", ".join([*numbers, *aliases]) or "none"
+    raise UserError(f"no version or alias {version!r} of this job; there is: {known}")
+
+
+def shown_search(
+    searches: Mapping[str, SearchInfo], policy: PolicyEntry | None, study: str | None
+) -> SearchInfo | None:
+    """The search that is named, else the one that found the policy, else the newest.
+
+    An evaluation looks for nothing, so it is shown only where it is named.
+    """
+    if study is not None:
+        return searches[study]
+    if policy is not None and policy.imported_at is None and policy.policy.study in searches:
+        return searches[policy.policy.study]
+    real = [one for one in searches.values() if one.strategy != ComparisonStrategy().name]
+    return real[-1] if real else None
+
+
+def shown_conditions(trials: Iterable[StoredTrial], search: SearchInfo | None) -> RunConditions:
+    """Those of the search; without one the usual ones, where a complete run had them."""
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    if search is not None:
+        complete = [trial for trial in complete if trial.study == search.study]
+    found = [trial.conditions for trial in complete]
+    usual = RunConditions()
+    return usual if not found or usual in found else found[-1]
 
 
 def load_report(

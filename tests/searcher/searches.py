@@ -9,10 +9,10 @@ import optuna
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.loop.trial_loop import Patience
 from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.tables import open_storage
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry

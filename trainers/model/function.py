@@ -21,9 +21,8 @@ from syncswitch.trainers.model.batches.examples import (
     sample,
     transformed,
 )
-from syncswitch.trainers.model.batches.labels import check_labels
 from syncswitch.trainers.model.batches.order import shuffled
-from syncswitch.trainers.model.batches.outputs import Outputs
+from syncswitch.trainers.model.batches.outputs import Outputs, check_labels
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
 from syncswitch.trainers.model.tables.lookup import Asking, TableRows, among, any_rows

@@ -19,9 +19,9 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.loop.trial_loop import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.repair import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.records.policy import TimingPolicy

@@ -9,9 +9,9 @@ import pytest
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.export.mlflow.points import Point
 from syncswitch.storage.export.mlflow.runs import (
     FINISHED,
+    Point,
     search_copy,
     trial_copy,
     use_copy,

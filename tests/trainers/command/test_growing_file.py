@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.command.growing_file import GrowingFile, last_lines, size_bytes
+from syncswitch.trainers.command.report_log import GrowingFile, last_lines, size_bytes
 
 
 @pytest.fixture

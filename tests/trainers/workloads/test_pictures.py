@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.workloads.pictures import PADDING, augment, load_pictures, standardize
+from syncswitch.trainers.workloads.resnets import PADDING, augment, load_pictures, standardize
 
 LABELS = np.arange(512, dtype=np.int32)
 

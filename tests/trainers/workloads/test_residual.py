@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.workloads.residual import (
+from syncswitch.trainers.workloads.resnets import (
     WEIGHT_DECAY,
     basic_network,
 )

@@ -22,7 +22,7 @@ from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.schedule import decay_factor
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from syncswitch.trainers.workloads.residual import basic_network, bottleneck_network
+from syncswitch.trainers.workloads.resnets import basic_network, bottleneck_network
 from syncswitch.trainers.workloads.resnets import resnet32_cifar10 as resnet32
 from syncswitch.trainers.workloads.resnets import resnet50_cifar100 as resnet50
 from tests.trainers.jobs import RecordingObserver, spec_of

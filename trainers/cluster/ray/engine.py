@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
-from dataclasses import dataclass
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+from syncswitch.trainers.cluster.exchange.parts import Place, program
 from syncswitch.trainers.cluster.exchange.plans import WORKER
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
+from syncswitch.trainers.cluster.processes.condition import condition_of, with_last_words
 from syncswitch.trainers.cluster.processes.messages import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import (
     NO_GPU,
@@ -21,9 +30,57 @@ from syncswitch.trainers.cluster.processes.placement import (
 )
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import Zygote
-from syncswitch.trainers.cluster.ray.actor import PartActor
 from syncswitch.trainers.cluster.ray.connection import connect, reserve
 from syncswitch.trainers.cluster.ray.options import RayOptions
+
+
+class PartActor:
+    """One process, which ends with its actor; Ray calls one method after the other.
+
+    Args:
+        part: What it is.
+        chief: Where it finds its chief.
+        secret: Of the cluster.
+        environment: Besides that of the actor, which names the GPUs that Ray gives it.
+        reference: Of the workload; see `Place`.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        chief: Address,
+        secret: bytes,
+        environment: Mapping[str, str],
+        reference: str | None,
+    ) -> None:
+        import ray
+
+        self._host = ray.util.get_node_ip_address()
+        arguments, own = program(Place(part, chief, (self._host, 0), secret, reference))
+        # It has no name that could outlive the actor.
+        self._log = tempfile.TemporaryFile(prefix="syncswitch-part-")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env={**os.environ, **environment, **own},
+        )
+
+    def condition(self) -> Condition:
+        """Of the process; with its last words, unless it has left because its chief had."""
+        found = condition_of(self._process.pid, self._process.poll())
+        if not self._process.returncode:
+            return replace(found, report="")
+        found = with_last_words(found, Path(f"/proc/self/fd/{self._log.fileno()}"))
+        return replace(found, report=f"on {self._host} {found.report}")
+
+    def signal(self, number: int) -> None:
+        """Sends the process a signal, if it is there; where that kills, it is dead then."""
+        self._process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._process.wait()
+
 
 _LOG = logging.getLogger(__name__)
 

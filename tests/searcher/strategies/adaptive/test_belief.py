@@ -7,10 +7,15 @@ import itertools
 import numpy as np
 import pytest
 
-from syncswitch.searcher.strategies.adaptive.belief import Belief, Datum, KnownTarget, believe
+from syncswitch.searcher.strategies.adaptive.belief import (
+    Belief,
+    Datum,
+    KnownTarget,
+    believe,
+    effective_size,
+)
 from syncswitch.searcher.strategies.adaptive.guesses import Prior, first_guesses
 from syncswitch.searcher.strategies.adaptive.outlook import Outlook
-from syncswitch.searcher.strategies.adaptive.renewal import effective_size
 
 GRID = (12.5, 25.0, 50.0, 100.0)
 PRIOR = Prior(GRID, 0.01)

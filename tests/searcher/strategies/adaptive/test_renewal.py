@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import qmc
 
+from syncswitch.searcher.strategies.adaptive.belief import effective_size, renewed
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
-from syncswitch.searcher.strategies.adaptive.renewal import effective_size, renewed
 
 MEANS = np.array([0.3, 0.7])
 DEVIATIONS = np.array([0.004, 0.02])

@@ -14,6 +14,7 @@ import pytest
 from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
 
 from syncswitch.searcher.loop.search import Search
+from syncswitch.searcher.loop.trial_loop import Patience
 from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.simulation.simulator import (
     PlayedRun,
@@ -25,7 +26,6 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.repair import Patience
 from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError

@@ -11,7 +11,7 @@ from syncswitch.trainers.cluster.exchange.handshake import Identity, Part
 from syncswitch.trainers.cluster.exchange.plans import CHIEF, PARAMETER_SERVER, WORKER, Hello
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import hub as hubs
-from syncswitch.trainers.cluster.members.hub import Arrival, Hub
+from syncswitch.trainers.cluster.members.connected import Arrival, Hub
 
 SECRET = b"of this cluster alone"
 ONE: Part = (WORKER, 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources.blocks import BlockSource
+from syncswitch.trainers.job.sources.pipelines import BlockSource
 from syncswitch.trainers.job.sources.source import Rows
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 from typing_extensions import override
 
-from syncswitch.trainers.job.sources.blocks import BlockSource
+from syncswitch.trainers.job.sources.pipelines import BlockSource
 from syncswitch.trainers.job.sources.source import Rows
 from syncswitch.trainers.model.batches.feed import ReadFeed
 
