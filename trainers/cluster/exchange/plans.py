@@ -117,12 +117,10 @@ class Hold:
     Attributes:
         seconds: Added between its gradient and its push.
         slowdown: Factor on the time of its gradient.
-        message_seconds: Added to each message between it and the parameter server, one way.
     """
 
     seconds: float = 0.0
     slowdown: float = 1.0
-    message_seconds: float = 0.0
 
 
 NO_HOLD = Hold()

@@ -83,8 +83,6 @@ class Worker:
             return Push(self._step_replica(task), 0, 0)
         assert self._server is not None
         hold, (caller, server) = task.hold, self._server
-        if hold.message_seconds:
-            time.sleep(2 * hold.message_seconds)
         with self._computing:
             parts = [self._part(one) for one in task.parts]
             ids = parts[0].ids if len(parts) == 1 else _union([part.ids for part in parts])
@@ -92,8 +90,6 @@ class Worker:
             loss, busy_seconds = self._compute_all(pulled.model, parts, ids, pulled.rows)
         more: dict[str, Any] = {"rows": self._row_gradients} if ids else {}
         _wait(hold, busy_seconds)
-        if hold.message_seconds:
-            time.sleep(hold.message_seconds)
         if task.exchange is Exchange.ROUND:
             pushed = server.push_gradient(caller, task.number, self._computed, **more)
         elif task.exchange is Exchange.BUFFER:
