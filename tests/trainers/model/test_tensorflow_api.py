@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +20,7 @@ CALLS = 1500
 
 
 @pytest.fixture(scope="module")
-def gradient(keras: Any) -> Any:
+def gradient(keras: Any) -> Iterator[Any]:
     """Of a model with a sum that oneDNN joins to a convolution."""
     inputs = keras.Input((8, 8, 1))
     first = keras.layers.Conv2D(4, 3, padding="same")(inputs)
@@ -31,7 +32,8 @@ def gradient(keras: Any) -> Any:
             loss = tf.reduce_sum(model(batch, training=True) ** 2)
         return [loss, *tape.gradient(loss, model.trainable_variables)]
 
-    return concrete(loss_and_gradients, tf.TensorSpec((5, 8, 8, 1)))
+    # What is returned knows the variables by weak references alone: this frame keeps the model.
+    yield concrete(loss_and_gradients, tf.TensorSpec((5, 8, 8, 1)))
 
 
 def test_keras_wrappers_for_scikit_learn_are_there_for_who_uses_them(keras: Any) -> None:

@@ -17,7 +17,7 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
-from syncswitch.trainers.cluster.chief import backups, recovery, run
+from syncswitch.trainers.cluster.chief import recovery, run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.handshake import Part
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER
@@ -239,8 +239,8 @@ class TestTheParameterServer:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Some workers' steps are in it and some are not, whichever were acknowledged."""
-        monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
-        monkeypatch.setattr(backups, "_SHARE", 0.0)
+        monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(run, "_SHARE", 0.0)
         record = trained.train(tmp_path, "kill:ps,at=30%", "kill:ps,at=80%", pair=pair)
         assert kinds(record) == {"injected": 2, "lost": 2, "rebuilt": 2, "switched": 1}
         steps = [event.worker_step for event in record.events if event.kind == "rebuilt"]
@@ -297,7 +297,7 @@ class TestTheParameterServer:
     def test_with_momentum_and_the_global_batch_nothing_is_lost_either(
         self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
         workload = replace(
             COUNTING,
             name="momentum",

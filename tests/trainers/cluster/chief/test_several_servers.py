@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.chief import backups, run
+from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.handshake import Identity
 from syncswitch.trainers.cluster.exchange.memory import Block
@@ -69,8 +69,8 @@ def trained(shared: Trained, monkeypatch: pytest.MonkeyPatch) -> Trained:
 
 @pytest.fixture
 def copied_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(backups, "_SHARE", 0.0)
+    monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_SHARE", 0.0)
 
 
 def cluster_of(trained: Trained) -> ConnectedCluster:

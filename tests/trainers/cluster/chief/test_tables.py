@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from syncswitch.storage.records.trial import RunConditions
-from syncswitch.trainers.cluster.chief import backups, run
+from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.job.data import Data
@@ -120,7 +120,7 @@ COUNTING = replace(
 def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
     tmp_path: Path, servers: int, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backups, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
     engine = new_engine(tmp_path, 2)
     last = "" if servers == 1 else "=1"

@@ -10,7 +10,7 @@ import pytest
 from syncswitch.trainers.cluster.exchange.handshake import Identity, Part
 from syncswitch.trainers.cluster.exchange.plans import CHIEF, PARAMETER_SERVER, WORKER, Hello
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
-from syncswitch.trainers.cluster.members import hub as hubs
+from syncswitch.trainers.cluster.members import connected as hubs
 from syncswitch.trainers.cluster.members.connected import Arrival, Hub
 
 SECRET = b"of this cluster alone"
