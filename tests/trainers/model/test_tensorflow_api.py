@@ -33,7 +33,7 @@ def gradient(keras: Any) -> Iterator[Any]:
         return [loss, *tape.gradient(loss, model.trainable_variables)]
 
     # What is returned knows the variables by weak references alone: this frame keeps the model.
-    yield concrete(loss_and_gradients, tf.TensorSpec((5, 8, 8, 1)))
+    yield concrete(loss_and_gradients, tf.TensorSpec((5, 8, 8, 1)))  # noqa: PT022
 
 
 def test_keras_wrappers_for_scikit_learn_are_there_for_who_uses_them(keras: Any) -> None:
