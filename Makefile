@@ -94,7 +94,7 @@ benchmark-trust: $(INSTALLED)  ## Do later runs keep the accuracy? On recorded j
 benchmark-learning: $(INSTALLED)  ## What guard, revision and learning from each run bring: minutes.
 	$(BIN)/python -m benchmarks.learning
 
-benchmark-trust-live: $(INSTALLED)  ## The same with real searches and runs: an hour.
+benchmark-trust-live: $(INSTALLED)  ## The same with real searches and guarded trainings: an hour.
 	$(BIN)/python -m benchmarks.live_trust
 
 benchmark-parallel: $(INSTALLED)  ## Searches with several runs at once: ten minutes.

@@ -1,101 +1,194 @@
-"""Do later trainings keep the accuracy? Real searches, and then real trainings with each policy.
+"""What users get in the end: real searches, and then real guarded trainings with each policy.
 
-    python -m benchmarks.live_trust [--searches 20] [--uses 20] [--workers 4] [--json FILE]
+    python -m benchmarks.live_trust [--workload digits] [--trainer simulated] [--workers 8]
+        [--searches 20] [--uses 20] [--begin-at 1.5625] [--json FILE]
 
-Searches for the policy of digits with seeds of their own, and trains with each policy on further
-seeds, that no search has used. A run keeps the accuracy if it loses at most beta against the mean
-of BSP on these seeds, and does not diverge. Policies with the same switch point share these runs.
-An hour and a half on two cores.
+Every search has seeds of its own. Its policy is then trained with as often as `--uses` says, as
+`syncswitch-run` would without learning: guarded, a switch that fails tried again later. All
+policies are used with the same further seeds, that no search has seen, and so is BSP alone. A model
+is kept if it loses at most beta against the mean of BSP on these seeds. `--begin-at` looks at runs
+that begin at a switch point too early, whatever the policy says, and find their own. `--trainer
+local` trains in threads of this machine.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import json
 import statistics
 import tempfile
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from rich.console import Console
 
 from benchmarks.console import parser
 from benchmarks.limit import at_most
 from benchmarks.problems import BASELINE_PERCENT, BETA
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.queries.search_costs import study_costs
+from syncswitch.storage.records.guard import Band, GuardOutcome, later_switch_points
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
-from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.simulated.profile import load_profile
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
+from syncswitch.trainers.trainer import Trainer
 
-_WORKLOAD = "digits"
 # Beyond all seeds of searches, which are hashes: any would do.
 _FIRST_SEED = 1_000_003
+_PROFILE = "sync-switch-resnet32"
 
 
-def _searched(seed: int, workers: int, settings: int, folder: str) -> tuple[float, float | None]:
-    """Switch point and expected kept share of one search."""
-    from syncswitch.searcher import search
+@dataclass(frozen=True)
+class Training:
+    """One run.
 
-    policy = search(
-        _WORKLOAD,
-        workers=workers,
-        settings=settings,
-        seed=seed,
-        storage=f"sqlite:///{folder}/search-{seed}.db",
-        checkpoints=Path(folder) / f"checkpoints-{seed}",
+    Attributes:
+        accuracy: What it converged to; None where it diverged.
+        seconds: Its training time, failed tries included.
+        held_percent: The switch point that held; 100 where it is BSP from end to end.
+        failed: The switch points that did not hold.
+    """
+
+    accuracy: float | None
+    seconds: float
+    held_percent: float
+    failed: tuple[float, ...] = ()
+
+
+def _training(record: TrialRecord) -> Training:
+    guard = record.guard or GuardOutcome(record.spec.switch_percent)
+    return Training(
+        None if record.diverged else record.converged_accuracy,
+        record.training_seconds,
+        BASELINE_PERCENT if guard.held_percent is None else guard.held_percent,
+        tuple(one.switch_percent for one in guard.failed),
     )
-    return policy.switch_percent, policy.kept_share
 
 
-def _trained(
-    workload: Workload, workers: int, percents: Iterable[float], uses: int
-) -> dict[float, list[float | None]]:
-    """Accuracies of further trainings by switch point; None for one that diverged."""
-    identity = workload_identity(workload, workers, "bsp", "asp")
-    with contextlib.closing(ClusterTrainer(workload, workers)) as trainer:
-        return {
-            percent: [
-                None if record.diverged else record.converged_accuracy
-                for number in range(uses)
-                for record in [trainer.train(TrialSpec(identity, percent, _FIRST_SEED + number))]
-            ]
-            for percent in percents
-        }
+@dataclass
+class Job:
+    """A workload and a cluster for it, which is searched for and trained.
+
+    Attributes:
+        reference: Of the workload, as on the command line.
+        trainer: `simulated` or `local`.
+        workers: n.
+        uses: Trainings at each switch point; their seeds are `_FIRST_SEED` and on.
+        folder: For databases and checkpoints.
+    """
+
+    reference: str
+    trainer: str
+    workers: int
+    uses: int
+    folder: Path
+    _baseline: list[Training] = field(default_factory=list)
+
+    def searched(self, seed: int) -> tuple[TimingPolicy, float]:
+        """The policy of a search, and what that cost in trainings with BSP alone."""
+        from syncswitch.searcher import search
+
+        url = f"sqlite:///{self.folder}/search-{seed}.db"
+        policy = search(
+            self.reference,
+            trainer=self.trainer,
+            trainer_options={"profile": _PROFILE} if self.trainer == "simulated" else None,
+            workers=self.workers,
+            seed=seed,
+            storage=url,
+            checkpoints=self.folder / f"checkpoints-{seed}",
+        )
+        with open_database(url, create=False) as database:
+            (cost,) = study_costs(database)
+        return policy, cost.bsp_multiples or 0.0
+
+    def trained(self, percent: float, band: Band | None = None) -> list[Training]:
+        """Trainings that begin at a switch point, guarded where there is a band."""
+        workload = load_workload(self.reference)
+        if self.trainer == "simulated":
+            profile = load_profile(_PROFILE)
+            identity = simulated_identity(workload, self.workers, ("bsp", "asp"), profile)
+            opened: Trainer = SimulatedTrainer(workload, self.workers, profile)
+        else:
+            identity = workload_identity(workload, self.workers, "bsp", "asp")
+            opened = ClusterTrainer(workload, self.workers)
+        retries = later_switch_points(percent) if band else ()
+        seeds = range(_FIRST_SEED, _FIRST_SEED + self.uses)
+        specs = [TrialSpec(identity, percent, s, band=band, retry_percents=retries) for s in seeds]
+        with contextlib.closing(opened) as trainer:
+            return [_training(trainer.train(spec)) for spec in specs]
+
+    @property
+    def baseline(self) -> list[Training]:
+        """Trainings with BSP alone."""
+        if not self._baseline:
+            self._baseline = self.trained(BASELINE_PERCENT)
+        return self._baseline
+
+    def words(self, trainings: Sequence[Training]) -> str:
+        """How fast they are, how many keep the accuracy, and where their switches held."""
+        seconds = [
+            statistics.fmean(one.seconds for one in all_) for all_ in (self.baseline, trainings)
+        ]
+        held = Counter(one.held_percent for one in trainings)
+        switches = statistics.fmean(
+            len(one.failed) + (one.held_percent < BASELINE_PERCENT) for one in trainings
+        )
+        return (
+            f"{seconds[0] / seconds[1]:.2f} times as fast as BSP alone,"
+            f" {self.kept_percent(trainings):.1f} % keep the accuracy, {switches:.1f} switches each"
+            f" (held at {', '.join(f'{p:g} %: {n}' for p, n in sorted(held.items()))})"
+        )
+
+    def kept_percent(self, trainings: Sequence[Training]) -> float:
+        """How many of them keep the accuracy."""
+        whole = [one.accuracy for one in self.baseline if one.accuracy is not None]
+        least = statistics.fmean(whole) - BETA
+        return 100 * statistics.fmean(
+            one.accuracy is not None and one.accuracy >= least for one in trainings
+        )
 
 
 def main() -> None:
-    """Prints how many of the later runs keep the accuracy."""
-    options = parser(__doc__, searches=20, uses=20, workers=4, settings=6, json=Path).parse_args()
-    with at_most(4 * 3600), tempfile.TemporaryDirectory() as folder:
-        found = [
-            _searched(seed, options.workers, options.settings, folder)
-            for seed in range(options.searches)
-        ]
-        answers = collections.Counter(percent for percent, _ in found)
-        print(
-            "answers:", ", ".join(f"{p:g} %: {n}" for p, n in sorted(answers.items())), flush=True
+    """Prints what the later trainings take, and how many keep the accuracy."""
+    options = parser(
+        __doc__, workload="digits", trainer="simulated", workers=8, searches=20, uses=20,
+        begin_at=float, json=Path,
+    ).parse_args()  # fmt: skip
+    console = Console(highlight=False)
+    found: dict[str, list[Training]] = {}
+    with at_most(8 * 3600), tempfile.TemporaryDirectory() as folder:
+        job = Job(options.workload, options.trainer, options.workers, options.uses, Path(folder))
+        found["BSP alone"] = job.baseline
+        for seed in range(options.searches):
+            policy, cost = job.searched(seed)
+            begin = policy.switch_percent if options.begin_at is None else options.begin_at
+            trainings = job.trained(begin, policy.band)
+            console.print(
+                f"search {seed}: {policy.switch_percent:g} %, cost {cost:.2f}; trainings that begin"
+                f" at {begin:g} %: {job.words(trainings)}; stated: {_stated(policy)}"
+            )
+            found[f"search {seed}"] = trainings
+        uses = [one for name, all_ in found.items() if name != "BSP alone" for one in all_]
+        console.print(
+            f"{options.searches} searches with {options.uses} trainings each: {job.words(uses)};"
+            f" of BSP alone {job.kept_percent(job.baseline):.1f} % keep the accuracy"
         )
-        percents = sorted({BASELINE_PERCENT, *answers}, reverse=True)
-        accuracies = _trained(load_workload(_WORKLOAD), options.workers, percents, options.uses)
-    whole = [one for one in accuracies[BASELINE_PERCENT] if one is not None]
-    least = statistics.fmean(whole) - BETA
-    shares = {
-        percent: statistics.fmean(one is not None and one >= least for one in runs)
-        for percent, runs in accuracies.items()
-    }
-    for percent, share in shares.items():
-        print(f"{percent:g} % BSP: {100 * share:.0f} of 100 later runs keep the accuracy")
-    kept = statistics.fmean(shares[percent] for percent, _ in found)
-    stated = statistics.fmean(share for _, share in found if share is not None)
-    print(
-        f"{options.searches} searches with {options.uses} later runs each: {100 * kept:.1f} %"
-        f" keep the accuracy (expected {100 * stated:.1f} %; of BSP alone"
-        f" {100 * shares[BASELINE_PERCENT]:.1f} %)"
-    )
     if options.json:
-        options.json.write_text(
-            json.dumps({"answers": found, "accuracies": list(accuracies.items())}) + "\n"
-        )
+        values = {name: [asdict(one) for one in all_] for name, all_ in found.items()}
+        options.json.write_text(json.dumps(values) + "\n")
+
+
+def _stated(policy: TimingPolicy) -> str:
+    if policy.expected_time is None or policy.delivered_share is None:
+        return "nothing"
+    return f"{1 / policy.expected_time:.2f} times, {100 * policy.delivered_share:.1f} % kept"
 
 
 if __name__ == "__main__":

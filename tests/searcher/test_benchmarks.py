@@ -140,10 +140,16 @@ def test_learning(
 @pytest.mark.slow
 def test_live_trust(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(TINY_WORKLOAD)
-    code = (
-        "from benchmarks import live_trust\nlive_trust._WORKLOAD = 'job.py:tiny'\nlive_trust.main()"
+    sizes = ("--workload", "job.py:tiny", "--trainer", "local", "--workers", 2)
+    few = ("--searches", 1, "--uses", 1, "--begin-at", 50, "--json", "live.json")
+    done = run_code(
+        "from benchmarks import live_trust\nlive_trust.main()",
+        *map(str, sizes + few),
+        folder=tmp_path,
     )
-    sizes = ("--searches", 1, "--uses", 1, "--workers", 2, "--settings", 1, "--json", "live.json")
-    done = run_code(code, *sizes, folder=tmp_path)
-    assert "1 searches with 1 later runs each" in done.stdout, done.stderr
-    assert json.loads((tmp_path / "live.json").read_text())["answers"]
+    assert "1 searches with 1 trainings each" in done.stdout, done.stderr
+    found = json.loads((tmp_path / "live.json").read_text())
+    assert [len(found[name]) for name in ("BSP alone", "search 0")] == [1, 1]
+    (baseline,), (training,) = found.values()
+    assert (baseline["held_percent"], baseline["failed"]) == (100.0, [])
+    assert training["held_percent"] == 50.0 or training["failed"] == [50.0]
