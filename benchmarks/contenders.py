@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks import rivals
-from benchmarks.problems import Problem, earliest_acceptable, is_acceptable, is_right
+from benchmarks.problems import Problem, earliest_acceptable, is_acceptable
 from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 
 REFERENCE = "paper 5x5"
 """What costs are compared with."""
-ADAPTIVE = "adaptive"
-"""Whose confidence is held against the truth."""
+_ADAPTIVE = "adaptive"
 
 Search = Callable[[Problem, bool], Iterable[SimulatedSearch]]
 Answer = Callable[[Problem], float]
@@ -44,24 +43,22 @@ class Outcome:
     """One search, judged.
 
     Attributes:
+        answer: Switch point in percent.
         cost: Training time of its runs, in trainings with the first protocol alone.
         runs: How many they were.
         is_success: It found the right answer of its strategy's grid.
         is_too_early: Its answer loses more than beta.
         policy_time: Of a training with its answer, in the same unit; None where that is too early.
         regret: By how much this is above the time of the best switch on no grid; None as above.
-        confidence: As the strategy said; None where it does not say.
-        is_right: What the confidence claims is true.
     """
 
+    answer: float
     cost: float
     runs: int
     is_success: bool
     is_too_early: bool
     policy_time: float | None
     regret: float | None
-    confidence: float | None = None
-    is_right: bool = False
 
 
 def contenders() -> list[Contender]:
@@ -72,11 +69,11 @@ def contenders() -> list[Contender]:
         _paper("paper 5x5, shared prefix", share_prefix=True),
         _paper("paper 5x5, early stop", early_stop=True),
         _paper("paper 5x5, both", share_prefix=True, early_stop=True),
-        _adaptive(ADAPTIVE),
-        _adaptive(f"{ADAPTIVE}, bare switch", guarded=False),
-        _adaptive(f"{ADAPTIVE}, no shared prefix", share_prefix=False),
-        _adaptive(f"{ADAPTIVE}, no early stop", early_stop=False),
-        _adaptive(f"{ADAPTIVE}, neither", share_prefix=False, early_stop=False),
+        _adaptive(_ADAPTIVE),
+        _adaptive(f"{_ADAPTIVE}, bare switch", guarded=False),
+        _adaptive(f"{_ADAPTIVE}, no shared prefix", share_prefix=False),
+        _adaptive(f"{_ADAPTIVE}, no early stop", early_stop=False),
+        _adaptive(f"{_ADAPTIVE}, neither", share_prefix=False, early_stop=False),
         *(Contender((f"grid, {repeats} runs each",), _grid(repeats)) for repeats in (3, 5)),
         _optuna("random", rivals.random_sampler),
         _optuna("Optuna TPE", rivals.tpe_sampler),
@@ -115,14 +112,13 @@ def _outcome(problem: Problem, search: SimulatedSearch, expected: float) -> Outc
         best = problem.policy_seconds(problem.best_percent) / problem.first_seconds
         regret = policy_time - best
     return Outcome(
+        answer=answer,
         cost=search.seconds / problem.first_seconds,
         runs=search.runs,
         is_success=answer == expected,
         is_too_early=not is_fit,
         policy_time=policy_time,
         regret=regret,
-        confidence=search.confidence,
-        is_right=search.confidence is not None and is_right(problem, answer),
     )
 
 

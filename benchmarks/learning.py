@@ -1,10 +1,11 @@
 """What guard, revision and learning bring: trainings of recorded jobs, one after the other.
 
-    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 10 100]
+    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 10 30]
 
 Every rule trains every recorded job so many times over, each repeat with seeds dealt anew. Time is
 that of all trainings, with the search and the failed runs, over the same number of trainings with
-BSP alone; without a guard each run that fails more often than BSP's own is made again with BSP.
+BSP alone; without a guard each run that fails more often than BSP's own is made again with BSP. The
+paper's search and Optuna's TPE (`rivals` says how they search) have no guard.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.console import new_table, parser
+from benchmarks.contenders import REFERENCE
 from benchmarks.learning_jobs import GuardedJob, guarded_jobs
 from benchmarks.learning_rules import (
     Course,
@@ -28,6 +30,7 @@ from benchmarks.learning_rules import (
     best_known,
     bsp_alone,
     learn,
+    rival_then_use,
     search_then_use,
 )
 from benchmarks.limit import at_most
@@ -36,6 +39,8 @@ from benchmarks.trust_problems import JOBS
 
 RULES: dict[str, Rule] = {
     "BSP alone": bsp_alone,
+    "paper's search": functools.partial(rival_then_use, name=REFERENCE),
+    "Optuna TPE": functools.partial(rival_then_use, name="Optuna TPE, means"),
     "search, bare switch": functools.partial(search_then_use, guarded=False),
     "search, guarded": search_then_use,
     "search, then learning": functools.partial(search_then_use, learns=True),
@@ -165,7 +170,7 @@ _SHOWN = ("time", "kept")
 
 
 def _options() -> argparse.Namespace:
-    arguments = parser(__doc__, jobs=JOBS, repeats=20, uses=[10, 100], processes=2)
+    arguments = parser(__doc__, jobs=JOBS, repeats=20, uses=[10, 30], processes=2)
     options = arguments.parse_args()
     if not list(options.jobs.glob("*.npz")):
         arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")

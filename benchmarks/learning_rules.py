@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from benchmarks.contenders import contenders
 from benchmarks.learning_jobs import GuardedJob, Use
 from benchmarks.problems import BASELINE_PERCENT, BETA
 from benchmarks.trust_problems import TrustProblem
@@ -134,6 +135,27 @@ def search_then_use(
     course.search()
     for left in range(uses, 0, -1):
         course.use(course.next_percent(left, learns))
+    return course
+
+
+def rival_then_use(job: GuardedJob, number: int, uses: int, *, name: str) -> Course:
+    """A search as others do it, and its answer for every use; nothing guards those.
+
+    Args:
+        job: What is trained.
+        number: Deals the seeds.
+        uses: How many trainings.
+        name: One of the answers of `contenders`.
+    """
+    course = _new_course(job, number, uses, guarded=False)
+    seeds = itertools.islice(course.seeds, len(job.curves))
+    problem = TrustProblem(number, job.job, tuple(seeds))
+    rival = next(one for one in contenders() if name in one.names)
+    found = dict(zip(rival.names, rival.search(problem, False), strict=True))[name]
+    course.search_cost = found.seconds / problem.first_seconds
+    course.percent = found.switch_percent
+    for _ in range(uses):
+        course.use(found.switch_percent)
     return course
 
 

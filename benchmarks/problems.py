@@ -10,8 +10,6 @@ from syncswitch.searcher.strategies.baseline import ROUNDING
 BETA = 0.01
 BASELINE_PERCENT = 100.0
 
-_SLACK = 0.1
-
 
 class Problem(Protocol):
     """What a strategy may ask of a job, and what is true of it.
@@ -62,25 +60,15 @@ def halvings(settings: int) -> tuple[float, ...]:
     return tuple(BASELINE_PERCENT / 2**k for k in range(settings, -1, -1))
 
 
-def is_acceptable(problem: Problem, percent: float, slack: float = 0.0) -> bool:
-    """Whether a switch there loses at most (1 + slack) beta."""
+def is_acceptable(problem: Problem, percent: float) -> bool:
+    """Whether a switch there loses at most beta."""
     run = problem.true_run_at(percent)
     if run is None or run.diverged:
         return False
     loss = problem.target_accuracy - run.accuracy
-    return loss <= (1 + slack) * problem.threshold + ROUNDING
+    return loss <= problem.threshold + ROUNDING
 
 
 def earliest_acceptable(problem: Problem) -> float:
     """The right answer on the grid."""
     return next(percent for percent in problem.grid if is_acceptable(problem, percent))
-
-
-def is_right(problem: Problem, percent: float) -> bool:
-    """What a confidence claims: the answer is acceptable, and the switch point before it is not.
-
-    A loss that differs from beta by less than a tenth of it counts as either.
-    """
-    index = problem.grid.index(percent)
-    earlier_would_do = index > 0 and is_acceptable(problem, problem.grid[index - 1], -_SLACK)
-    return is_acceptable(problem, percent, _SLACK) and not earlier_would_do

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.contenders import Outcome
 from syncswitch.searcher.results.estimates import Estimate, mean, ratio_of_means, share
 
-CONFIDENCE_EDGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
+_ANSWERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class Score:
 
     Attributes:
         problems: How many.
+        answers: The most frequent answers in percent, and how often each was given.
         runs: Of a search, on average.
         cost: Of a search, on average.
         cost_ratio: Mean cost by that of the reference on the same problems.
@@ -30,6 +31,7 @@ class Score:
 
     strategy: str
     problems: int
+    answers: list[tuple[float, int]]
     runs: float
     cost: Estimate
     cost_ratio: Estimate
@@ -37,30 +39,6 @@ class Score:
     too_early_percent: Estimate
     regret: Estimate | None
     policy_time: Estimate | None
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Searches whose confidence was in a range.
-
-    Attributes:
-        low: Confidence, inclusive.
-        high: Exclusive, except for the last range.
-        searches: How many; ranges without a search are left out.
-        confidence_percent: As reported, on average.
-        right_percent: How often what it claims was true.
-    """
-
-    low: float
-    high: float
-    searches: int
-    confidence_percent: float
-    right_percent: Estimate
-
-    @property
-    def is_total(self) -> bool:
-        """Whether it is over all searches."""
-        return (self.low, self.high) == (CONFIDENCE_EDGES[0], CONFIDENCE_EDGES[-1])
 
 
 def score(
@@ -78,6 +56,7 @@ def score(
     return Score(
         strategy=strategy,
         problems=len(values),
+        answers=Counter(outcome.answer for outcome in values).most_common(_ANSWERS),
         runs=statistics.fmean(outcome.runs for outcome in values),
         cost=mean(costs),
         cost_ratio=ratio_of_means(costs, [reference[number].cost for number in outcomes]),
@@ -86,25 +65,6 @@ def score(
         regret=_known_mean(outcome.regret for outcome in values),
         policy_time=_known_mean(outcome.policy_time for outcome in values),
     )
-
-
-def calibration(outcomes: Iterable[Outcome]) -> list[Calibration]:
-    """Reported confidence against the truth, by range; the last entry is over all of them."""
-    said = [
-        (outcome.confidence, outcome.is_right)
-        for outcome in outcomes
-        if outcome.confidence is not None
-    ]
-    edges = CONFIDENCE_EDGES
-    ranges = [*itertools.pairwise(edges), (edges[0], edges[-1])]
-    rows = []
-    for low, high in ranges:
-        within = [pair for pair in said if low <= pair[0] < high or pair[0] == high == edges[-1]]
-        if within:
-            confidence = 100 * statistics.fmean(pair[0] for pair in within)
-            right = share(pair[1] for pair in within)
-            rows.append(Calibration(low, high, len(within), confidence, right))
-    return rows
 
 
 def _known_mean(values: Iterable[float | None]) -> Estimate | None:

@@ -28,13 +28,13 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.console import new_table, parser
-from benchmarks.contenders import ADAPTIVE, REFERENCE, Contender, Outcome, contenders, judged
+from benchmarks.contenders import REFERENCE, Contender, Outcome, contenders, judged
 from benchmarks.generated_problems import generated_problem
 from benchmarks.limit import at_most
 from benchmarks.problems import Problem
 from benchmarks.recorded_problems import recorded_jobs
 from benchmarks.rivals import BASELINE_RUNS, TRIALS, has_gp
-from benchmarks.scores import Calibration, Score, calibration, score
+from benchmarks.scores import Score, score
 from syncswitch.searcher.results.estimates import Estimate
 from tests.reproduction.recordings import PAPER
 
@@ -45,8 +45,9 @@ ProblemOf = Callable[[int], Problem]
 Outcomes = dict[str, dict[int, Outcome]]
 
 NOTES = (
-    f"Cost, regret and time of the policy are in trainings with BSP alone; ratio: mean cost by "
-    f"that of {REFERENCE} on the same problems. After a value its 95 % interval.",
+    "Answers: the three most frequent. Cost, regret and time of the policy are in trainings with"
+    f" BSP alone; ratio: mean cost by that of {REFERENCE} on the same problems. After a value its"
+    " 95 % interval.",
     "Success: the answer that the strategy would give without noise. For the paper's that is "
     "the end of its own walk, on 1/2^M of the range; for all others the earliest acceptable of "
     "100, 50, 25, ... %.",
@@ -64,7 +65,7 @@ def main() -> None:
     # numpy's threads would only wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    console = Console(width=150, highlight=False)
+    console = Console(width=190, highlight=False)
     console.print(*NOTES, sep="\n")
     if not has_gp():
         console.print("Optuna GP is left out: it needs PyTorch, which is not installed.")
@@ -145,21 +146,17 @@ def _play_chunk(
 
 def _report(console: Console, heading: str, outcomes: Outcomes) -> dict[str, Any]:
     scores = [score(name, found, outcomes[REFERENCE]) for name, found in outcomes.items()]
-    ranges = calibration(outcomes[ADAPTIVE].values())
     console.print(f"\n{heading}", _score_table(scores), sep="\n")
-    console.print(f"{heading}: the confidence of {ADAPTIVE}", _calibration_table(ranges), sep="\n")
-    return {
-        "strategies": [dataclasses.asdict(one) for one in scores],
-        "calibration": [dataclasses.asdict(one) for one in ranges],
-    }
+    return {"strategies": [dataclasses.asdict(one) for one in scores]}
 
 
 def _score_table(scores: Sequence[Score]) -> Table:
     columns = ("n", "runs", "cost", "ratio", "success %", "too early %", "regret", "policy time")
-    table = new_table("strategy", *columns, box=SIMPLE)
+    table = new_table("strategy", "answers", *columns, left=2, box=SIMPLE)
     for one in scores:
         table.add_row(
             one.strategy,
+            ", ".join(f"{percent:g} %: {count}" for percent, count in one.answers),
             str(one.problems),
             f"{one.runs:.1f}",
             _mean_cell(one.cost, 2),
@@ -168,18 +165,6 @@ def _score_table(scores: Sequence[Score]) -> Table:
             _share_cell(one.too_early_percent),
             _mean_cell(one.regret, 3),
             _mean_cell(one.policy_time, 3),
-        )
-    return table
-
-
-def _calibration_table(ranges: Sequence[Calibration]) -> Table:
-    table = new_table("confidence", "n", "reported %", "right %", box=SIMPLE)
-    for one in ranges:
-        table.add_row(
-            "all" if one.is_total else f"{one.low:g} to {one.high:g}",
-            str(one.searches),
-            f"{one.confidence_percent:.1f}",
-            _share_cell(one.right_percent),
         )
     return table
 
