@@ -14,11 +14,11 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validat
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import trainer_named
-from syncswitch.searcher.loop.mlflow import copy_to_mlflow
-from syncswitch.searcher.loop.reporter import Reporter
-from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.study.mlflow import copy_to_mlflow
+from syncswitch.searcher.study.reporter import Reporter
+from syncswitch.searcher.study.search import Search
+from syncswitch.searcher.study.shared_checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.text.early_words import too_short
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database

@@ -23,7 +23,7 @@ def db() -> None:
 @common_options
 def upgrade(storage_url: str, as_json: bool) -> None:
     """Brings Optuna's tables to the version of the installed Optuna. Copy the database first."""
-    from syncswitch.searcher.study.tables import upgrade_study_tables
+    from syncswitch.searcher.study.optuna_tables import upgrade_study_tables
 
     open_database(storage_url, create=False).close()
     place, mended = shown(storage_url), upgrade_study_tables(storage_url)

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, Decision
 from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.study.band import measured_band
 from syncswitch.searcher.study.observations import cost_of
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band

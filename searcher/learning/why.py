@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from syncswitch.searcher.learning.stored import used_job
-from syncswitch.searcher.results.explanation import Explanation, explain
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.study.explanation import Explanation, explain
 from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.rows import PolicyEntry

@@ -1,1 +1,1 @@
-"""One search in the database: its plan, Optuna's study, and what strategies see of it."""
+"""One search: its plan, its study in the database, the loop that makes its trials, its answer."""

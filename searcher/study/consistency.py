@@ -9,7 +9,7 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from syncswitch.searcher.study.liveness import is_run_by_anyone
-from syncswitch.searcher.study.tables import missing_study_tables, open_storage, readable
+from syncswitch.searcher.study.optuna_tables import missing_study_tables, open_storage, readable
 from syncswitch.storage.database.check import RESTORE, Finding, database_findings, listed
 from syncswitch.storage.database.engine import Database, examined
 from syncswitch.storage.database.inspection import holds_studies, shown

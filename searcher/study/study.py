@@ -27,9 +27,9 @@ from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
 from syncswitch.searcher.study.observations import REPLICATE, in_flight_runs, observations_of
+from syncswitch.searcher.study.optuna_tables import open_storage, readable
 from syncswitch.searcher.study.plan import replicate_seed
 from syncswitch.searcher.study.sampler import BinarySearchSampler
-from syncswitch.searcher.study.tables import open_storage, readable
 from syncswitch.storage.database.driver_errors import is_away
 from syncswitch.storage.errors import DatabaseAwayError, RetryableError
 from syncswitch.storage.records.trial import Evaluation

@@ -28,8 +28,8 @@ from syncswitch.cli.search.views.evaluation import (
     result_as_json,
 )
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.loop.mlflow import copy_to_mlflow
-from syncswitch.searcher.results.transfer import EvaluationResult
+from syncswitch.searcher.comparison.transfer import EvaluationResult
+from syncswitch.searcher.study.mlflow import copy_to_mlflow
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.storage.records.policy import TimingPolicy
@@ -111,8 +111,8 @@ def evaluate(
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.loop.comparison import check_switch
-    from syncswitch.searcher.loop.transfer import PolicyEvaluation
+    from syncswitch.searcher.comparison.making import check_switch
+    from syncswitch.searcher.comparison.transfer import PolicyEvaluation
 
     trainer.check_jobs(jobs)
     policies = [policy_named(text, storage_url) for text in (policy_text, *more_policies)]

@@ -29,8 +29,8 @@ from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
 from syncswitch.cli.search.views.sweep import print_sweeps, rows_as_json
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import named
-from syncswitch.searcher.loop.mlflow import copy_to_mlflow
-from syncswitch.searcher.results.sweep import Sweep, with_reference
+from syncswitch.searcher.comparison.sweep import Sweep, with_reference
+from syncswitch.searcher.study.mlflow import copy_to_mlflow
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -155,7 +155,7 @@ def sweep(
     Recorded runs count as for `evaluate`; only missing ones are made. Repeat the command to
     continue an interrupted sweep; several processes on one database share the work.
     """
-    from syncswitch.searcher.loop.sweep import JobToSweep, make_sweep
+    from syncswitch.searcher.comparison.sweep import JobToSweep, make_sweep
 
     trainer.check_jobs(jobs)
     percents = () if phases_texts and at_text is None else _percents(at_text or _USUAL_POINTS)

@@ -23,7 +23,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.summary import UseSummary
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.results.explanation import Explanation
+    from syncswitch.searcher.study.explanation import Explanation
 
 NamedPolicy = tuple[str, TimingPolicy]
 """What the user called a policy, and the policy."""
@@ -92,7 +92,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
 def print_why(why: Explanation, policy: TimingPolicy) -> None:
     """What was believed after each run, what was never tried, and what would change the answer."""
     # Only `show --why` needs the strategies.
-    from syncswitch.searcher.text.why import (
+    from syncswitch.searcher.study.why import (
         belief_cells,
         belief_columns,
         belief_sentence,

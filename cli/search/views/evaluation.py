@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncswitch.cli.console import echo, print_table, print_text
+from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, EvaluationResult
 from syncswitch.searcher.results.speed_up import SpeedUp
-from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint, EvaluationResult
 from syncswitch.searcher.text.sentences import speed_up_text
 from syncswitch.searcher.text.values import (
     accuracy_around,

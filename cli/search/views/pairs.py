@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncswitch.cli.console import echo, print_table, print_text
-from syncswitch.searcher.results.pairs import PairOutcome, best_of, paid_trainings
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.text.pairs import why_dropped
+from syncswitch.searcher.study.pairs import PairOutcome, best_of, paid_trainings, why_dropped
 from syncswitch.searcher.text.values import NONE, percent_text, seconds_text
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from syncswitch.cli.console import echo, print_table, print_text
+from syncswitch.searcher.comparison.sweep import Sweep, SweptJob
+from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint
 from syncswitch.searcher.results.speed_up import SpeedUp
-from syncswitch.searcher.results.sweep import Sweep, SweptJob
-from syncswitch.searcher.results.transfer import EvaluatedSwitchPoint
 from syncswitch.searcher.text.values import (
     NONE,
     accuracy_around,

@@ -15,7 +15,6 @@ import pytest
 from command_line import LEAST, Invoke, database_file
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status import reader as status_reading
 from syncswitch.searcher.status.reader import StatusReader
@@ -24,6 +23,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.study.observations import observations_of
 from syncswitch.searcher.study.plan import SearchPlan, study_name
+from syncswitch.searcher.study.search import Search
 from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import DatabaseError

@@ -13,10 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from step_recording import step_recording
 
-from syncswitch.searcher.loop.other_pairs import OtherPairs
-from syncswitch.searcher.loop.reporter import Reporter
-from syncswitch.searcher.loop.shared_checkpoints import Prefixes
-from syncswitch.searcher.loop.trial_loop import Patience, Repairer, TrialRunner
 from syncswitch.searcher.report.load import load_report
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
@@ -24,8 +20,12 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import PlannedTrial, course_of
 from syncswitch.searcher.study.observations import read_observations
+from syncswitch.searcher.study.other_pairs import OtherPairs
 from syncswitch.searcher.study.plan import SearchPlan, study_name
+from syncswitch.searcher.study.reporter import Reporter
+from syncswitch.searcher.study.shared_checkpoints import Prefixes
 from syncswitch.searcher.study.study import SearchStudy
+from syncswitch.searcher.study.trial_loop import Patience, Repairer, TrialRunner
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.job import RunConditions

@@ -18,10 +18,10 @@ import optuna.cli
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.loop.trial_loop import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.search import Search
+from syncswitch.searcher.study.trial_loop import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.records.policy import TimingPolicy

@@ -6,10 +6,10 @@ import pytest
 from generated_trainer import identity
 
 from syncswitch.searcher import search
+from syncswitch.searcher.backends.command_lines import search_words
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
-from syncswitch.searcher.text.command_lines import search_words
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.trials.values import SearchInfo

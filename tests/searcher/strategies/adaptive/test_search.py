@@ -13,9 +13,6 @@ import optuna
 import pytest
 from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
 
-from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.loop.trial_loop import Patience
-from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.simulation.simulator import (
     PlayedRun,
     SimulatedSearch,
@@ -26,7 +23,10 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.result import SearchResult
+from syncswitch.searcher.study.search import Search
 from syncswitch.searcher.study.study import SearchStudy
+from syncswitch.searcher.study.trial_loop import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec

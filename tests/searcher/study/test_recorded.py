@@ -9,12 +9,12 @@ from pathlib import Path
 from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK, search
 
-from syncswitch.searcher.loop.comparison import Comparison
-from syncswitch.searcher.results.result import SearchResult
+from syncswitch.searcher.comparison.making import Comparison
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.result import SearchResult
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.trial import TrialSpec
 

@@ -9,9 +9,9 @@ import pytest
 from generated_trainer import GeneratedTrainer
 from searches import SINGLE, search
 
-from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.loop.trial_loop import Patience, TrialObserver
-from syncswitch.searcher.results.result import SearchResult
+from syncswitch.searcher.study.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.study.result import SearchResult
+from syncswitch.searcher.study.trial_loop import Patience, TrialObserver
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec

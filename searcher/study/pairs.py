@@ -13,16 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.loop.search import Search, first_strategy
-from syncswitch.searcher.loop.trial_loop import LoopOptions, TrialLoop
-from syncswitch.searcher.results.pairs import PairOutcome, PairsResult, best_of
-from syncswitch.searcher.results.result import cost_of
 from syncswitch.searcher.strategies.base import Decided, Wait
-from syncswitch.searcher.strategies.pairs import Dropped, dropped, pace_of
+from syncswitch.searcher.strategies.pairs import LEAST_GAIN, Dropped, dropped, is_preferred, pace_of
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.study.plan import SearchPlan, study_name
+from syncswitch.searcher.study.result import SearchResult, cost_of
+from syncswitch.searcher.study.search import Search, first_strategy
 from syncswitch.searcher.study.study import SearchState
-from syncswitch.searcher.text.pairs import why_dropped
+from syncswitch.searcher.study.trial_loop import LoopOptions, TrialLoop
+from syncswitch.searcher.text.values import counted, percent_text, seconds_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
@@ -31,6 +30,87 @@ from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
+    """Why a pair is not the answer, as a clause: `given up after 2 runs: with a switch at ...`."""
+    assert isinstance(best.found, Decided)
+    switch = percent_text(best.found.switch_percent)
+    takes = f"{best.name} {seconds_text(best.seconds)} s with a switch at {switch}"
+    mine = f"{seconds_text(pair.seconds)} s with a switch at"
+    least = f"{100 * LEAST_GAIN:g} % faster"
+    if isinstance(pair.found, Decided):
+        if math.isinf(pair.seconds):
+            return f"not known to be faster: none of its runs tells how long it takes, and {takes}"
+        mine = f"{mine} {percent_text(pair.found.switch_percent)}"
+        return f"not {least}: it takes {mine}, and {takes}"
+    after = f"given up after {counted(pair.found.runs, 'run')}"
+    mine = f"{mine} {percent_text(pair.found.percent)}"
+    if pair.found.chance is None:
+        return f"{after}: it may keep the accuracy and take {mine} at best, and {takes}"
+    chance = f"{100 * pair.found.chance:.1f} %"
+    return f"{after}: that it keeps the accuracy and is {least} has a chance of {chance}; {takes}"
+
+
+@dataclass(frozen=True, slots=True)
+class PairOutcome:
+    """What became of one pair.
+
+    Attributes:
+        study: Name of its search.
+        found: The earliest switch that keeps the accuracy, or why nobody looked on for it.
+        seconds: A training with that switch, at the pace of the runs behind it; infinite where
+            nobody knows.
+        runs: Completed runs of the pair, those of the first protocol alone included that it has
+            from another pair.
+        paid_seconds: Training time of its own.
+    """
+
+    identity: WorkloadIdentity
+    study: str
+    found: Decided | Dropped
+    seconds: float
+    runs: int
+    paid_seconds: float
+
+    @property
+    def name(self) -> str:
+        """For example `bsp,asp`."""
+        return self.identity.pair
+
+
+@dataclass(frozen=True, slots=True)
+class PairsResult:
+    """The end of a search over pairs: one policy.
+
+    Attributes:
+        pairs: In the order in which they were tried.
+        best: The search of the pair whose policy it is.
+    """
+
+    pairs: tuple[PairOutcome, ...]
+    best: SearchResult
+
+
+def best_of(pairs: Sequence[PairOutcome]) -> PairOutcome | None:
+    """The fastest pair that keeps the accuracy, of nearly equal ones the first; None for none.
+
+    Args:
+        pairs: In the order in which they were tried.
+    """
+    best = None
+    for pair in pairs:
+        if isinstance(pair.found, Decided) and (
+            best is None or is_preferred(pair.seconds, best.seconds)
+        ):
+            best = pair
+    return best
+
+
+def paid_trainings(pairs: Sequence[PairOutcome], baseline_seconds: float | None) -> float | None:
+    """What all pairs cost together, in trainings with the first protocol alone."""
+    paid = math.fsum(one.paid_seconds for one in pairs)
+    return paid / baseline_seconds if baseline_seconds else None
 
 
 @dataclass(frozen=True)

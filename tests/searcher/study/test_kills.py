@@ -17,9 +17,9 @@ import pytest
 from generated_trainer import GeneratedTrainer
 from searches import SHORT, Run, outcome, search
 
-from syncswitch.searcher.loop.trial_loop import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.trial_loop import Patience
 from syncswitch.storage.records.policy import TimingPolicy
 
 # That a creation is killed is tested where databases are created.

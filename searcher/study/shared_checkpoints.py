@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncswitch.searcher.loop.other_pairs import OtherPairs
 from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.study.other_pairs import OtherPairs
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore

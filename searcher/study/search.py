@@ -7,21 +7,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.loop.recorded import recorded_replicates
-from syncswitch.searcher.loop.trial_guard import curves_of
-from syncswitch.searcher.loop.trial_loop import LoopOptions, TrialLoop
-from syncswitch.searcher.results.result import (
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
+from syncswitch.searcher.strategies.planner import PlannedTrial
+from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.recorded import recorded_replicates
+from syncswitch.searcher.study.result import (
     SearchResult,
     SwitchPointResult,
     cost_of,
     draft_policy,
     switch_points_of,
 )
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
-from syncswitch.searcher.strategies.planner import PlannedTrial
-from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.searcher.study.study import SearchState
+from syncswitch.searcher.study.trial_guard import curves_of
+from syncswitch.searcher.study.trial_loop import LoopOptions, TrialLoop
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry

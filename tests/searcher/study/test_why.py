@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syncswitch.searcher.results.explanation import Change, ExplainedRun, Explanation, Untried
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.progress import SwitchPointBelief
-from syncswitch.searcher.text.why import (
+from syncswitch.searcher.study.explanation import Change, ExplainedRun, Explanation, Untried
+from syncswitch.searcher.study.why import (
     belief_cells,
     belief_columns,
     belief_sentence,

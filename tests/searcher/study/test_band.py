@@ -9,8 +9,8 @@ import pytest
 from generated_trainer import GeneratedTrainer
 from searches import search
 
-from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.study.band import measured_band
 from syncswitch.searcher.study.plan import SearchPlan
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry

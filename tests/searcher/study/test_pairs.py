@@ -12,12 +12,11 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK
 
-from syncswitch.searcher.loop.pairs import PairToSearch, search_pairs
-from syncswitch.searcher.results.pairs import PairsResult
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.pairs import Dropped
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.study.pairs import PairsResult, PairToSearch, search_pairs
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError

@@ -17,10 +17,10 @@ from generated_trainer import GeneratedTrainer, identity
 from sqlalchemy import Engine, create_engine, event, text
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.search import Search
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url, holds_nothing
 from syncswitch.storage.errors import DatabaseError

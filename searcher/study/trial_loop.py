@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from syncswitch.searcher.loop.other_pairs import OtherPairs, as_whole
-from syncswitch.searcher.loop.recorded import recorded_result
-from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.loop.shared_checkpoints import DEFAULT_FOLDER, Prefix, Prefixes
-from syncswitch.searcher.loop.trial_guard import alarmed, comparison_band, trial_guard
 from syncswitch.searcher.strategies.base import Strategy, Wait
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.study.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
+from syncswitch.searcher.study.other_pairs import OtherPairs, as_whole
 from syncswitch.searcher.study.plan import SearchPlan, study_name
+from syncswitch.searcher.study.recorded import recorded_result
+from syncswitch.searcher.study.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.study.shared_checkpoints import DEFAULT_FOLDER, Prefix, Prefixes
 from syncswitch.searcher.study.study import Claim, SearchState, SearchStudy, owner_of
+from syncswitch.searcher.study.trial_guard import alarmed, comparison_band, trial_guard
 from syncswitch.searcher.text.early_words import never_moved
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import (

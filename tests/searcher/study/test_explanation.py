@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from syncswitch.searcher.results.explanation import Explanation, Untried, explain
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.study.explanation import Explanation, Untried, explain
 from syncswitch.storage.errors import UserError
 
 FIRST_SECONDS, SECOND_SECONDS = 60.0, 15.0

@@ -13,7 +13,7 @@ from command_line import Invoke, error_line
 from generated_trainer import GeneratedTrainer, identity
 from searches import SINGLE, search
 
-from syncswitch.searcher.loop.transfer import PolicyEvaluation
+from syncswitch.searcher.comparison.transfer import PolicyEvaluation
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage import frames

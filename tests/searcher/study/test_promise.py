@@ -9,13 +9,13 @@ import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 
 from syncswitch.cli.search.views.result import result_as_json
-from syncswitch.searcher.loop.search import Search
-from syncswitch.searcher.results.result import SearchResult
 from syncswitch.searcher.strategies import registry as by_name
 from syncswitch.searcher.strategies.base import Decided, Decision
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.result import SearchResult
+from syncswitch.searcher.study.search import Search
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 

@@ -11,9 +11,9 @@ import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 from searches import QUICK, SHORT, outcome, search, states_of, the_study
 
-from syncswitch.searcher.loop.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed, study_name
+from syncswitch.searcher.study.search import Search
 from syncswitch.searcher.study.study import Claim, SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import FatalError, RetryableError, UserError

@@ -16,13 +16,12 @@ from command_line import database_file
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 from searches import PLAN, QUICK, search
 
-from syncswitch.searcher.loop.transfer import PolicyEvaluation
-from syncswitch.searcher.loop.trial_loop import TrialRunner
+from syncswitch.searcher.comparison.transfer import EvaluationResult, PolicyEvaluation
 from syncswitch.searcher.results.speed_up import measured_speed_up
-from syncswitch.searcher.results.transfer import EvaluationResult
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.study.trial_loop import TrialRunner
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry

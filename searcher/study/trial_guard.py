@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 
-from syncswitch.searcher.loop.recorded import usable_runs
-from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.study.band import measured_band
+from syncswitch.searcher.study.recorded import usable_runs
 from syncswitch.searcher.study.study import SearchState
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (

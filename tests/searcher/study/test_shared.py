@@ -10,10 +10,10 @@ import pytest
 from generated_trainer import GeneratedTrainer
 from searches import search
 
-from syncswitch.searcher.loop.trial_loop import Patience
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.study.consistency import check_database
 from syncswitch.searcher.study.plan import SearchPlan
+from syncswitch.searcher.study.trial_loop import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from syncswitch.searcher.results.explanation import Change, ExplainedRun, Explanation, Untried
+from syncswitch.searcher.study.explanation import Change, ExplainedRun, Explanation, Untried
 from syncswitch.searcher.text.values import percent_text
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from syncswitch.searcher.results.band import measured_band
 from syncswitch.searcher.results.speed_up import speed_ups
 from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.progress import SwitchPointSummary
+from syncswitch.searcher.study.band import measured_band
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import SearchCost, search_cost

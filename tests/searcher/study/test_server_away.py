@@ -11,8 +11,8 @@ import pytest
 from generated_trainer import GeneratedTrainer
 from searches import SINGLE, search
 
-from syncswitch.searcher.loop.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.loop.trial_loop import Patience
+from syncswitch.searcher.study.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.study.trial_loop import Patience
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from syncswitch.searcher.loop.recorded import record_of
+from syncswitch.searcher.study.recorded import record_of
 from syncswitch.storage.records.trial import (
     BASELINE_PERCENT,
     Evaluation,
