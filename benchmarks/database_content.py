@@ -262,7 +262,6 @@ def _policy(search: int, identity: WorkloadIdentity) -> Row:
         "imported_at": None,
         "software": {"python": "3.12.1", "syncswitch": "0.1.0"},
         "guarded": False,
-        "later_switches": [],
         "metric": "accuracy",
         "metric_goal": "max",
     }

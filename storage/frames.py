@@ -167,7 +167,7 @@ def switch_points(
 ) -> pandas.DataFrame:
     """One row per switch point of a workload: means over its completed runs, and how sure they are.
 
-    Runs under different conditions (`online`, `switch_mechanism`, `injections`, `later_switches`)
+    Runs under different conditions (`online`, `switch_mechanism`, `injections`)
     have rows of their own. The time of a run that was stopped is what all of it would have taken.
 
     Args:

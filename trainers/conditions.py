@@ -24,13 +24,11 @@ class ConditionsChoice:
         online: Name of the online policy.
         switch_mechanism: `hot` or `restart`.
         inject: Texts of fault_injector.
-        later_switches: See `RunConditions`.
     """
 
     online: str
     switch_mechanism: str
     inject: tuple[str, ...] = ()
-    later_switches: tuple[float, ...] = ()
 
     def conditions(
         self,
@@ -77,7 +75,6 @@ class ConditionsChoice:
             self.online,
             self.switch_mechanism,
             tuple(injection.text for injection in found),
-            self.later_switches,
         )
 
     def check_nothing_chosen(self, reason: str) -> None:
@@ -90,7 +87,6 @@ class ConditionsChoice:
             f"--online {self.online}": self.online != _USUAL.online,
             f"--switch {self.switch_mechanism}": self.switch_mechanism != _USUAL.switch_mechanism,
             "--inject": bool(self.inject),
-            "more than one switch": bool(self.later_switches),
         }
         for option, is_chosen in chosen.items():
             if is_chosen:

@@ -210,19 +210,13 @@ def _read(path: Path) -> tuple[TimingPolicy, WorkloadIdentity]:
             f"{path} is no policy file ({error}); export it again with `syncswitch-search policy"
             " export`"
         ) from error
-    if policy.later_switches:
-        raise PolicyError(
-            f"the policy of {path} has {1 + len(policy.later_switches)} switches, and a loop has"
-            " one; search for one switch"
-        )
     return policy, identity
 
 
 def _policy(values: dict[str, Any]) -> TimingPolicy:
     band = None if values["band"] is None else Band.of(values["band"])
     evidence = tuple(Evidence(**run) for run in values["evidence"])
-    later = tuple(values["later_switches"])
-    return TimingPolicy(**{**values, "evidence": evidence, "band": band, "later_switches": later})
+    return TimingPolicy(**{**values, "evidence": evidence, "band": band})
 
 
 def _identity(values: dict[str, Any]) -> WorkloadIdentity:

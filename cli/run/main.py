@@ -6,7 +6,6 @@ Thin on purpose: it needs no Optuna, and with a policy file no database.
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,12 +66,6 @@ if TYPE_CHECKING:
     "--protocol",
     metavar="PROTOCOL",
     help="Use this protocol alone, whatever policies there are, such as bsp.",
-)
-@click.option(
-    "--phases",
-    metavar="PHASES",
-    help="Use two protocols in turns, each for so many percent of the worker-steps, whatever"
-    " policies there are: bsp:10,asp:80,bsp:10.",
 )
 @click.option(
     "--guard/--no-guard",
@@ -156,7 +149,6 @@ def main(
     choice: str,
     switch_percent: float | None,
     protocol: str | None,
-    phases: str | None,
     is_guarded: bool,
     workers: int | None,
     protocols: str | None,
@@ -189,7 +181,6 @@ def main(
         chosen_by_policy,
         chosen_by_user,
         size_and_pair,
-        users_plan,
     )
     from syncswitch.cli.run.progress import trained
     from syncswitch.cli.run.report import make_report, print_report, report_as_json
@@ -202,7 +193,7 @@ def main(
     from syncswitch.cli.run.uses import UsesHome, after_use, first_policy, note_bare_use
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.model.export import check_model_path
-    from syncswitch.trainers.protocols import parse_pair
+    from syncswitch.trainers.protocols import alone, parse_pair
     from syncswitch.trainers.run.side_output import SideOutput
 
     if cluster.take_part(console.print_note, reference):
@@ -221,7 +212,7 @@ def main(
         return interrupted_run(folder, seed, percent, resume=resume)
 
     pair = None if protocols is None else parse_pair(protocols)
-    if not learns and switch_percent is None and protocol is None and phases is None:
+    if not learns and switch_percent is None and protocol is None:
         run = chosen_by_policy(
             cluster,
             reference,
@@ -236,9 +227,10 @@ def main(
         )
     else:
         size, usual_pair = size_and_pair(cluster, reference, workers, pair, storage_url)
-        plan = users_plan(switch_percent, protocol, phases, usual_pair)
-        if plan is not None:
-            run = chosen_by_user(cluster, reference, plan, size, seed)
+        if protocol is not None:
+            usual_pair, switch_percent = alone(protocol), 100.0
+        if switch_percent is not None:
+            run = chosen_by_user(cluster, reference, usual_pair, switch_percent, size, seed)
         else:
             run = chosen_by_learning(
                 cluster,
@@ -254,7 +246,7 @@ def main(
     note_bare_use(policy, run.band)
     output, usual_folder = home(workload)
     check_model_path(output)
-    conditions = replace(chosen, later_switches=run.later_switches).conditions(
+    conditions = chosen.conditions(
         identity.workers,
         run.switch_percent,
         identity.first_protocol,

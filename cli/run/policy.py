@@ -19,9 +19,8 @@ from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.loading import find_module, normal_reference
-from syncswitch.trainers.job.phases import PhasePlan, parse_phases
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
-from syncswitch.trainers.protocols import alone, check_protocols, parse_pair
+from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:
     from syncswitch.cli.simulated import AnyCluster
@@ -52,7 +51,6 @@ class Chosen:
         band: What the run is held against; None for no guard.
         retry_percents: Where it switches again if that fails, see `TrialSpec`.
         seed: Of the run.
-        later_switches: See `RunConditions`.
         learns: What it measures decides where later runs switch.
     """
 
@@ -63,7 +61,6 @@ class Chosen:
     policy: TimingPolicy | None = None
     band: Band | None = None
     retry_percents: tuple[float, ...] = ()
-    later_switches: tuple[float, ...] = ()
     learns: bool = False
 
 
@@ -81,9 +78,8 @@ def check_no_policy(*, learns: bool = False) -> None:
     given += [option for option, name in _WHEN.items() if is_given(name)]
     if learns and not click.get_current_context().params["is_guarded"]:
         raise UserError("--learn needs the guard: leave out --no-guard")
-    for option, name in (("--protocol", "protocol"), ("--phases", "phases")):
-        if is_given(name) and is_given("protocols"):
-            raise UserError(f"{option} and --protocols both say what to use: leave out one of them")
+    if is_given("protocol") and is_given("protocols"):
+        raise UserError("--protocol and --protocols both say what to use: leave out one of them")
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
 
@@ -91,32 +87,21 @@ def check_no_policy(*, learns: bool = False) -> None:
 _WHEN = {
     "--switch-at": "switch_percent",
     "--protocol": "protocol",
-    "--phases": "phases",
     "--policy": "choice",
 }
 
 
-def users_plan(
-    switch_percent: float | None,
-    protocol: str | None,
-    phases: str | None,
-    pair: tuple[str, str],
-) -> PhasePlan | None:
-    """What the user's options say of when to switch; None where none does. Raises UserError."""
-    if phases is not None:
-        return parse_phases(phases)
-    if protocol is not None:
-        return PhasePlan(alone(protocol), 100.0)
-    return None if switch_percent is None else PhasePlan(pair, switch_percent)
-
-
 def chosen_by_user(
-    cluster: AnyCluster, reference: str, plan: PhasePlan, workers: int, seed: int | None
+    cluster: AnyCluster,
+    reference: str,
+    pair: tuple[str, str],
+    switch_percent: float,
+    workers: int,
+    seed: int | None,
 ) -> Chosen:
-    """Phases of the user's own; those who compare such runs want the same seed."""
-    workload, identity = _chosen_job(cluster, reference, workers, plan.protocols)
-    later = plan.later_switches
-    return Chosen(workload, identity, plan.switch_percent, seed or 0, later_switches=later)
+    """A switch point of the user's own; those who compare such runs want the same seed."""
+    workload, identity = _chosen_job(cluster, reference, workers, pair)
+    return Chosen(workload, identity, switch_percent, seed or 0)
 
 
 def chosen_by_policy(
@@ -143,18 +128,18 @@ def chosen_by_policy(
     policy, identity = fitting_policy(cluster, candidates, workload, reference, choice)
     learns = learnt_uses is not None and is_guarded and cluster.simulated_cluster is None
     planned = None
-    if learns and learnt_uses is not None and not policy.later_switches:
+    if learns and learnt_uses is not None:
         planned = planned_use(policy, storage_url, learnt_uses)
     if planned is not None and planned.band is not None:
         return _learning(workload, identity, planned, seed, storage_url, interrupted)
     band = known_band(policy, storage_url) if is_guarded else None
-    percent, later = policy.switch_percent, policy.later_switches
+    percent = policy.switch_percent
     retries = later_switch_points(percent) if band else ()
     if seed is None:
         goes_on = interrupted(workload, percent)
         seed = goes_on[0] if goes_on else own_seed(storage_url, identity)
         print_note(f"this run has seed {seed}")
-    return Chosen(workload, identity, percent, seed, policy, band, retries, later)
+    return Chosen(workload, identity, percent, seed, policy, band, retries)
 
 
 def _learning(

@@ -290,7 +290,6 @@ def _print_events(record: TrialRecord) -> None:
     """What was injected, what went wrong and what was decided; nothing where nothing was."""
     conditions, usual = record.spec.conditions, RunConditions()
     words = list(conditions.injections)
-    words += [f"protocols change places again at {one:g} %" for one in conditions.later_switches]
     if conditions.switch_mechanism != usual.switch_mechanism:
         words.insert(0, f"switch {conditions.switch_mechanism}")
     if conditions.online != usual.online:

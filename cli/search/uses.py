@@ -141,8 +141,5 @@ def _cells(use: PolicyUseFacts, title: str) -> dict[str, str]:
         "guard": use.guard,
         "held": percent_text(use.held_percent),
         "ended": str(use.ended_at.date()),
-        "under": conditions_text(
-            use.online, use.switch_mechanism, use.injections, use.later_switches
-        )
-        or "-",
+        "under": conditions_text(use.online, use.switch_mechanism, use.injections) or "-",
     }

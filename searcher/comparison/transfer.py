@@ -222,8 +222,6 @@ def _own_policy(
 ) -> TimingPolicy | None:
     version = registry.aliases(identity.fingerprint).get(CURRENT)
     own = None if version is None else registry.get(identity.fingerprint, version)
-    if own is not None and own.later_switches != policy.later_switches:
-        return None  # its runs and those of the policy are not made under the same conditions
     if own is not None and own.fingerprint == policy.fingerprint:
         # A file does not say which version it is here.
         return None if own.switch_percent == policy.switch_percent else own

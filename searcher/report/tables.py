@@ -191,10 +191,7 @@ def use_table(data: ReportData) -> Table:
             "guard": lambda use: use.guard_alarm or use.guard,
             "held": lambda use: percent_text(use.held_percent),
             "under": lambda use: (
-                conditions_text(
-                    use.online, use.switch_mechanism, use.injections, use.later_switches
-                )
-                or NONE
+                conditions_text(use.online, use.switch_mechanism, use.injections) or NONE
             ),
         },
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timezone
 
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
@@ -35,7 +34,7 @@ def usable_runs(
     for row in store.trials(fingerprint=identity.fingerprint):
         is_whole = row.state == TrialState.COMPLETE and not row.stopped_early
         percent = row.switch_percent
-        is_alike = _effective(row.conditions, percent) == _effective(conditions, percent)
+        is_alike = row.conditions == conditions
         if guarded:
             is_alike = is_alike and (row.guard != "off" or percent >= BASELINE_PERCENT)
         else:
@@ -43,12 +42,6 @@ def usable_runs(
         if row.study in studies and is_whole and is_alike:
             found.setdefault((row.switch_percent, row.seed), row)
     return list(found.values())
-
-
-def _effective(conditions: RunConditions, switch_percent: float) -> RunConditions:
-    """Without what does not come true: no later switch is before the switch."""
-    later = tuple(one for one in conditions.later_switches if one > switch_percent)
-    return replace(conditions, later_switches=later)
 
 
 def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRecord | None:

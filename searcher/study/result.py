@@ -64,12 +64,10 @@ def draft_policy(
     finished: Sequence[Observation],
     rows: Mapping[int, StoredTrial],
     curves: Mapping[int, Sequence[Evaluation]],
-    later_switches: Iterable[float] = (),
 ) -> TimingPolicy:
     """The policy to publish; its version is given by the registry.
 
-    The curves are all tests of each run by its number, those before it was forked included; the
-    later switches are those of its runs.
+    The curves are all tests of each run by its number, those before it was forked included.
     """
     chosen = [
         summary
@@ -122,7 +120,6 @@ def draft_policy(
                 if run.switch_percent == strategy.highest_percent and not run.diverged
             ),
         ),
-        later_switches=tuple(one for one in later_switches if one > decided.switch_percent),
         **identity.decided_by.fields,
     )
 

@@ -116,7 +116,6 @@ class Search:
             state.course.runs,
             state.rows,
             curves_of(self._loop.store, self.study_name, state.rows),
-            self._conditions.later_switches,
         )
         return self._registry.publish(draft)
 

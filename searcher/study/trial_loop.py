@@ -52,7 +52,7 @@ from syncswitch.storage.records.trial import (
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, SearchInfo, StoredTrial
-from syncswitch.trainers.job.schedule import later_switches, switch_worker_step
+from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.trainer import Trainer, Verdict
 
@@ -616,8 +616,7 @@ class TrialRunner:
                     self.study.note_evaluation(trial.number, evaluation)
 
         stop = None
-        # What comes after a later switch is not known before it.
-        if may_stop(self.strategy, spec.switch_percent, known) and not later_switches(spec):
+        if may_stop(self.strategy, spec.switch_percent, known):
             is_candidate = spec.switch_percent < self.strategy.highest_percent
             target = self.strategy.progress(known).target_accuracy
             # What measures the target is never hopeless.
@@ -645,8 +644,7 @@ class TrialRunner:
 
     def _plateau_accuracy(self, record: TrialRecord) -> float | None:
         """What a run that was made to its end would have measured had it been stopped."""
-        is_whole = not record.stopped_early and not later_switches(record.spec)
-        if not self.strategy.early_stop or not is_whole or record.diverged:
+        if not self.strategy.early_stop or record.stopped_early or record.diverged:
             return None
         stop = StopRule.of(self.strategy, self.identity.learning_rate_boundaries)
         evaluations = (*record.spec.inherited_evaluations, *record.evaluations)

@@ -24,14 +24,10 @@ def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None
     if policy.switch_percent >= BASELINE_PERCENT:
         why = policy.reason or f"no switch to {second} that was tried keeps the accuracy"
         return f"{train} for all of its {steps} worker-steps: {why}. {_measured(policy)}"
-    again = "".join(
-        f", from {percent:g} % on with {(first, second)[number % 2]} again"
-        for number, percent in enumerate(policy.later_switches)
-    )
     gain = _gain(speed_up_of(policy, baseline_seconds), first)
     return (
         f"{train} for the first {policy.switch_percent:g} % of its {steps} worker-steps, then with"
-        f" {second}{again}. {gain}{_measured(policy)}"
+        f" {second}. {gain}{_measured(policy)}"
     )
 
 

@@ -81,26 +81,13 @@ def named_text(text: str, metric: Metric, title: str) -> str:
 
 
 def conditions_text(
-    online: str | None,
-    switch_mechanism: str | None,
-    injections: str | None,
-    later_switches: str | None = None,
+    online: str | None, switch_mechanism: str | None, injections: str | None
 ) -> str:
     """What of the conditions of a run is not the default, for example `elastic, restart`."""
     usual = {"none", "hot"}
     return ", ".join(
-        text
-        for text in (online, switch_mechanism, injections, later_switches_text(later_switches))
-        if text and text not in usual
+        text for text in (online, switch_mechanism, injections) if text and text not in usual
     )
-
-
-def later_switches_text(later_switches: str | None) -> str | None:
-    """For example `protocols change places again at 90 %`; None for none."""
-    if not later_switches:
-        return None
-    percents = ", ".join(percent_text(float(one)) for one in later_switches.split(", "))
-    return f"protocols change places again at {percents}"
 
 
 def run_conditions_text(conditions: RunConditions) -> str:

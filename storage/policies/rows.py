@@ -89,7 +89,6 @@ def _policy(row: PolicyRow, evidence: list[Evidence]) -> TimingPolicy:
         evidence=tuple(evidence),
         created_at=row.created_at.isoformat(),
         band=None if row.band is None else Band.of(row.band),
-        later_switches=tuple(row.later_switches),
     )
 
 
@@ -106,7 +105,6 @@ def add_version(
     content: dict[str, Any] = {
         **asdict(policy),
         "version": last_version(session, policy.fingerprint) + 1,
-        "later_switches": list(policy.later_switches),
         "created_at": datetime.fromisoformat(policy.created_at).astimezone(timezone.utc),
         "evidence": [
             EvidenceRow(position=position, **asdict(evidence))

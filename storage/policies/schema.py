@@ -108,13 +108,6 @@ def _ascending(points: tuple[Any, ...]) -> tuple[Any, ...]:
     return points
 
 
-def _ascending_percents(percents: tuple[float, ...]) -> tuple[float, ...]:
-    inner = (0.0, *percents, 100.0)
-    if any(not before < after for before, after in itertools.pairwise(inner)):
-        raise ValueError("the percents do not ascend between 0 and 100")
-    return percents
-
-
 EvidenceContent = _model("EvidenceContent", Evidence, "One training run that the policy rests on.")
 
 BandPointContent = _model(
@@ -136,7 +129,6 @@ PolicyContent = _model(
     created_at=Annotated[str, AfterValidator(_moment)],
     metric_goal=Literal["max", "min"],
     band=BandContent | None,
-    later_switches=Annotated[tuple[float, ...], AfterValidator(_ascending_percents)],
 )
 
 WorkloadContent = _model(

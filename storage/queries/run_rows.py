@@ -33,10 +33,6 @@ class RunKeys:
     online: Annotated[str, "online policy: none, greedy or elastic"]
     switch_mechanism: Annotated[str, "how it switched: hot or restart"]
     injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
-    later_switches: Annotated[
-        str | None,
-        "percents of W at which the protocols changed places again after the switch; null for none",
-    ]
 
 
 class EvaluationFacts(RunKeys):

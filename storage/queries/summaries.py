@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _FACTS = TRIAL_FACTS.c
 # Squares of what is smaller come near the least number that there is.
 _LEAST = 1e-150
-_CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections, _FACTS.later_switches)
+_CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,6 @@ class SwitchPointStatistics(MeasuredJobColumns):
     online: Annotated[str, "online policy: none, greedy or elastic"]
     switch_mechanism: Annotated[str, "how the runs switched: hot or restart"]
     injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
-    later_switches: Annotated[
-        str | None, "percents of W at which the protocols changed places again; null for none"
-    ]
     candidate_percent: Annotated[float, "the switch point: percent of W in the first protocol"]
     runs: Annotated[int, "completed runs"]
     diverged_runs: Annotated[int, "how many of them diverged; all that follows leaves these out"]
@@ -141,7 +138,6 @@ def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _place(switch_point: SwitchPointStatistics) -> tuple[Any, ...]:
     """Under the conditions that are the default first."""
     conditions = (
-        (switch_point.later_switches is not None, switch_point.later_switches or ""),
         (switch_point.injections is not None, switch_point.injections or ""),
         (switch_point.online != "none", switch_point.online),
         (switch_point.switch_mechanism != "hot", switch_point.switch_mechanism),
@@ -262,8 +258,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
             & (first.c.candidate_percent == _FACTS.candidate_percent)
             & (first.c.online == _FACTS.online)
             & (first.c.switch_mechanism == _FACTS.switch_mechanism)
-            & first.c.injections.is_not_distinct_from(_FACTS.injections)
-            & first.c.later_switches.is_not_distinct_from(_FACTS.later_switches),
+            & first.c.injections.is_not_distinct_from(_FACTS.injections),
         )
         .where(*counting)
         .group_by(*keys)

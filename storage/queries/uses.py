@@ -54,9 +54,6 @@ class PolicyUseFacts(MeasuredJobColumns):
     injections: Annotated[
         str | None, "disturbances on purpose, joined by '; '; such a use is not counted"
     ]
-    later_switches: Annotated[
-        str | None, "percents of W at which the protocols changed places again; null for none"
-    ]
     started_at: Annotated[datetime, "UTC"]
     ended_at: Annotated[datetime, "UTC"]
     host: Annotated[str, "of the chief"]

@@ -139,14 +139,11 @@ class RunConditions:
         online: What is done about stragglers before the switch: `none`, `greedy` or `elastic`.
         switch_mechanism: `hot`, or `restart` for a checkpoint and a new cluster.
         injections: Disturbances on purpose, each in the way in which it is recorded.
-        later_switches: Percents of W, ascending, at which the two protocols change places again
-            after the switch; those before it do not count.
     """
 
     online: str = "none"
     switch_mechanism: str = "hot"
     injections: tuple[str, ...] = ()
-    later_switches: tuple[float, ...] = ()
 
     @property
     def is_undisturbed(self) -> bool:

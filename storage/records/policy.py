@@ -67,8 +67,6 @@ class TimingPolicy:
             time`; None where it is not, or nobody said.
         band: What a training with this policy is held against while it runs; None where nobody
             recorded it.
-        later_switches: Percents of W, ascending and above `switch_percent`, at which the two
-            protocols change places again; empty for one switch.
         metric: Name of what is called accuracy.
         metric_goal: `max` where more of it is better; where `min`, all accuracies are its
             negatives.
@@ -106,7 +104,6 @@ class TimingPolicy:
     speed_up_high: float | None = None
     reason: str | None = None
     band: Band | None = None
-    later_switches: tuple[float, ...] = ()
     metric: str = ACCURACY_NAME
     metric_goal: str = "max"
     metric_unit: str | None = None

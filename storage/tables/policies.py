@@ -90,7 +90,6 @@ class PolicyRow(Base):
     speed_up_high: Mapped[float | None]
     reason: Mapped[str | None] = mapped_column(String(255))
     band: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    later_switches: Mapped[list[float]] = mapped_column(JSON)
     metric: Mapped[str] = mapped_column(String(255))
     metric_goal: Mapped[str] = mapped_column(String(8))
     metric_unit: Mapped[str | None] = mapped_column(String(64))

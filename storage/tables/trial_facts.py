@@ -71,12 +71,6 @@ TRIAL_FACTS = Table(
     Column("switch_mechanism", String, nullable=False, comment="how it switched: hot or restart"),
     Column("injections", Text, comment="disturbances on purpose, joined by '; '; null for none"),
     Column(
-        "later_switches",
-        Text,
-        comment="percents of W, joined by ', ', at which the protocols changed places again after"
-        " the switch; null for none",
-    ),
-    Column(
         "speculative",
         Boolean,
         nullable=False,

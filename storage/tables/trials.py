@@ -207,7 +207,6 @@ class TrialRow(Base):
     online: Mapped[str] = mapped_column(String(16), server_default="none")
     switch_mechanism: Mapped[str] = mapped_column(String(16), server_default="hot")
     injections: Mapped[str | None] = mapped_column(Text)
-    later_switches: Mapped[str | None] = mapped_column(Text)
     speculative: Mapped[bool] = mapped_column(server_default=false())
     converged_evaluations: Mapped[int | None]
     plateau_accuracy: Mapped[float | None]

@@ -33,17 +33,13 @@ def condition_values(conditions: RunConditions) -> dict[str, str | None]:
         "online": conditions.online,
         "switch_mechanism": conditions.switch_mechanism,
         "injections": _SEPARATOR.join(conditions.injections) or None,
-        "later_switches": ", ".join(map(repr, conditions.later_switches)) or None,
     }
 
 
-def conditions_of(
-    online: str, switch_mechanism: str, injections: str | None, later_switches: str | None
-) -> RunConditions:
+def conditions_of(online: str, switch_mechanism: str, injections: str | None) -> RunConditions:
     """The conditions that these columns stand for."""
     separate = tuple(injections.split(_SEPARATOR)) if injections else ()
-    percents = tuple(map(float, later_switches.split(", "))) if later_switches else ()
-    return RunConditions(online, switch_mechanism, separate, percents)
+    return RunConditions(online, switch_mechanism, separate)
 
 
 def add_events(session: Session, trial_id: int, record: TrialRecord) -> None:

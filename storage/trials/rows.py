@@ -41,7 +41,6 @@ _CONDITIONS = (
     TrialRow.online,
     TrialRow.switch_mechanism,
     TrialRow.injections,
-    TrialRow.later_switches,
 )
 _COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
 

@@ -45,7 +45,6 @@ CONDITIONS = RunConditions(
     "elastic",
     "restart",
     ("straggler:worker=1,at=10%,for=5s,delay=30ms", "kill:ps,at=60%"),
-    (90.0, 95.0),
 )
 REGRET = Metric("regret", "min", "EUR", None, None)
 """What the disturbed search is decided by."""

@@ -142,15 +142,12 @@ def test_what_syncswitch_run_says_goes_before_the_file_and_it_guards_the_run(
     assert not (tmp_path / "job.uses.jsonl").exists()
 
 
-def test_a_file_that_is_no_policy_of_one_switch_is_one_line(path: Path) -> None:
+def test_a_file_that_is_no_policy_is_one_line(path: Path) -> None:
     path.write_text(path.read_text().replace('"switch_percent": 12.5', '"switch_percent": 6.25'))
     with pytest.raises(PolicyError, match=r"job\.json is no policy file \(it was altered.*export"):
         LoopSwitch(path)
     with pytest.raises(PolicyError, match=r"cannot read the policy file .*gone\.json: No such"):
         LoopSwitch(path.with_name("gone.json"))
-    write(path, later_switches=(50.0,))
-    with pytest.raises(PolicyError, match=r"has 2 switches, and a loop has one"):
-        LoopSwitch(path)
 
 
 def test_it_loads_no_library_that_a_training_lacks(path: Path) -> None:

@@ -331,7 +331,7 @@ class CommandTrainer(Trainer):
         check_job(spec, own)
         if not spec.conditions.is_undisturbed:
             raise UserError(
-                "--online, --switch, --inject and --phases act on a cluster of syncswitch's, and a"
+                "--online, --switch and --inject act on a cluster of syncswitch's, and a"
                 " command has its own; leave them out, or choose another --trainer"
             )
         if spec.fork_from is not None or spec.checkpoint_percents:

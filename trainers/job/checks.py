@@ -71,19 +71,16 @@ def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
         )
     if not 0 <= spec.switch_percent <= 100:
         raise UserError(f"switch_percent is {spec.switch_percent}; give a number from 0 to 100")
-    check_later_switches(spec.conditions.later_switches)
-    check_later_switches(spec.retry_percents, spec.switch_percent, "switches after a failed one")
+    _check_retries(spec.retry_percents, spec.switch_percent)
 
 
-def check_later_switches(
-    percents: Sequence[float], least: float = 0.0, name: str = "later switches"
-) -> None:
+def _check_retries(percents: Sequence[float], least: float) -> None:
     """Refuses what is no ascending row of percents, all above the least."""
     row = (least, *percents, *([100.0] if percents else []))
     if any(not before < after for before, after in itertools.pairwise(row)):
         raise UserError(
-            f"{name} are {list(percents)}: give percents above {least:g} and below 100, each above"
-            " the one before"
+            f"switches after a failed one are {list(percents)}: give percents above {least:g} and"
+            " below 100, each above the one before"
         )
 
 

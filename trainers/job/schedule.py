@@ -78,8 +78,7 @@ def next_segment(
     """What follows when the cluster is drained.
 
     Up to the switch the first protocol has its full share, wherever detours by way of the second
-    one have put that: these count towards W, not towards the share. Later switches come where they
-    are, at the latest when the first share is done.
+    one have put that: these count towards W, not towards the share.
 
     Returns:
         A segment up to the next known cut, which may be made earlier; None at the end of the job.
@@ -94,8 +93,8 @@ def next_segment(
         is_first = not is_detour
         end = min(W, done + missing) if is_first else W
     else:
-        is_first = switches_since(spec, done) % 2 == 1
-        end = min([W, *(step for step in later_switch_worker_steps(spec) if step > done)])
+        is_first = False
+        end = W
     checkpoints = checkpoint_steps(spec)
     end = min([end, *(step for step in checkpoints if step > done)])
     protocol = identity.first_protocol if is_first else identity.second_protocol
@@ -109,10 +108,10 @@ def switch_points(spec: TrialSpec) -> tuple[float, ...]:
     """Where a guarded run switches, each time that it has failed; the last is 100: not any more.
 
     A later one with fewer than a round between it and the one before, or before the end, is left
-    out. A run whose protocols change places several times goes on in the first one at once.
+    out.
     """
     points = [spec.switch_percent]
-    for percent in () if later_switches(spec) else spec.retry_percents:
+    for percent in spec.retry_percents:
         steps = [
             switch_worker_step(replace(spec, switch_percent=one)) for one in (points[-1], percent)
         ]
@@ -171,46 +170,12 @@ def switch_worker_step(spec: TrialSpec) -> int:
     )
 
 
-def later_switches(spec: TrialSpec) -> tuple[float, ...]:
-    """Percents of W at which the protocols change places again after the switch."""
-    return tuple(one for one in spec.conditions.later_switches if one > spec.switch_percent)
-
-
-def later_switch_worker_steps(spec: TrialSpec) -> tuple[int, ...]:
-    """The worker-steps of these; a phase has at least one round of its protocol."""
-    steps = [switch_worker_step(spec)]
-    for percent in later_switches(spec):
-        steps.append(_whole_rounds(spec, percent, len(steps), steps[-1], least=1))
-    return tuple(steps[1:])
-
-
-def switches_since(spec: TrialSpec, done: int) -> int:
-    """How often the protocols have changed places again after the switch."""
-    return sum(step <= done for step in later_switch_worker_steps(spec))
-
-
-def switch_text(spec: TrialSpec, done: int) -> str:
-    """Where the last switch is, as a clause: `the switch is at 25 %`."""
-    percent = (spec.switch_percent, *later_switches(spec))[switches_since(spec, done)]
-    return f"the switch is at {percent:g} %"
-
-
 def _worker_step_after_switch(spec: TrialSpec, percent: float) -> int:
-    """The worker-step at a percent of W, in whole rounds of the protocol that runs there."""
-    starts = [switch_worker_step(spec), *later_switch_worker_steps(spec)]
-    nominal = percent / 100.0 * spec.identity.total_worker_steps
-    phase = max(1, sum(start <= nominal for start in starts))
-    step = _whole_rounds(spec, percent, phase, starts[phase - 1], least=0)
-    return min([step, *starts[phase : phase + 1]])
-
-
-def _whole_rounds(spec: TrialSpec, percent: float, phase: int, start: int, *, least: int) -> int:
-    """Rounds are counted from where their phase starts; that of the number 0 is the first."""
-    identity = spec.identity
+    """The worker-step at a percent of W, in whole rounds of the second protocol."""
+    identity, start = spec.identity, switch_worker_step(spec)
     W = identity.total_worker_steps
-    protocol = (identity.first_protocol, identity.second_protocol)[phase % 2]
-    size = round_worker_steps(protocol, identity.workers)
-    rounds = max(least, math.floor((percent / 100.0 * W - start) / size + 0.5))
+    size = round_worker_steps(identity.second_protocol, identity.workers)
+    rounds = max(0, math.floor((percent / 100.0 * W - start) / size + 0.5))
     return min(W, start + rounds * size)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
@@ -150,12 +150,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
     ) -> None:
         super().__init__()
         policy = policy_of(policy)
-        if policy.later_switches:
-            later = ", ".join(f"{one:g} %" for one in policy.later_switches)
-            raise PolicyError(
-                f"the policy of {policy.workload!r} switches again at {later}, and a callback"
-                " switches once; train with syncswitch-run, or with fit()"
-            )
         self.workers = policy.workers if workers is None else workers
         _check_whole("workers", self.workers, 1)
         rounds = (

@@ -13,7 +13,7 @@ from syncswitch.storage.errors import FatalError, UserError
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.records.guard import Band, later_switch_points
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -133,13 +133,11 @@ def fit(
     band = band_for(policy, known or identity, identity) if guard else None
     if band is None and policy.bare_warning is not None:
         _LOG.warning(policy.bare_warning)
-    conditions = RunConditions(later_switches=policy.later_switches)
     retries = later_switch_points(policy.switch_percent) if band else ()
     spec = TrialSpec(
         identity,
         policy.switch_percent,
         seed,
-        conditions=conditions,
         band=band,
         retry_percents=retries,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
-from syncswitch.trainers.job.schedule import after_failures, switch_worker_step, switches_since
+from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.run.position import LogMark
 
@@ -54,10 +54,6 @@ class Guarding:
     def is_on(self) -> bool:
         """Whether there may be an alarm, now or after the switch."""
         return self._guard is not None and self.plan.switch_percent < 100
-
-    def is_on_at(self, done: int) -> bool:
-        """The same where it may go back to what is now: the switch, and none after it."""
-        return self.is_on and switches_since(self.plan, done) == 0
 
     def give_up(self) -> None:
         """There is no state to go back to."""

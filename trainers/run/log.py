@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
-from syncswitch.trainers.job.schedule import Segment, next_segment, switch_text, switch_worker_step
+from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
 from syncswitch.trainers.run.guarding import Guarding
 from syncswitch.trainers.run.phases import merge_phases
 from syncswitch.trainers.run.position import LogMark, Position, run_identity
@@ -125,7 +125,7 @@ class RunLog:
     def is_at_guarded_switch(self) -> bool:
         """Whether the second protocol is about to begin for good, and a guard is there."""
         is_now = self.last_protocol in (None, self._spec.identity.first_protocol)
-        return self.guarding.is_on_at(self.done) and is_now and not self.is_before_switch
+        return self.guarding.is_on and is_now and not self.is_before_switch
 
     def fork(self, start: Position) -> None:
         """Starts from another run's checkpoint."""
@@ -301,8 +301,8 @@ class RunLog:
         """Records a change of protocol; the policy's switch is an event."""
         self.switch_overhead_seconds += seconds
         if not self.is_before_switch:
-            where = switch_text(self.guarding.plan, self.done)
-            reason = f"from {self.last_protocol} to {protocol}: {where}"
+            percent = self.guarding.plan.switch_percent
+            reason = f"from {self.last_protocol} to {protocol}: the switch is at {percent:g} %"
             self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
 
     def add_event(self, event: RunEvent) -> None:

@@ -18,7 +18,6 @@ def run_identity(spec: TrialSpec) -> dict[str, Any]:
         "--online": conditions.online,
         "--switch": conditions.switch_mechanism,
         "--inject": "; ".join(conditions.injections) or None,
-        "later switches": ", ".join(map(repr, conditions.later_switches)) or None,
     }
 
 

@@ -315,5 +315,4 @@ def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:
         known["online"] = conditions.online
         known["switch_mechanism"] = conditions.switch_mechanism
         known["injections"] = "; ".join(conditions.injections)
-        known["later_switches"] = ", ".join(f"{one:g}" for one in conditions.later_switches)
     return {name: value for name, value in known.items() if value is not None}

@@ -13,19 +13,16 @@ from syncswitch.cli.completion import complete_workload
 from syncswitch.cli.conditions import conditions_options
 from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json, print_note
 from syncswitch.cli.options import (
-    FiniteRange,
     common_options,
     is_given,
     mlflow_option,
     tensorboard_option,
     workers_option,
 )
-from syncswitch.cli.search.launch.dry_run import print_forecast
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.pairs import chosen_pairs, pairs_option
 from syncswitch.cli.search.launch.strategy_options import strategy_options
 from syncswitch.cli.search.launch.trainer_options import trainer_options
-from syncswitch.cli.search.views import result as result_view
 from syncswitch.searcher.backends.base import JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.command_lines import use_words
@@ -85,14 +82,6 @@ if TYPE_CHECKING:
     show_default=True,
     help="Folder for the checkpoints that runs share; they are removed when the search is done.",
 )
-@click.option(
-    "--return-at",
-    "return_percent",
-    metavar="PERCENT",
-    type=FiniteRange(0, 100, min_open=True, max_open=True),
-    help="Let every run go back to the first protocol at this percentage of the worker-steps; the"
-    " policy says so, too.",
-)
 @jobs_option
 @tensorboard_option
 @mlflow_option()
@@ -121,7 +110,6 @@ def run(
     strategy: str,
     seed: int,
     checkpoint_folder: Path,
-    return_percent: float | None,
     jobs: int,
     tensorboard_folder: Path | None,
     mlflow_uri: str | None,
@@ -142,12 +130,12 @@ def run(
     Repeat the command to continue an interrupted search; once the search is finished, it answers at
     once. Several processes on one database share the work.
     """
+    from syncswitch.cli.search.launch.dry_run import print_forecast
     from syncswitch.cli.search.launch.making import SearchMaker
+    from syncswitch.cli.search.views.result import print_result, result_as_json
 
     decides = make_strategy(strategy, **options)
     trainer.check_jobs(jobs)
-    if return_percent is not None:
-        chosen = replace(chosen, later_switches=(return_percent,))
     pairs = chosen_pairs(trainer, protocols)
     size = trainer.workers(workers)
     planned = [
@@ -188,9 +176,9 @@ def run(
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED
     if as_json:
-        print_json(result_view.result_as_json(made.result, made.pairs))
+        print_json(result_as_json(made.result, made.pairs))
     else:
-        result_view.print_result(made.result, _how_to_use(made, called), made.pairs)
+        print_result(made.result, _how_to_use(made, called), made.pairs)
         warning = made.result.policy.bare_warning
         if made.job.command_with is not None and warning is not None:
             print_note(warning)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.job.phases import parse_phases
 from syncswitch.trainers.run.tensorboard import logged
 
 if TYPE_CHECKING:
@@ -51,16 +50,9 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     "--at",
     "at_text",
     metavar="PERCENTS",
-    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone."
-    f" Default: {_USUAL_POINTS}, and none with --phases.",
-)
-@click.option(
-    "--phases",
-    "phases_texts",
-    metavar="PHASES",
-    multiple=True,
-    help="Two protocols in turns, each for so many percent of the worker-steps:"
-    " bsp:10,asp:80,bsp:10. May be given several times.",
+    default=_USUAL_POINTS,
+    show_default=True,
+    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone.",
 )
 @click.option(
     "--runs",
@@ -129,8 +121,7 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 @common_options
 def sweep(
     reference: str | None,
-    at_text: str | None,
-    phases_texts: tuple[str, ...],
+    at_text: str,
     runs: int,
     workers_text: str | None,
     protocols: tuple[str, ...],
@@ -158,27 +149,19 @@ def sweep(
     from syncswitch.searcher.comparison.sweep import JobToSweep, make_sweep
 
     trainer.check_jobs(jobs)
-    percents = () if phases_texts and at_text is None else _percents(at_text or _USUAL_POINTS)
-    plans = [parse_phases(text) for text in phases_texts]
-    wanted = [trainer.pair(text) for text in protocols]
-    wanted = wanted or [plan.protocols for plan in plans] or [trainer.pair(None)]
-    pairs, reference_percent = with_reference(wanted)
-    phases: list[tuple[tuple[str, str], tuple[float, ...], tuple[float, ...]]]
-    phases = [(pair, percents, ()) for pair in pairs]
-    phases += [(plan.protocols, (plan.switch_percent,), plan.later_switches) for plan in plans]
-    names = _variants(reference, variants)
-    columns = [(name, *one) for name in names for one in phases]
-    to_train: list[tuple[str, Job, tuple[float, ...], RunConditions]] = []
+    percents = _percents(at_text)
+    pairs, reference_percent = with_reference([trainer.pair(text) for text in protocols or (None,)])
+    columns = list(itertools.product(_variants(reference, variants), pairs))
+    to_train: list[tuple[str, Job, RunConditions]] = []
     for size in _sizes(workers_text):
-        for name, pair, points, later in columns:
+        for name, pair in columns:
             workers, usual = trainer.workers(size), trainer.default_workers
             request = JobRequest(name, workers, usual, pair, storage_url, seed)
-            phased = replace(chosen, later_switches=later)
-            conditions = trainer.conditions(phased, request.size, max(points, default=100), pair[0])
+            conditions = trainer.conditions(chosen, request.size, max(percents), pair[0])
             check_chief(conditions.injections, "sweep")
             job = noted(trainer.job(request))
             called = job.reference or normal_reference(named(request))
-            to_train.append((called, job, points, conditions))
+            to_train.append((called, job, conditions))
     metric = to_train[0][1].identity.decided_by  # no variant has another one
     allowed, target = allowed_and_target(metric, threshold, target_accuracy)
 
@@ -194,14 +177,12 @@ def sweep(
                 JobToSweep(
                     job.identity,
                     partial(_open, opening, tensorboard_folder),
-                    points,
+                    percents,
                     conditions,
                     trainer.kind,
                     called,
                 )
-                for (called, job, points, conditions), opening in zip(
-                    to_train, trainers, strict=True
-                )
+                for (called, job, conditions), opening in zip(to_train, trainers, strict=True)
             ]
             for start in range(0, len(ready), len(columns)):
                 one = make_sweep(

@@ -45,7 +45,6 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("workers", workers_text(policy.workers, entry.identity.simulated_cluster)),
         ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
         ("switch at", f"{policy.switch_percent:g} %"),
-        ("then at", ", ".join(f"{one:g} %" for one in policy.later_switches) or None),
         ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
         ("speed-up", None if gain is None else times_text(gain)),
         ("found for", guard_text(policy)),

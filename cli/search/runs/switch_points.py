@@ -67,7 +67,6 @@ def _shared(switch_point: SwitchPointStatistics) -> tuple[str, str]:
         switch_point.online,
         switch_point.switch_mechanism,
         switch_point.injections,
-        switch_point.later_switches,
     )
     return switch_point.fingerprint, conditions
 

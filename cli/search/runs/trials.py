@@ -232,12 +232,7 @@ def _cells(trial: TrialDetails, title: str) -> dict[str, str]:
 
 def _conditions(trial: TrialDetails) -> str:
     facts = trial.facts
-    return conditions_text(
-        facts["online"],
-        facts["switch_mechanism"],
-        facts["injections"],
-        facts["later_switches"],
-    )
+    return conditions_text(facts["online"], facts["switch_mechanism"], facts["injections"])
 
 
 def _origin(fork: Fork | None) -> str:

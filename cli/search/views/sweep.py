@@ -73,9 +73,7 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
     echo()
     for sweep in sweeps:
         print_text(_compared_with(sweep))
-    # Of phases the table says enough.
-    text = run_conditions_text(dataclasses.replace(sweeps[0].jobs[0].conditions, later_switches=()))
-    if text:
+    if text := run_conditions_text(sweeps[0].jobs[0].conditions):
         print_text(f"All runs trained under these conditions: {text}.")
 
 
@@ -93,7 +91,7 @@ def _cells(
         job.reference.removeprefix(base).removeprefix(",") or NONE,
         workers_text(identity.workers, identity.simulated_cluster),
         identity.pair,
-        ", ".join(map(percent_text, (point.switch_percent, *job.conditions.later_switches))),
+        percent_text(point.switch_percent),
         str(point.runs),
         str(point.diverged_runs),
         NONE if kept is None else str(kept),

@@ -33,9 +33,7 @@ def print_events(database: Database, choice: TrialChoice, most_rows: int, nothin
 
 def _print_run(rows: list[Any]) -> None:
     first = rows[0]
-    conditions = conditions_text(
-        first.online, first.switch_mechanism, first.injections, first.later_switches
-    )
+    conditions = conditions_text(first.online, first.switch_mechanism, first.injections)
     echo(
         f"{first.study} {first.trial_number}, {first.workload}, {first.switch_percent:g} %"
         + (f" [{conditions}]" if conditions else "")

@@ -179,7 +179,6 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
         "online": "elastic",
         "switch_mechanism": "hot",
         "injections": injections.split("; "),
-        "later_switches": [],
     }
     assert runs_in(url) == made
 

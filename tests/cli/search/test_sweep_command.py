@@ -7,11 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from command_line import QUICK, Invoke, error_line, export
+from command_line import Invoke, error_line
 from search_program import start
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.trials.store import TrialStore
 from tests.tiny_job import write_tiny_job
 
@@ -80,52 +79,6 @@ def test_other_orders_and_sizes_have_one_target_each(invoke: Invoke, url: str) -
     assert done.stderr.splitlines()[0] == "generated on 4 workers, asp,bsp:"
 
 
-def test_phases_are_held_against_the_same_target(invoke: Invoke, url: str) -> None:
-    phases = ["--phases", "bsp:25,asp:65,bsp:10", "--phases", "bsp:50,ssp:3:50"]
-    done = invoke("sweep", "generated", *phases, "--runs", "1")
-    assert done.exit_code == 0, done.stderr
-    rows = [line.split()[:6] for line in done.stdout.splitlines()[2:5]]
-    assert rows == [
-        ["4", "bsp,asp", "100", "%", "1", "0"],
-        ["4", "bsp,asp", "25", "%,", "90", "%"],
-        ["4", "bsp,ssp:3", "50", "%", "1", "0"],
-    ]
-    with open_database(url, create=False) as database:
-        made = TrialStore(database).trials()
-    assert [row.conditions.later_switches for row in made] == [(), (90.0,), ()]
-    # They are no runs of a job that switches once.
-    assert invoke("sweep", "generated", "--at", "25", "--runs", "1").exit_code == 0
-    assert len(runs_in(url)) == 4
-
-
-def test_a_search_whose_runs_return_makes_a_policy_that_says_so(
-    invoke: Invoke, url: str, tmp_path: Path
-) -> None:
-    found = invoke("run", "generated", *QUICK, "--return-at", "90", "--json")
-    assert found.exit_code == 0, found.stderr
-    policy = json.loads(found.stdout)["policy"]
-    assert (policy["switch_percent"], policy["later_switches"]) == (12.5, [90.0])
-    file = export(invoke, tmp_path / "policy.json")
-    read = read_policy_file(file).policy
-    assert read.later_switches == (90.0,)
-    text = invoke("policy", "show", "generated").stdout
-    assert "for the first 12.5 % of its" in text
-    assert "then with ASP, from 90 % on with BSP again." in text
-    # On a larger cluster it is tried as it is; BSP alone is the same whatever comes later.
-    assert (
-        invoke("sweep", "generated", "--at", "100", "--runs", "1", "--workers", "8").exit_code == 0
-    )
-    done = invoke("evaluate", str(file), "generated", "--workers", "8", "--runs", "1", "--json")
-    assert done.exit_code == 0, done.stderr
-    assert json.loads(done.stdout)["new_runs"] == 1
-    with open_database(url, create=False) as database:
-        rows = [row for row in TrialStore(database).trials() if row.workers == 8]
-    assert [(row.switch_percent, row.conditions.later_switches) for row in rows] == [
-        (100.0, ()),
-        (12.5, (90.0,)),
-    ]
-
-
 def test_a_given_target_needs_no_run_of_its_own(invoke: Invoke, url: str) -> None:
     done = invoke("sweep", "generated", "--at", "25", "--runs", "1", "--target-accuracy", "0.97")
     assert done.exit_code == 0, done.stderr
@@ -153,7 +106,6 @@ def test_points_that_diverge_are_answers_and_a_baseline_is_none(
         (["--at", "100,101"], "--at is '100,101': give 1 to 30 percents from 0 to 100"),
         (["--at", "half"], "--at is 'half': give"),
         (["--at", "nan"], "--at is 'nan': give"),
-        (["--phases", "bsp:10,asp:80"], "--phases is 'bsp:10,asp:80': give phases of two"),
         (["--workers", "4,0"], "--workers is '4,0': give whole numbers from 1 to 100,000"),
         (["--protocols", "bsp"], "--protocols is 'bsp': give two different protocols"),
         (["--inject", "kill:chief,at=5%"], "cannot be used with sweep, whose runs begin afresh"),

@@ -44,7 +44,6 @@ def expected(trial: StoredTrial, software: dict[str, str] | None) -> dict[str, A
         "online": trial.conditions.online,
         "switch_mechanism": trial.conditions.switch_mechanism,
         "injections": "; ".join(trial.conditions.injections) or None,
-        "later_switches": ", ".join(map(repr, trial.conditions.later_switches)) or None,
     }
     for which, protocol in (("first", trial.first_protocol), ("second", trial.second_protocol)):
         phases = [phase for phase in trial.phases if phase.protocol == protocol]

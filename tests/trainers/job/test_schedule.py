@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.records.guard import Band
-from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import (
     Segment,
@@ -227,11 +226,6 @@ class TestSwitchesAfterAFailure:
         for start, plan, switch in zip(steps, plans[1:], steps[1:], strict=False):
             assert segments(plan, start)[:1] == [Segment("bsp", start, switch)][: switch > start]
 
-    def test_there_is_none_where_the_protocols_change_places_again(self) -> None:
-        conditions = RunConditions(later_switches=(60.0,))
-        spec = replace(trial(1000, 4, 20), conditions=conditions, retry_percents=(50.0,))
-        assert switch_points(spec) == (20.0, 100.0)
-
 
 class TestLearningRate:
     BOUNDARIES = ((500, 0.1), (750, 0.01))
@@ -283,45 +277,6 @@ def test_the_state_at_a_guarded_switch_is_a_checkpoint_wherever_detours_have_put
         assert not keeps_switch(other)
         written = [one.checkpoint_percents for one in segments(other) if one.checkpoint_percents]
         assert written == [(percent,) for percent in other.checkpoint_percents]
-
-
-def in_turns(spec: TrialSpec, *later: float) -> TrialSpec:
-    return replace(spec, conditions=RunConditions(later_switches=later))
-
-
-def test_after_later_switches_the_protocols_change_places_again() -> None:
-    spec = in_turns(trial(1000, 4, 10, (5.0, 50.0, 95.0)), 5.0, 90.0, 99.0)
-    assert segments(spec) == [
-        Segment("bsp", 0, 52, (5.0,)),
-        Segment("bsp", 52, 100),
-        Segment("asp", 100, 500, (50.0,)),
-        Segment("asp", 500, 900),
-        Segment("bsp", 900, 952, (95.0,)),
-        Segment("bsp", 952, 992),
-        Segment("asp", 992, 1000),
-    ]
-    assert segments(spec, 940)[0] == Segment("bsp", 940, 952, (95.0,))
-    # The first protocol alone has none.
-    assert segments(in_turns(trial(1000, 4, 100), 90.0)) == [Segment("bsp", 0, 1000)]
-    # A detour that takes the first share beyond a later switch takes nothing of it away.
-    late = next_segment(in_turns(trial(1000, 4, 10), 50.0), 600, 60)
-    assert late == Segment("bsp", 600, 640)
-    assert next_segment(in_turns(trial(1000, 4, 10), 50.0), 640, 100) == Segment("bsp", 640, 1000)
-
-
-@given(jobs, st.lists(st.integers(1, 99), min_size=1, max_size=6, unique=True))
-def test_phases_cover_the_job_in_whole_rounds(job: tuple[int, int], ends: list[int]) -> None:
-    W, n = job
-    first, *later = sorted(ends)
-    spec = in_turns(trial(W, n, first), *later)
-    cut = segments(spec)
-    assert [one.start_worker_step for one in cut] == [0, *(one.end_worker_step for one in cut[:-1])]
-    assert cut[-1].end_worker_step == W
-    assert [one.protocol for one in cut] == [("bsp", "asp")[i % 2] for i in range(len(cut))]
-    for one in cut[:-1]:
-        length = one.end_worker_step - one.start_worker_step
-        assert length > 0
-        assert one.protocol == "asp" or length % n == 0
 
 
 def test_packages_are_asked_once_for_a_protocol_that_only_a_command_knows(

@@ -220,11 +220,6 @@ def test_the_model_may_be_compiled_anew_at_the_switch(
     assert float(own_model.optimizer.learning_rate) == 0.5
 
 
-def test_a_policy_that_switches_again_is_refused(make: Any) -> None:
-    with pytest.raises(PolicyError, match="switches again at 90 %, and a callback switches once"):
-        make(replace(JOB, later_switches=(90.0,)))
-
-
 def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
     """In a process of its own: two devices have to be there before TensorFlow is used."""
     code = """

@@ -43,22 +43,3 @@ def test_after_an_alarm_no_straggler_makes_it_leave_the_first_protocol(
     seconds = sum(phase.seconds for phase in record.phases)
     assert record.guard is not None
     assert record.training_seconds == pytest.approx(seconds + record.guard.lost_seconds)
-
-
-def test_of_several_switches_the_guard_goes_back_to_the_first(
-    make_trainer: Callable[..., Any],
-) -> None:
-    """Also where the first protocol is at work again, which cannot help any more."""
-    conditions = RunConditions(later_switches=(40.0, 60.0))
-    # So good is nobody, and what only the tests after 70 % are held against.
-    curve = [(1, 0.0), (338, 0.0), (339, 2.0), (483, 2.0)]
-    band = Band(2.0, 0.01, 3, tuple(BandPoint(step, accuracy, 0.0) for step, accuracy in curve))
-    spec = spec_of(LONGER, 4, 20.0, profile=EVEN, band=band, conditions=conditions)
-    record = make_trainer(LONGER, 4, EVEN).train(spec)
-    assert record.guard is not None
-    assert record.guard.state == "alarmed"
-    assert record.guard.failed[0].worker_step > 338
-    (alarm,) = [event for event in record.events if event.kind == "alarmed"]
-    assert "bsp goes on from the switch, after 96 worker-steps" in alarm.reason
-    assert [phase.protocol for phase in record.phases] == ["bsp"]
-    assert record.worker_steps == 483

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
@@ -433,32 +432,3 @@ def test_the_identity_tells_the_clusters_apart() -> None:
         assert replace(identity, simulated_cluster=None) == real
         prints.add(identity.fingerprint)
     assert len(prints) == 3
-
-
-def test_protocols_take_turns_and_a_killed_run_goes_on_in_the_right_one(
-    make_trainer: MakeTrainer, tmp_path: Path
-) -> None:
-    conditions = RunConditions(later_switches=(50.0, 75.0))
-    spec = spec_of(BRIEF, 4, 25.0, conditions=conditions)
-    W = BRIEF.total_worker_steps
-    record = make_trainer(BRIEF, 4).train(spec)
-    assert [phase.protocol for phase in record.phases] == ["bsp", "asp", "bsp", "asp"]
-    ends = [phase.end_worker_step for phase in record.phases]
-    assert ends == pytest.approx([W / 4, W / 2, 3 * W / 4, W], abs=4)
-    assert record.phases[2].max_staleness == 0
-    assert [event.reason.split(": ")[1] for event in record.events] == [
-        f"the switch is at {percent} %" for percent in (25, 50, 75)
-    ]
-
-    again = replace(spec, checkpoint_percents=(60.0, 100.0), checkpoint_directory=tmp_path / "cut")
-    stopped = make_trainer(BRIEF, 4).train(again)
-    stopped.checkpoints[100.0].unlink()
-    resumed = make_trainer(BRIEF, 4).train(replace(again, resume=True))
-    assert [phase.protocol for phase in resumed.phases] == ["bsp", "asp", "bsp", "asp"]
-    assert [phase.end_worker_step for phase in resumed.phases] == ends
-    assert [event.kind for event in resumed.events].count("switched") == 3
-    for wrong in ((50.0, 50.0), (0.0,), (100.0,)):
-        with pytest.raises(UserError, match="later switches are"):
-            make_trainer(BRIEF, 4).train(
-                replace(spec, conditions=RunConditions(later_switches=wrong))
-            )

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
-from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -393,14 +392,3 @@ class TestErrors:
         workload = replace(BRIEF, name="too few", model=model)
         with pytest.raises(WorkloadError, match=r"^workload 'too few': the labels are classes "):
             make_trainer(workload, 2).train(spec_of(workload, 2, 50.0))
-
-
-def test_the_protocols_take_turns(make_trainer: MakeTrainer) -> None:
-    conditions = RunConditions(later_switches=(50.0, 75.0))
-    record = make_trainer(BRIEF, 4).train(spec_of(BRIEF, 4, 25.0, conditions=conditions))
-    assert [phase.protocol for phase in record.phases] == ["bsp", "asp", "bsp", "asp"]
-    W = BRIEF.total_worker_steps
-    ends = [phase.end_worker_step for phase in record.phases]
-    assert ends == pytest.approx([W / 4, W / 2, 3 * W / 4, W], abs=4)
-    assert (record.phases[0].max_staleness, record.phases[2].max_staleness) == (0, 0)
-    assert [event.kind for event in record.events] == ["switched"] * 3
