@@ -53,6 +53,7 @@ def trained_by_command(function: _F) -> _F:
     kinds = click.option(
         "--trainer",
         type=click.Choice(["local", "simulated", "command"]),
+        metavar="KIND",
         default="local",
         show_default=True,
         help="local = a TensorFlow cluster on this machine, or in TF_CONFIG; simulated = real"
