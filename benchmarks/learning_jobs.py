@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from benchmarks.problems import BASELINE_PERCENT, BETA
 from benchmarks.trust_problems import TrustJob, read_job
+from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
-from syncswitch.searcher.study.band import measured_band
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import Guard

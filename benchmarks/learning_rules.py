@@ -11,7 +11,7 @@ from benchmarks.contenders import contenders
 from benchmarks.learning_jobs import GuardedJob, Use
 from benchmarks.problems import BASELINE_PERCENT, BETA
 from benchmarks.trust_problems import TrustProblem
-from syncswitch.searcher.learning.job import lessons_of
+from syncswitch.searcher.learning.used_job import lessons_of
 from syncswitch.searcher.simulation.simulator import Ledger
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait

@@ -92,7 +92,7 @@ class Job:
 
     def searched(self, seed: int) -> tuple[TimingPolicy, float]:
         """The policy of a search, and what that cost in trainings with BSP alone."""
-        from syncswitch.searcher import search
+        from syncswitch.searcher.api import search
 
         url = f"sqlite:///{self.folder}/search-{seed}.db"
         policy = search(

@@ -33,11 +33,11 @@ from benchmarks.limit import at_most
 from benchmarks.problems import BETA, Problem, halvings
 from benchmarks.recorded_problems import RecordedJob, recorded_jobs
 from benchmarks.replayed_side_by_side import search_in_parallel
+from syncswitch.searcher.search.plan import replicate_seed
 from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.registry import make_strategy
-from syncswitch.searcher.study.plan import replicate_seed
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.replay.recording import RecordedRun, Recording

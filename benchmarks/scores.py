@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.contenders import Outcome
-from syncswitch.searcher.results.estimates import Estimate, mean, ratio_of_means, share
+from syncswitch.searcher.simulation.estimates import Estimate, mean, ratio_of_means, share
 
 _ANSWERS = 3
 

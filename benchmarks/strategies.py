@@ -35,7 +35,7 @@ from benchmarks.problems import Problem
 from benchmarks.recorded_problems import recorded_jobs
 from benchmarks.rivals import BASELINE_RUNS, TRIALS, has_gp
 from benchmarks.scores import Score, score
-from syncswitch.searcher.results.estimates import Estimate
+from syncswitch.searcher.simulation.estimates import Estimate
 from tests.reproduction.recordings import PAPER
 
 CHUNK = 10

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.text.values import run_conditions_text
+from syncswitch.searcher.words import run_conditions_text
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reproduction.runs import FigureRun, bsp_percent
-from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
+from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
 from syncswitch.storage.metrics import mean_of, student_half_width, time_to_accuracy_seconds
 
 REFERENCE = "BSP"

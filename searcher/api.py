@@ -14,12 +14,12 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validat
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import trainer_named
+from syncswitch.searcher.mlflow import copy_to_mlflow
+from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
+from syncswitch.searcher.search.early_words import too_short
+from syncswitch.searcher.search.reporter import Reporter
+from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.registry import make_strategy
-from syncswitch.searcher.study.mlflow import copy_to_mlflow
-from syncswitch.searcher.study.reporter import Reporter
-from syncswitch.searcher.study.search import Search
-from syncswitch.searcher.study.shared_checkpoints import DEFAULT_FOLDER
-from syncswitch.searcher.text.early_words import too_short
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
@@ -29,6 +29,8 @@ from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
+
+__all__ = ["search"]
 
 _LOG = logging.getLogger(__name__)
 _P = ParamSpec("_P")

@@ -139,7 +139,7 @@ def test_the_store_does_not_need_alembic_to_be_read() -> None:
 def test_pandas_is_imported_only_where_somebody_wants_a_table() -> None:
     loaded = loaded_after(
         "import syncswitch.storage.frames, syncswitch.storage.export.tables,"
-        " syncswitch.searcher.study.search"
+        " syncswitch.searcher.search.search"
     )
     assert not {"pandas", "pyarrow"} & loaded
 

@@ -91,7 +91,7 @@ def _run(
     as_json: bool,
 ) -> int | None:
     from syncswitch.cli.run.policy import check_no_policy
-    from syncswitch.cli.run.report import make_report, print_report, report_as_json
+    from syncswitch.cli.run.report import make_report, print_report, recorded_alone, report_as_json
     from syncswitch.cli.run.uses import (
         UsesHome,
         after_use,
@@ -119,6 +119,7 @@ def _run(
     band = known_band(policy, storage_url) if policy is not None and is_guarded else None
     note_bare_use(policy, band)
     trainer = CommandTrainer(job)
+    alone_seconds = recorded_alone(storage_url, job.identity)
     try:
         use_id = uuid.uuid4().hex
         retries = later_switch_points(switch_percent) if band else ()
@@ -130,7 +131,7 @@ def _run(
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")
         return EXIT_INTERRUPTED
-    report = make_report(policy, record, None, trainer.last_folder)
+    report = make_report(policy, record, None, trainer.last_folder, alone_seconds)
     if as_json:
         console.print_json(report_as_json(report))
     else:

@@ -190,7 +190,7 @@ def main(
         size_and_pair,
     )
     from syncswitch.cli.run.progress import trained
-    from syncswitch.cli.run.report import make_report, print_report, report_as_json
+    from syncswitch.cli.run.report import make_report, print_report, recorded_alone, report_as_json
     from syncswitch.cli.run.resume import (
         RunCheckpoints,
         check_sound,
@@ -274,6 +274,7 @@ def main(
         spec, checkpoint_folder or usual_folder, every_percent, spares=[usual_folder]
     )
     uses = UsesHome(storage_url, choice, output)
+    alone_seconds = recorded_alone(storage_url, identity)
     try:
         with closing(checkpoints.open()):
             record = trained(workload, reference, cluster, checkpoints, tensorboard_folder)
@@ -298,7 +299,7 @@ def main(
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
         return EXIT_INTERRUPTED
-    report = make_report(policy, record, output)
+    report = make_report(policy, record, output, alone_seconds=alone_seconds)
     if as_json:
         console.print_json(report_as_json(report))
     else:

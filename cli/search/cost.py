@@ -20,6 +20,7 @@ from syncswitch.cli.options import common_options, protocols_option, workers_opt
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.strategy_options import STRATEGY_OPTIONS, strategy_options
 from syncswitch.cli.search.views.cost_text import print_summaries, summary_as_json
+from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
 from syncswitch.searcher.simulation.cost import (
     CostSummary,
     deepest_switch_points,
@@ -30,7 +31,6 @@ from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.registry import make_strategy
-from syncswitch.searcher.study.plan import SearchPlan, check_usual_threshold
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED

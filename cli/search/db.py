@@ -23,7 +23,7 @@ def db() -> None:
 @common_options
 def upgrade(storage_url: str, as_json: bool) -> None:
     """Brings Optuna's tables to the version of the installed Optuna. Copy the database first."""
-    from syncswitch.searcher.study.optuna_tables import upgrade_study_tables
+    from syncswitch.searcher.search.optuna_storage import upgrade_study_tables
 
     open_database(storage_url, create=False).close()
     place, mended = shown(storage_url), upgrade_study_tables(storage_url)
@@ -43,7 +43,7 @@ def check(storage_url: str, as_json: bool) -> int:
     Looks at the tables, the file and the references between rows (of SQLite), at who claims to make
     a run, and at Optuna's account of the searches. Changes nothing.
     """
-    from syncswitch.searcher.study.consistency import check_database
+    from syncswitch.searcher.search.consistency import check_database
 
     findings = check_database(storage_url)
     problems = sum(finding.is_problem for finding in findings)

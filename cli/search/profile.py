@@ -18,7 +18,7 @@ from syncswitch.cli.options import (
     workers_option,
 )
 from syncswitch.cli.search.views.reference import output_option
-from syncswitch.searcher.text.values import counted
+from syncswitch.searcher.words import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord

@@ -15,9 +15,9 @@ from syncswitch.cli.console import echo, print_json, rich_console
 from syncswitch.cli.options import FiniteRange, common_options, workers_option
 from syncswitch.cli.search.views.reference import nothing_found, optional_workload, selector_of
 from syncswitch.cli.search.views.status_view import overview
+from syncswitch.searcher.learning.words import uses_as_json
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import SearchStatus
-from syncswitch.searcher.text.uses import uses_as_json
 from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.events import condition_values

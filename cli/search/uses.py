@@ -12,7 +12,7 @@ from syncswitch.cli.console import echo, print_json, print_note, print_table, pr
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.views.reference import optional_workload, output_option, selector_of
-from syncswitch.searcher.text.values import (
+from syncswitch.searcher.words import (
     accuracy_text,
     conditions_text,
     metric_title,

@@ -23,7 +23,12 @@ from sphinx.util.docutils import SphinxDirective
 
 __all__ = ["PACKAGES", "PublicNames", "public_objects", "setup"]
 
-PACKAGES = ("syncswitch.searcher", "syncswitch.trainers", "syncswitch.storage")
+PACKAGES = (
+    "syncswitch.searcher",
+    "syncswitch.searcher.api",
+    "syncswitch.trainers",
+    "syncswitch.storage",
+)
 _ERRORS = "syncswitch.storage.errors"
 
 

@@ -12,8 +12,8 @@ from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS, TrainerO
 from syncswitch.trainers.protocols import parse_pair
 
 if TYPE_CHECKING:
+    from syncswitch.searcher.search.plan import SearchPlan
     from syncswitch.searcher.strategies.base import Strategy
-    from syncswitch.searcher.study.plan import SearchPlan
     from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.conditions import ConditionsChoice
@@ -165,7 +165,7 @@ def plan_search(
     asked for shared prefixes (`forks_are_wanted`). Raises UserError where something is out of
     range, does not exist, or does not fit the rest.
     """
-    from syncswitch.searcher.study.plan import SearchPlan, check_usual_threshold
+    from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
 
     plan = SearchPlan(
         strategy,

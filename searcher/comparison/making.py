@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.search.recorded import usable_runs
+from syncswitch.searcher.search.study import SearchState
+from syncswitch.searcher.search.trial_loop import LoopOptions, TrialLoop
 from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
-from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.study.recorded import usable_runs
-from syncswitch.searcher.study.study import SearchState
-from syncswitch.searcher.study.trial_loop import LoopOptions, TrialLoop
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from syncswitch.searcher.comparison.making import Comparison
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, evaluated_switch_point
-from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
+from syncswitch.searcher.search.trial_loop import LoopOptions
+from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.study.trial_loop import LoopOptions
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import BASELINE_PERCENT

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.comparison.making import Comparison
-from syncswitch.searcher.results.estimates import mean
-from syncswitch.searcher.results.speed_up import SpeedUp, measured_speed_up
+from syncswitch.searcher.search.trial_loop import LoopOptions
+from syncswitch.searcher.simulation.estimates import mean
+from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.study.trial_loop import LoopOptions
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from syncswitch.searcher.learning.job import Revision
 from syncswitch.searcher.learning.stored import (
     first_policy,
     next_run,
@@ -14,7 +13,8 @@ from syncswitch.searcher.learning.stored import (
     stored_version,
     used_job,
 )
-from syncswitch.searcher.text.uses import drift_text
+from syncswitch.searcher.learning.used_job import Revision
+from syncswitch.searcher.learning.words import drift_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy

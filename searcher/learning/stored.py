@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from syncswitch.searcher.learning.job import FIRST_REASON, LEARNT, Revision, UsedJob
+from syncswitch.searcher.learning.used_job import FIRST_REASON, LEARNT, Revision, UsedJob
+from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.study.band import measured_band
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry

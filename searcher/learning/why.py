@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from syncswitch.searcher.learning.stored import used_job
+from syncswitch.searcher.search.explanation import Explanation, explain
+from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.searcher.study.explanation import Explanation, explain
-from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.rows import PolicyEntry
 from syncswitch.storage.trials.store import TrialStore

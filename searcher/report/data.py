@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from syncswitch.searcher.report.history import PathStep
-from syncswitch.searcher.results.estimates import mean
-from syncswitch.searcher.results.speed_up import SpeedUp, speed_up_of
+from syncswitch.searcher.search.explanation import Explanation
+from syncswitch.searcher.simulation.estimates import mean
+from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.study.explanation import Explanation
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.search_costs import StudyCost
 from syncswitch.storage.queries.summaries import SwitchPointStatistics

@@ -25,7 +25,7 @@ from syncswitch.searcher.report.drawing import (
     literal,
 )
 from syncswitch.searcher.report.history import kind_of
-from syncswitch.searcher.text.values import counted, percent_text
+from syncswitch.searcher.words import counted, percent_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT

@@ -8,12 +8,12 @@ from datetime import datetime, timezone
 from syncswitch.searcher.learning.why import policy_explained, search_explained
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.history import SearchHistory, history_of
+from syncswitch.searcher.search.explanation import Explanation
+from syncswitch.searcher.search.liveness import state_of
+from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.registry import STRATEGIES
-from syncswitch.searcher.study.explanation import Explanation
-from syncswitch.searcher.study.liveness import state_of
-from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError

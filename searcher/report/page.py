@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from syncswitch.searcher.backends.command_lines import replay_words, search_words, use_words
+from syncswitch.searcher.command_lines import replay_words, search_words, use_words
 from syncswitch.searcher.report import figures, words
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.drawing import Drawing
 from syncswitch.searcher.report.tables import Table, tables_of, use_table
-from syncswitch.searcher.study.why import why_sentences
+from syncswitch.searcher.search.why import why_sentences
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.rows import CURRENT, PolicyEntry

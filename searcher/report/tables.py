@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
+from syncswitch.searcher.learning.words import uses_text
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.searcher.results.speed_up import speed_up_of
-from syncswitch.searcher.text.sentences import (
+from syncswitch.searcher.search.policy_words import (
     expected_time_text,
     guard_text,
     kept_text,
     times_text,
 )
-from syncswitch.searcher.text.uses import uses_text
-from syncswitch.searcher.text.values import (
+from syncswitch.searcher.speed_up import speed_up_of
+from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
     conditions_text,

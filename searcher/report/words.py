@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from syncswitch.searcher.learning.words import uses_sentence
 from syncswitch.searcher.report.data import ReportData
+from syncswitch.searcher.search.policy_words import policy_text, sure_text
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.searcher.text.sentences import policy_text, sure_text
-from syncswitch.searcher.text.uses import uses_sentence
-from syncswitch.searcher.text.values import counted
+from syncswitch.searcher.words import counted
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import SearchInfo

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from syncswitch.searcher.results.estimates import Estimate, mean, ratio_of_means, share
+from syncswitch.searcher.simulation.estimates import Estimate, mean, ratio_of_means, share
 from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
 from syncswitch.searcher.strategies.base import Strategy

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+from syncswitch.searcher.search.liveness import state_of
+from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.simulation.rest import RestOfSearch, rest_of_search
 from syncswitch.searcher.status.summary import SearchStatus, search_status
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.registry import stored_strategy
-from syncswitch.searcher.study.liveness import state_of
-from syncswitch.searcher.study.observations import read_observations
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry

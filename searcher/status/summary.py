@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from syncswitch.searcher.search.result import cost_of
 from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status.switch_point_status import SwitchPointStatus, switch_point_statuses
 from syncswitch.searcher.status.trial_status import RunStatus, last_failure, last_sign, run_status
@@ -17,7 +18,6 @@ from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
-from syncswitch.searcher.study.result import cost_of
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries.search_costs import wall_seconds
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity

@@ -20,7 +20,7 @@ from search_program import generated_job
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.study.optuna_tables import open_storage
+from syncswitch.searcher.search.optuna_storage import open_storage
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from tests.conftest import Once
 

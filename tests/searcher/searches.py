@@ -8,12 +8,12 @@ from typing import Any
 import optuna
 from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.searcher.search.optuna_storage import open_storage
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.result import SearchResult
+from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.search.trial_loop import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.optuna_tables import open_storage
-from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.result import SearchResult
-from syncswitch.searcher.study.search import Search
-from syncswitch.searcher.study.trial_loop import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher import BinarySearchSampler, PaperStrategy, search
+from syncswitch.searcher import BinarySearchSampler, PaperStrategy
+from syncswitch.searcher.api import search
 from syncswitch.storage import PolicyRegistry, UserError, open_database
 from tests.trainers.jobs import DENSE
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.api import search
 from syncswitch.searcher.report import load_report
-from syncswitch.searcher.text.sentences import policy_text
+from syncswitch.searcher.search.policy_words import policy_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.frames import evaluations, trials
 from syncswitch.storage.records.metric import Metric

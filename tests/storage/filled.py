@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "searcher"))
 
 from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.search import Search
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.importing import import_runs as import_table
 from syncswitch.storage.importing import read_table

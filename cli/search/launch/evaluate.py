@@ -30,7 +30,7 @@ from syncswitch.cli.search.views.evaluation import (
 )
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.comparison.transfer import EvaluationResult
-from syncswitch.searcher.study.mlflow import copy_to_mlflow
+from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.storage.records.policy import TimingPolicy

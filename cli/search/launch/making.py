@@ -10,12 +10,12 @@ from syncswitch.cli.search.launch.jobs import is_further_job
 from syncswitch.cli.search.launch.opening import opened_for_several
 from syncswitch.cli.search.launch.progress import LineReporter
 from syncswitch.searcher.backends.base import Job
-from syncswitch.searcher.study.mlflow import copy_to_mlflow
-from syncswitch.searcher.study.pairs import PairOutcome, PairToSearch, search_pairs
-from syncswitch.searcher.study.plan import SearchPlan, study_name
-from syncswitch.searcher.study.result import SearchResult
-from syncswitch.searcher.study.search import Search
-from syncswitch.searcher.study.trial_loop import LoopOptions
+from syncswitch.searcher.mlflow import copy_to_mlflow
+from syncswitch.searcher.search.pairs import PairOutcome, PairToSearch, search_pairs
+from syncswitch.searcher.search.plan import SearchPlan, study_name
+from syncswitch.searcher.search.result import SearchResult
+from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.search.trial_loop import LoopOptions
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT

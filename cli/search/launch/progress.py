@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli.console import print_note, progress_bars, rich_console
 from syncswitch.cli.search.launch.jobs import is_further_job
+from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.strategies.progress import SearchProgress
-from syncswitch.searcher.study.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.text.values import counted
+from syncswitch.searcher.words import counted
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.run.event_text import event_line, is_remarkable
 

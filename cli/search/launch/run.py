@@ -26,9 +26,9 @@ from syncswitch.cli.search.launch.strategy_options import strategy_options
 from syncswitch.cli.search.launch.trainer_options import trainer_options
 from syncswitch.searcher.backends.base import JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.backends.command_lines import use_words
+from syncswitch.searcher.command_lines import use_words
+from syncswitch.searcher.search.early_words import too_short
 from syncswitch.searcher.strategies.registry import make_strategy
-from syncswitch.searcher.text.early_words import too_short
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.conditions import ConditionsChoice

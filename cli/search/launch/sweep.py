@@ -31,7 +31,7 @@ from syncswitch.cli.search.views.sweep import print_sweeps, rows_as_json
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import named
 from syncswitch.searcher.comparison.sweep import Sweep, with_reference
-from syncswitch.searcher.study.mlflow import copy_to_mlflow
+from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.trainers.conditions import ConditionsChoice

@@ -15,8 +15,8 @@ def allowed_and_target(
     Raises:
         UserError: The metric has no usual threshold, or cannot lose or be as much.
     """
+    from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
     from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-    from syncswitch.searcher.study.plan import SearchPlan, check_usual_threshold
 
     if threshold is None:
         check_usual_threshold(metric)

@@ -35,8 +35,8 @@ from syncswitch.cli.search.policy.text import (
 )
 from syncswitch.cli.search.policy.versions import diff, move_alias, rollback
 from syncswitch.cli.search.views.reference import optional_workload, selector_of
-from syncswitch.searcher.text.uses import uses_as_json
-from syncswitch.searcher.text.values import (
+from syncswitch.searcher.learning.words import uses_as_json
+from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
     metric_title,
@@ -53,7 +53,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.store import uses_of
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.study.explanation import Explanation
+    from syncswitch.searcher.search.explanation import Explanation
 
 
 @click.group(cls=SubcommandGroup)
@@ -147,7 +147,7 @@ def show(
         assert entry is not None  # a version is never removed
         why = _explained(database, entry) if is_why else None
     if as_json:
-        from syncswitch.searcher.study.why import why_as_json
+        from syncswitch.searcher.search.why import why_as_json
 
         evidence = evidence_as_json(chosen, trials)
         more = {} if why is None else {"why": why_as_json(why)}

@@ -18,7 +18,7 @@ from syncswitch.cli.search.policy.selection import (
     version_option,
 )
 from syncswitch.cli.search.views.reference import output_option
-from syncswitch.searcher.text.values import counted
+from syncswitch.searcher.words import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file, write_policy
 from syncswitch.storage.policies.importing import ImportedPolicy, import_policies

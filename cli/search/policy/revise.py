@@ -9,7 +9,7 @@ import click
 from syncswitch.cli.console import print_json, print_text
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.policy.selection import Selection, existing, only, selection_options
-from syncswitch.searcher.text.uses import uses_as_json, uses_sentence
+from syncswitch.searcher.learning.words import uses_as_json, uses_sentence
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.policies.registry import PolicyRegistry

@@ -7,23 +7,23 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli.console import echo, print_table, print_text
-from syncswitch.searcher.results.speed_up import speed_up_of
-from syncswitch.searcher.text.sentences import (
+from syncswitch.searcher.learning.words import uses_sentence
+from syncswitch.searcher.search.policy_words import (
     expected_time_text,
     guard_text,
     kept_text,
     policy_text,
     times_text,
 )
-from syncswitch.searcher.text.uses import uses_sentence
-from syncswitch.searcher.text.values import counted, workers_text
+from syncswitch.searcher.speed_up import speed_up_of
+from syncswitch.searcher.words import counted, workers_text
 from syncswitch.storage.policies.diff import FieldDifference
 from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.summary import UseSummary
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.study.explanation import Explanation
+    from syncswitch.searcher.search.explanation import Explanation
 
 NamedPolicy = tuple[str, TimingPolicy]
 """What the user called a policy, and the policy."""
@@ -91,7 +91,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
 def print_why(why: Explanation, policy: TimingPolicy) -> None:
     """What was believed after each run, what was never tried, and what would change the answer."""
     # Only `show --why` needs the strategies.
-    from syncswitch.searcher.study.why import (
+    from syncswitch.searcher.search.why import (
         belief_cells,
         belief_columns,
         belief_sentence,

@@ -10,7 +10,7 @@ import click
 from syncswitch.cli.console import echo, print_json, print_table
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.views.reference import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.text.values import accuracy_interval, conditions_text, workers_text
+from syncswitch.searcher.words import accuracy_interval, conditions_text, workers_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.records.metric import Metric

@@ -20,8 +20,8 @@ from syncswitch.cli.search.views.reference import (
     selector_of,
 )
 from syncswitch.cli.search.views.trial_events import print_events
-from syncswitch.searcher.study.liveness import state_of
-from syncswitch.searcher.text.values import (
+from syncswitch.searcher.search.liveness import state_of
+from syncswitch.searcher.words import (
     accuracy_text,
     conditions_text,
     metric_title,

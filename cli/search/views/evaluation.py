@@ -8,9 +8,9 @@ from typing import Any
 
 from syncswitch.cli.console import echo, print_table, print_text
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, EvaluationResult
-from syncswitch.searcher.results.speed_up import SpeedUp
-from syncswitch.searcher.text.sentences import speed_up_text
-from syncswitch.searcher.text.values import (
+from syncswitch.searcher.search.policy_words import speed_up_text
+from syncswitch.searcher.speed_up import SpeedUp
+from syncswitch.searcher.words import (
     accuracy_around,
     accuracy_text,
     counted,

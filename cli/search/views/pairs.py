@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncswitch.cli.console import echo, print_table, print_text
+from syncswitch.searcher.search.pairs import PairOutcome, best_of, paid_trainings, why_dropped
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.study.pairs import PairOutcome, best_of, paid_trainings, why_dropped
-from syncswitch.searcher.text.values import NONE, percent_text, seconds_text
+from syncswitch.searcher.words import NONE, percent_text, seconds_text
 
 
 def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:

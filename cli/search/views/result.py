@@ -9,11 +9,11 @@ from typing import Any
 
 from syncswitch.cli.console import echo, print_table, print_text
 from syncswitch.cli.search.views.pairs import pairs_as_json, print_pairs
-from syncswitch.searcher.results.speed_up import speed_up_of
-from syncswitch.searcher.study.pairs import PairOutcome
-from syncswitch.searcher.study.result import SearchResult, SwitchPointResult
-from syncswitch.searcher.text.sentences import policy_text
-from syncswitch.searcher.text.values import accuracy_text, counted
+from syncswitch.searcher.search.pairs import PairOutcome
+from syncswitch.searcher.search.policy_words import policy_text
+from syncswitch.searcher.search.result import SearchResult, SwitchPointResult
+from syncswitch.searcher.speed_up import speed_up_of
+from syncswitch.searcher.words import accuracy_text, counted
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.policy import TimingPolicy

@@ -9,12 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from syncswitch.searcher.learning.words import uses_text
+from syncswitch.searcher.search.policy_words import kept_text, sure_text
 from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
 from syncswitch.searcher.status.trial_status import RunStatus
-from syncswitch.searcher.text.sentences import kept_text, sure_text
-from syncswitch.searcher.text.uses import uses_text
-from syncswitch.searcher.text.values import (
+from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
     counted,

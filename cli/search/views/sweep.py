@@ -9,8 +9,8 @@ from typing import Any
 from syncswitch.cli.console import echo, print_table, print_text
 from syncswitch.searcher.comparison.sweep import Sweep, SweptJob
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint
-from syncswitch.searcher.results.speed_up import SpeedUp
-from syncswitch.searcher.text.values import (
+from syncswitch.searcher.speed_up import SpeedUp
+from syncswitch.searcher.words import (
     NONE,
     accuracy_around,
     accuracy_text,

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from syncswitch.cli.console import echo, print_table
-from syncswitch.searcher.text.values import conditions_text
+from syncswitch.searcher.words import conditions_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.run_rows import events

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from syncswitch.cli.console import progress_bars, rich_console
 from syncswitch.cli.search.launch.progress import BarReporter, LineReporter, label_of
+from syncswitch.searcher.search.reporter import ReportedTrial
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.reporter import ReportedTrial
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
 
 RUN = ReportedTrial(

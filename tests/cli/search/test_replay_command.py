@@ -16,9 +16,9 @@ from command_line import database_file, elsewhere, error_line
 from generated_trainer import GeneratedTrainer
 
 from syncswitch.cli.search.main import main
+from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.study.search import Search
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore

@@ -9,7 +9,7 @@ import pytest
 from command_line import QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher import search
+from syncswitch.searcher.api import search
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.backends.local import LocalTrainer
 

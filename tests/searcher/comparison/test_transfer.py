@@ -17,11 +17,11 @@ from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identi
 from searches import PLAN, QUICK, search
 
 from syncswitch.searcher.comparison.transfer import EvaluationResult, PolicyEvaluation
-from syncswitch.searcher.results.speed_up import measured_speed_up
+from syncswitch.searcher.search.consistency import check_database
+from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.search.trial_loop import TrialRunner
+from syncswitch.searcher.speed_up import measured_speed_up
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.consistency import check_database
-from syncswitch.searcher.study.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.study.trial_loop import TrialRunner
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies.registry import PolicyRegistry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncswitch.searcher.learning.job import lessons_of
+from syncswitch.searcher.learning.used_job import lessons_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 

@@ -13,7 +13,7 @@ from generated_trainer import identity
 from stored import FINISHED, STUDY, add_search, publish
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.backends.command_lines import replay_words, search_words, use_words
+from syncswitch.searcher.command_lines import replay_words, search_words, use_words
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions
 

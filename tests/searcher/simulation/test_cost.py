@@ -18,15 +18,15 @@ from rich.console import Console
 
 from reproduction.published import TABLES
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.results.estimates import Estimate
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.simulation.cost import deepest_switch_points, reference, summarize
+from syncswitch.searcher.simulation.estimates import Estimate
 from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.simulation.simulator import SimulatedSearch
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.search import Search
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.importing import import_runs, read_table

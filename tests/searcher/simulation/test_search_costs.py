@@ -8,11 +8,11 @@ from dataclasses import fields
 import pytest
 from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.result import SearchResult
+from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.search.trial_loop import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.result import SearchResult
-from syncswitch.searcher.study.search import Search
-from syncswitch.searcher.study.trial_loop import Patience
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.queries.search_costs import SearchCost, StudyCost, study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics

@@ -15,16 +15,16 @@ import pytest
 from command_line import LEAST, Invoke, database_file
 from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.searcher.search.observations import observations_of
+from syncswitch.searcher.search.plan import SearchPlan, study_name
+from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.search.study import SearchStudy
 from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status import reader as status_reading
 from syncswitch.searcher.status.reader import StatusReader
 from syncswitch.searcher.status.summary import search_status
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.study.observations import observations_of
-from syncswitch.searcher.study.plan import SearchPlan, study_name
-from syncswitch.searcher.study.search import Search
-from syncswitch.searcher.study.study import SearchStudy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.strategies.base import NextTrial, Wait
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, plan_trial
 from syncswitch.searcher.strategies.registry import STRATEGIES, stored_strategy
-from syncswitch.searcher.study.plan import SearchPlan, study_name
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.trials.values import SearchInfo
 from tests.searcher.generated_trainer import identity

@@ -13,6 +13,11 @@ import optuna
 import pytest
 from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
 
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.result import SearchResult
+from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.search.study import SearchStudy
+from syncswitch.searcher.search.trial_loop import Patience
 from syncswitch.searcher.simulation.simulator import (
     PlayedRun,
     SimulatedSearch,
@@ -22,11 +27,6 @@ from syncswitch.searcher.simulation.simulator import (
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
-from syncswitch.searcher.study.plan import SearchPlan
-from syncswitch.searcher.study.result import SearchResult
-from syncswitch.searcher.study.search import Search
-from syncswitch.searcher.study.study import SearchStudy
-from syncswitch.searcher.study.trial_loop import Patience
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec

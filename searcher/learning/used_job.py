@@ -1,0 +1,290 @@
+"""What is known of a job with a policy: the runs that it rests on, and those that used it; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from syncswitch.searcher.search.band import measured_band
+from syncswitch.searcher.search.observations import cost_of
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
+from syncswitch.searcher.strategies.base import Decided, Decision
+from syncswitch.searcher.strategies.grids import halvings
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation
+from syncswitch.storage.trials.values import StoredTrial
+from syncswitch.storage.uses.summary import observation_of, switches_kept
+
+# Replicates of uses begin here, so that they are none of a search.
+_FIRST_REPLICATE = 1_000_000
+
+
+def lessons_of(
+    use: Observation, number: int, seed: int, failed_percents: tuple[float, ...] = ()
+) -> list[Observation]:
+    """One observation of each switch that failed, and one of that which held.
+
+    As a run goes on from a failed switch as if it had never been, what it ends with is an accuracy
+    of the last one, or of the first protocol alone. Of that the same seed gives the same run, which
+    counts once; what comes after a switch differs from run to run.
+
+    Args:
+        use: With the switch that held, and the accuracy of the model that it delivered. Where it is
+            alarmed, that switch failed as well, and the first protocol alone held.
+        number: Of the use, from 0.
+        seed: Of the use, 0 or more.
+        failed_percents: Switches that failed before.
+    """
+    if use.alarmed:
+        failed_percents = (*failed_percents, use.switch_percent)
+        use = replace(use, switch_percent=BASELINE_PERCENT, alarmed=False)
+    use = replace(use, trial_number=_FIRST_REPLICATE + number, replicate=_FIRST_REPLICATE + number)
+    lessons = [replace(use, switch_percent=one, alarmed=True) for one in failed_percents]
+    alone = use.switch_percent == BASELINE_PERCENT
+    lessons.append(replace(use, replicate=-1 - seed) if alone else use)
+    # The run was paid for once.
+    return [one if place == 0 else replace(one, cost=None) for place, one in enumerate(lessons)]
+
+
+LEARNT = "learning-"
+"""How the studies of policies begin that no search found."""
+
+FIRST_REASON = "nothing but the first protocol alone was tried so far"
+"""Why the policy of a job that was trained once is the first protocol alone."""
+
+_USUAL_TARGET_RUNS = 5
+_LEAST_FAILED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """Why a policy should be left, and for what.
+
+    Attributes:
+        version: Version of the policy.
+        switch_percent: Its switch.
+        uses: So many runs used it.
+        failed: Of these, those whose switch failed.
+        expected_time: Of a later training with it, by one of the first protocol alone; None where
+            nobody ran its switch.
+        answer: Another switch, or the first protocol alone.
+    """
+
+    version: int
+    switch_percent: float
+    uses: int
+    failed: int
+    expected_time: float | None
+    answer: Decided
+
+    @property
+    def why(self) -> str:
+        """As a clause; a policy keeps it."""
+        here, there = self.expected_time, self.answer.expected_time
+        what = "is more likely to keep the accuracy"
+        if here is None or there is None:
+            what = "is expected to save time"
+        elif there < here:
+            what = f"is expected to save time ({there:.2f} instead of {here:.2f})"
+        later = self.answer.switch_percent > self.switch_percent
+        which = "a later" if later else "an earlier"
+        failed = f"{self.failed} of {self.uses} switches failed with version {self.version}, and "
+        return (failed if self.failed else "") + f"{which} switch {what}"
+
+
+@dataclass(frozen=True)
+class UsedJob:
+    """A policy and the uses of all versions of it.
+
+    Attributes:
+        policy: The version that is asked about; found by the adaptive strategy or by another.
+        uses: In the order in which they were recorded; those under disturbances left out.
+    """
+
+    policy: TimingPolicy
+    uses: tuple[StoredTrial, ...]
+
+    @property
+    def kept(self) -> list[bool]:
+        """Of each use of this version, with its switch, whether that switch kept the accuracy."""
+        return switches_kept(self.policy, map(observation_of, self.uses))
+
+    def next_percent(self, expected_uses: int) -> float:
+        """Where the next run switches: at what it should try, or at the best that is known.
+
+        Args:
+            expected_uses: How often the job is trained in all; after so many nothing is tried.
+
+        Raises:
+            UserError: The first protocol alone diverged, so there is nothing to compare with.
+        """
+        decision = self._decision(expected_uses)
+        return self.policy.switch_percent if decision is None else decision.switch_percent
+
+    def revision(self, expected_uses: int | None = None) -> Revision | None:
+        """What the policy should be left for; None where it may stay.
+
+        Args:
+            expected_uses: How often the job is trained in all, by runs that learn: the policy stays
+                while they have something left to try. None where all keep to the policy: it stays
+                until its switch has failed twice, as once may be bad luck.
+
+        Raises:
+            UserError: As `next_percent`.
+        """
+        here, failed = self.policy.switch_percent, self.kept.count(False)
+        if expected_uses is None and failed < _LEAST_FAILED:
+            return None
+        answer = self._decision(expected_uses or 0)
+        is_first = self.policy.reason == FIRST_REASON
+        if not isinstance(answer, Decided) or (answer.switch_percent == here and not is_first):
+            return None
+        time = self._assessment().expected_time(here)
+        return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
+
+    def _decision(self, expected_uses: int) -> Decision | None:
+        """What a use should try, or the answer where nothing is left to try; None for neither."""
+        left = expected_uses - len(self.uses)
+        return (
+            self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
+        )
+
+    def _assessment(self, uses_left: int | None = None) -> Assessment:
+        return Assessment(self.strategy(), self.observations(), uses_left)
+
+    def observations(self) -> list[Observation]:
+        """The runs that the policy rests on, and all uses."""
+        rests_on = [
+            Observation(
+                run.switch_percent,
+                run.converged_accuracy,
+                run.diverged,
+                trial_number=number,
+                replicate=run.replicate,
+            )
+            for number, run in enumerate(self.policy.evidence)
+        ]
+        used = (
+            lesson
+            for number, use in enumerate(self.uses)
+            for lesson in lessons_of(
+                _observed(use),
+                number,
+                use.seed or 0,
+                tuple(one.switch_percent for one in use.failed_switches),
+            )
+        )
+        return [*rests_on, *used]
+
+    def strategy(self) -> AdaptiveStrategy:
+        """How this job would be searched, on all switch points that it has seen.
+
+        Once it is known between which halvings the answer lies, the middle of the two as well.
+        """
+        policy, runs = self.policy, self.observations()
+        tried = {run.switch_percent for run in runs}
+        usual = AdaptiveStrategy(settings=6)
+        known_runs = policy.band.runs if policy.band is not None else 0
+        here, halved = policy.switch_percent, set(halvings(usual.settings)[1:])
+        below = max((percent for percent in tried if percent < here), default=None)
+        middle = {(here + below) / 2} if below in halved and here in halved else set()
+        return replace(
+            usual,
+            threshold=policy.threshold,
+            guarded=policy.guarded,
+            keep=policy.keep or usual.keep,
+            share_prefix=False,
+            early_stop=False,
+            switch_points=tuple(sorted({*usual.grid(), *tried, *middle, policy.switch_percent})),
+            target_accuracy=None if self._has_baseline else policy.target_accuracy,
+            target_runs=known_runs or _USUAL_TARGET_RUNS,
+            accuracy_range=policy.decided_by.accuracies,
+        )
+
+    def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
+        """What a next run is held against.
+
+        Uses of the first protocol alone, those that a guard sent back among them, count for the
+        target as much as the runs of the search: so one that was measured too high comes down. A
+        curve stays that of the search where there was one.
+
+        Args:
+            curves: Of the uses, by `trial_id`.
+        """
+        own, known = self.policy.band, self._baseline_accuracies
+        if not known or (own is not None and own.runs == 0):
+            return own
+        if own is not None and self.policy.evidence:
+            total = own.target_accuracy * own.runs + math.fsum(known)
+            return replace(own, target_accuracy=total / (own.runs + len(known)))
+        measured = [curves[use.trial_id] for use in self._baseline_uses if use.trial_id in curves]
+        return measured_band(statistics.fmean(known), self.policy.threshold, measured)
+
+    def draft(self, revision: Revision) -> TimingPolicy:
+        """The version to publish after this one."""
+        decided = revision.answer
+        percent = decided.switch_percent
+        mine = [use for use in self.uses if use.switch_percent == percent and not use.diverged]
+        held = [use for use in self.uses if use.held_percent == percent and not use.diverged]
+        accuracies = [one.converged_accuracy for one in held if one.converged_accuracy is not None]
+        seconds = [one.training_seconds for one in mine if one.training_seconds is not None]
+        for run in self.policy.evidence:
+            if run.switch_percent == percent and not run.diverged:
+                accuracies.append(run.converged_accuracy)
+                seconds.append(run.training_seconds)
+        band = self.policy.band
+        if band is not None:
+            band = replace(band, target_accuracy=decided.target_accuracy)
+        return replace(
+            self.policy,
+            switch_percent=percent,
+            target_accuracy=decided.target_accuracy,
+            mean_accuracy=statistics.fmean(accuracies) if accuracies else None,
+            training_seconds=statistics.fmean(seconds) if seconds else None,
+            study=f"{LEARNT}{self.policy.fingerprint[:12]}-{self.policy.version}",
+            created_at=datetime.now(timezone.utc).isoformat(),
+            software=software_versions(),
+            confidence=decided.confidence,
+            kept_share=decided.kept_share,
+            delivered_share=decided.delivered_share,
+            baseline_kept_share=decided.baseline_kept_share,
+            expected_time=decided.expected_time,
+            speed_up_low=None,
+            speed_up_high=None,
+            reason=decided.reason if self.policy.reason == FIRST_REASON else revision.why,
+            band=band,
+        )
+
+    @property
+    def _has_baseline(self) -> bool:
+        return any(
+            run.switch_percent == BASELINE_PERCENT and not run.diverged
+            for run in self.observations()
+        )
+
+    @property
+    def _baseline_accuracies(self) -> list[float]:
+        """Of uses; one seed gives one run of the first protocol alone, which counts once."""
+        by_seed = {use.seed: use.converged_accuracy for use in self._baseline_uses}
+        return [accuracy for accuracy in by_seed.values() if accuracy is not None]
+
+    @property
+    def _baseline_uses(self) -> list[StoredTrial]:
+        return [
+            use for use in self.uses if not use.diverged and use.held_percent == BASELINE_PERCENT
+        ]
+
+
+def _observed(use: StoredTrial) -> Observation:
+    return Observation(
+        use.switch_percent if use.held_percent is None else use.held_percent,
+        use.converged_accuracy or 0.0,
+        bool(use.diverged),
+        cost=cost_of(use),
+    )

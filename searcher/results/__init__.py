@@ -1,1 +1,0 @@
-"""What a search or an evaluation found, what it cost, how much faster its policy is; pure."""

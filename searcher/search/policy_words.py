@@ -1,0 +1,170 @@
+"""What a policy says, what it gains and what it promises, in sentences; pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
+from syncswitch.searcher.words import NONE, counted
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT
+
+
+def policy_text(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
+    """What a policy says, what was measured, what it gains and what it promises."""
+    parts = (policy_sentences(policy, baseline_seconds), promise_sentences(policy))
+    return " ".join(filter(None, parts))
+
+
+def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
+    """The policy as one would say it, what it gains, and what was measured."""
+    first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
+    train, steps = f"Train {policy.workload} with {first}", f"{policy.total_worker_steps:,}"
+    if policy.switch_percent >= BASELINE_PERCENT:
+        why = policy.reason or f"no switch to {second} that was tried keeps the accuracy"
+        return f"{train} for all of its {steps} worker-steps: {why}. {_measured(policy)}"
+    gain = _gain(speed_up_of(policy, baseline_seconds), first)
+    return (
+        f"{train} for the first {policy.switch_percent:g} % of its {steps} worker-steps, then with"
+        f" {second}. {gain}{_measured(policy)}"
+    )
+
+
+def promise_sentences(policy: TimingPolicy) -> str:
+    """What may be expected of later runs, and how sure that is; empty where nobody said."""
+    first, metric = policy.first_protocol.upper(), policy.decided_by
+    within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
+    usual = policy.baseline_kept_share
+    if policy.switch_percent >= BASELINE_PERCENT:
+        if usual is None:
+            return ""
+        return f"About {_of_100(usual)} of 100 runs should stay {within} their mean {metric.name}."
+    mean = f"{within} {first}'s mean {metric.name}"
+    parts = (_guarded_promise if policy.guarded else _bare_promise)(policy, first, mean)
+    return " ".join(parts)
+
+
+def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
+    delivered, bare, usual = policy.delivered_share, policy.kept_share, policy.baseline_kept_share
+    if delivered is not None and bare is not None and usual is not None:
+        yield (
+            f"About {_of_100(delivered)} of 100 guarded trainings should deliver a model {mean};"
+            f" with the bare switch about {_of_100(bare)} would, with {first} alone about"
+            f" {_of_100(usual)} do."
+        )
+    if policy.expected_time is not None:
+        sure = ""
+        # That is so by the measured times; where these leave it open, nobody is sure.
+        is_faster = policy.speed_up_low is None or policy.speed_up_low > 1
+        if policy.confidence is not None and is_faster:
+            sure = f"; that it saves time is {sure_text(policy.confidence)}"
+        yield (
+            f"A guarded training is expected to take {policy.expected_time:.2f} of the time of"
+            f" {first} alone, failed switches included{sure}."
+        )
+
+
+def _bare_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
+    bare, usual = policy.kept_share, policy.baseline_kept_share
+    if bare is not None:
+        own = "" if usual is None else f"; with {first} alone, about {_of_100(usual)} do"
+        yield f"About {_of_100(bare)} of 100 runs should stay {mean}{own}."
+    if policy.confidence is not None:
+        enough = ""
+        if policy.keep is not None:
+            fewer = round(100 * (1 - policy.keep), 6)
+            needed = f"{100 * policy.keep:g} of 100"
+            enough = f": {needed}, or at most {fewer:g} fewer than {first} alone"
+        sure = sure_text(policy.confidence)
+        yield f"The search is {sure} that enough runs keep the accuracy{enough}."
+
+
+def kept_text(policy: TimingPolicy) -> str | None:
+    """The promise in a few words, for tables; None where there is none."""
+    if policy.kept_share is None:
+        return None
+    usual, first = policy.baseline_kept_share, policy.first_protocol.upper()
+    share, what = policy.kept_share, "runs"
+    others = [] if usual is None else [f"{_of_100(usual)} with {first} alone"]
+    if policy.is_for_guard and policy.delivered_share is not None:
+        others.insert(0, f"{_of_100(share)} with the bare switch")
+        share, what = policy.delivered_share, "guarded trainings"
+    aside = f" ({', '.join(others)})" if others else ""
+    return f"about {_of_100(share)} of 100 {what}{aside}"
+
+
+def guard_text(policy: TimingPolicy) -> str:
+    """How it is to be used."""
+    return "guarded trainings" if policy.guarded else "the bare switch"
+
+
+def expected_time_text(policy: TimingPolicy) -> str | None:
+    """The expected time for tables, for example `0.41 of the time of BSP alone`."""
+    if policy.expected_time is None:
+        return None
+    return f"{policy.expected_time:.2f} of the time of {policy.first_protocol.upper()} alone"
+
+
+def sure_text(probability: float) -> str:
+    """How sure it is; nothing is said to be 100 % sure."""
+    percent = _of_100(probability)
+    return "more than 99 % sure" if percent == "100" else f"{percent} % sure"
+
+
+def _of_100(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def speed_up_text(found: SpeedUp, digits: int = 1, *, than: str = "") -> str:
+    """For example `2.9 times as fast (2.5 to 3.3)`; `about` where no interval is known."""
+    value = f"{found.value:.{digits}f} times as fast{than}"
+    if found.low is None or found.high is None:
+        return f"about {value}"
+    low, high = f"{found.low:.{digits}f}", f"{found.high:.{digits}f}"
+    return value if low == high else f"{value} ({low} to {high})"
+
+
+def times_text(found: SpeedUp | None) -> str:
+    """The same in a table, for example `2.93 (2.51 to 3.34)`; `-` where it is unknown."""
+    if found is None:
+        return NONE
+    value = f"{found.value:.2f}"
+    if found.low is None or found.high is None or found.low == found.high:
+        return value
+    return f"{value} ({found.low:.2f} to {found.high:.2f})"
+
+
+def _gain(found: SpeedUp | None, first: str) -> str:
+    if found is None:
+        return ""
+    but = ""
+    if found.value <= 1:
+        but = ", so the switch gains nothing here"
+    elif found.low is not None and found.low <= 1:
+        but = ", so it may gain nothing"
+    return f"That is {speed_up_text(found, than=f' as {first} alone')}{but}. "
+
+
+def _measured(policy: TimingPolicy) -> str:
+    """The accuracy with the policy and with the first protocol alone, as far as they are known."""
+    accuracies = _accuracies(policy, BASELINE_PERCENT)
+    metric = policy.decided_by
+    target = f"The target is {metric.text(policy.target_accuracy)}"
+    if accuracies:
+        mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
+        target = f"{policy.first_protocol.upper()} alone reached {metric.text(mean)} ({runs})"
+    worse = "more" if metric.is_less_better else "less"
+    beta = metric.with_unit(f"{policy.threshold:g}")
+    allowed = f"{target}, and up to {beta} {worse} is accepted."
+    if policy.switch_percent >= BASELINE_PERCENT or policy.mean_accuracy is None:
+        return allowed
+    own = len(_accuracies(policy, policy.switch_percent))
+    mine = f" ({counted(own, 'run')})" if own else ""
+    return (
+        f"It reached {metric.with_article} of {metric.text(policy.mean_accuracy)}{mine}. {allowed}"
+    )
+
+
+def _accuracies(policy: TimingPolicy, percent: float) -> list[float]:
+    return [run.converged_accuracy for run in policy.evidence if run.switch_percent == percent]

@@ -1,1 +1,0 @@
-"""What people read about policies and searches, and the command lines that go with it; pure."""

@@ -1,0 +1,198 @@
+"""Searches and evaluations under conditions of their own, and what is shown of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_line import Invoke, error_line
+from generated_trainer import GeneratedTrainer, identity
+from searches import SINGLE, search
+
+from syncswitch.searcher.comparison.transfer import PolicyEvaluation
+from syncswitch.searcher.search.plan import SearchPlan, study_name
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.storage import frames
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.trainer import Observer
+from tests.storage.conftest import POLICY
+from tests.storage.filled import CONDITIONS, EVENTS, add_disturbed
+
+pytestmark = pytest.mark.usefixtures("our_tables")
+
+UNDISTURBED = RunConditions()
+
+
+class Remembering(GeneratedTrainer):
+    """Keeps what it was asked for."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.specs: list[TrialSpec] = []
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        self.specs.append(spec)
+        return super().train(spec, observer)
+
+
+def asked_for(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
+    trainer = Remembering()
+    search(url, trainer, plan, checkpoints=folder)
+    return trainer.specs
+
+
+def evaluate(url: str, conditions: RunConditions) -> tuple[list[TrialSpec], RunConditions]:
+    trainer = Remembering()
+    with open_database(url, create=True) as database:
+        result = PolicyEvaluation(
+            database,
+            identity(),
+            replace(POLICY, switch_percent=25.0),
+            lambda: trainer,
+            runs=1,
+            conditions=conditions,
+        ).run()
+    assert result.baseline.runs == result.foreign.runs == 1
+    return trainer.specs, result.conditions
+
+
+def test_a_study_under_other_conditions_has_another_name() -> None:
+    changes = (
+        {},
+        {"online": "greedy"},
+        {"switch_mechanism": "restart"},
+        {"injections": ("kill:ps,at=60%",)},
+        {"injections": ("kill:ps,at=60%", "kill:ps,at=70%")},
+    )
+    plans = [replace(SINGLE, conditions=RunConditions(**change)) for change in changes]  # type: ignore[arg-type]
+    names = [study_name(identity(), plan) for plan in plans]
+    assert names[0] == study_name(identity(), SINGLE)
+    assert len(set(names)) == len(names)
+
+
+def test_every_run_trains_under_the_conditions_and_is_recorded_so(url: str, tmp_path: Path) -> None:
+    specs = asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
+    assert [spec.conditions for spec in specs] == [CONDITIONS] * 3
+    assert [spec.conditions for spec in asked_for(url, SINGLE, tmp_path)] == [RunConditions()] * 3
+    with open_database(url, create=False) as database:
+        recorded = [trial.conditions for trial in TrialStore(database).trials()]
+    assert recorded == [CONDITIONS] * 3 + [RunConditions()] * 3
+
+
+@pytest.mark.parametrize(
+    ("conditions", "shares"),
+    [(UNDISTURBED, True), (CONDITIONS, False), (RunConditions("greedy"), False)],
+)
+def test_disturbed_runs_share_no_prefix(
+    url: str, tmp_path: Path, conditions: RunConditions, shares: bool
+) -> None:
+    specs = asked_for(url, SearchPlan(AdaptiveStrategy(2, 1), conditions=conditions), tmp_path)
+    assert any(spec.checkpoint_percents for spec in specs) == shares
+    assert any(spec.checkpoint_directory for spec in specs) == shares
+
+
+def test_an_evaluation_compares_runs_under_its_conditions_alone(url: str, tmp_path: Path) -> None:
+    asked_for(url, SINGLE, tmp_path)
+    assert evaluate(url, RunConditions()) == ([], RunConditions())
+    for conditions in (CONDITIONS, RunConditions("elastic")):
+        specs, said = evaluate(url, conditions)
+        assert said == conditions
+        assert [(spec.switch_percent, spec.conditions) for spec in specs] == [
+            (100.0, conditions),
+            (25.0, conditions),
+        ]
+        assert evaluate(url, conditions) == ([], conditions)
+
+
+def test_a_forecast_is_of_undisturbed_runs(invoke: Invoke, url: str, tmp_path: Path) -> None:
+    asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
+    forecast = ["run", "any", "--settings", "1", "--dry-run", "--json"]
+    error_line(invoke(*forecast))
+    asked_for(url, replace(SINGLE, conditions=UNDISTURBED), tmp_path)
+    assert invoke(*forecast).exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def disturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A search without and one with conditions of its own; only to be read."""
+    folder = tmp_path_factory.mktemp("disturbed")
+    url = f"sqlite:///{folder}/disturbed.db"
+    asked_for(url, SINGLE, folder)
+    add_disturbed(url)
+    return url
+
+
+UNDER = "elastic, restart, straggler:worker=1,at=10%,for=5s,delay=30ms; kill:ps,at=60%"
+
+
+class TestShown:
+    @pytest.fixture
+    def url(self, disturbed: str) -> str:
+        """What `invoke` uses."""
+        return disturbed
+
+    def test_conditions_where_a_run_has_some(self, invoke: Invoke) -> None:
+        for command in ("trials", "status"):
+            usual = invoke(command, "generated").stdout
+            assert "under" not in usual
+            shown = invoke(command).stdout
+            assert shown.splitlines()[0].split()[-1] == "under"
+            assert "elastic, restart," in shown
+            documents = json.loads(invoke(command, "disturbed", "--json").stdout)
+            for document in documents:
+                assert (document["online"], document["switch_mechanism"]) == ("elastic", "restart")
+                assert document["injections"] == "; ".join(CONDITIONS.injections)
+        tables = invoke("switch-points").stdout
+        assert tables.count("switch at") == 2
+        assert f"], {UNDER}\n" in tables
+
+    def test_events_as_a_table(self, invoke: Invoke) -> None:
+        lines = invoke("trials", "disturbed", "--events", "--number", "1").stdout.splitlines()
+        head, columns, _, *rows = lines
+        assert head.endswith(f" 1, disturbed, 50 % [{UNDER}]")
+        assert columns.split() == ["event", "worker", "worker-step", "seconds", "took", "reason"]
+        assert [" ".join(row.split()) for row in rows] == [
+            "detected 1 400 6.2 - worker 1: 2.1 worker-steps/s, median 9.8",
+            "removed 1 400 6.2 0.12 s elastic: 3 of 4 workers go on",
+            "rebuilt - 1800 40.5 - server killed; from the checkpoint of worker-step 1500",
+        ]
+        assert invoke("trials", "--events").stdout.count("detected") == 3
+
+    def test_events_as_files(self, invoke: Invoke, disturbed: str, tmp_path: Path) -> None:
+        expected = frames.events(disturbed)
+        assert len(expected) == 9
+        documents = json.loads(invoke("trials", "--events", "--json").stdout)
+        names = list(asdict(EVENTS[0]))
+        assert [{name: row[name] for name in names} for row in documents] == [
+            asdict(event) for event in EVENTS
+        ] * 3
+        csv = pd.read_csv(io.StringIO(invoke("trials", "--events", "--format", "csv").stdout))
+        assert list(csv.columns) == list(expected.columns)
+        path = tmp_path / "events.parquet"
+        invoke("trials", "--events", "--format", "parquet", "-o", str(path))
+        pd.testing.assert_frame_equal(pd.read_parquet(path), expected)
+
+    def test_one_search_or_one_run_may_be_chosen(self, invoke: Invoke) -> None:
+        everything = json.loads(invoke("trials", "--json").stdout)
+        study = everything[-1]["study"]
+        of_study = json.loads(invoke("trials", "--study", study, "--json").stdout)
+        assert of_study == [one for one in everything if one["study"] == study]
+        one = json.loads(invoke("trials", "--study", study, "--number", "2", "--json").stdout)
+        assert one == [found for found in of_study if found["trial_number"] == 2]
+        assert len(one) == 1
+
+    def test_nothing_happened(self, invoke: Invoke) -> None:
+        expected = "nothing happened to any run of generated\n"
+        assert invoke("trials", "generated", "--events").stdout == expected
+        assert json.loads(invoke("trials", "generated", "--events", "--json").stdout) == []
+
+    def test_two_tables_at_once_are_refused(self, invoke: Invoke) -> None:
+        line = error_line(invoke("trials", "--events", "--evaluations", "--json"))
+        assert "--evaluations and --events are two tables; give one of them" in line

@@ -1,0 +1,67 @@
+"""What is said of a search before it costs anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from syncswitch.searcher.search.early_words import never_moved, too_short
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.storage.records.trial import Evaluation
+from tests.identities import GENERATED
+
+
+@pytest.mark.parametrize(
+    ("worker_steps", "workers", "settings", "expected"),
+    [
+        (3000, 4, 5, None),
+        (128, 4, 5, None),
+        (64, 4, 5, "3.125 and 6.25 % of this job's 64 worker-steps are one switch, after 4, as a"),
+        (64, 4, 4, None),
+        (1000, 16, 8, "0.390625 and 0.78125 and 1.5625 % of this job's 1,000 worker-steps are one"),
+        (64, 1, 5, None),
+    ],
+)
+def test_switch_points_of_a_short_job(
+    worker_steps: int, workers: int, settings: int, expected: str | None
+) -> None:
+    job = replace(GENERATED, total_worker_steps=worker_steps, workers=workers)
+    strategy = AdaptiveStrategy(settings=settings)
+    found = too_short(job, strategy)
+    if expected is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.startswith(expected)
+
+
+def evaluations_of(accuracies: list[float], interval: int) -> list[Evaluation]:
+    return [
+        Evaluation(interval * (number + 1), 1.0, accuracy, 0.5)
+        for number, accuracy in enumerate(accuracies)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "interval", "is_told"),
+    [
+        ([0.1] * 5, 100, True),
+        ([0.1] * 5, 99, False),  # not yet half of the run
+        ([0.1] * 6, 100, False),  # told one test before
+        ([0.1] * 4, 200, False),  # too few tests
+        ([0.1] * 4 + [0.1001], 100, False),
+        ([0.9] + [0.1] * 4, 100, False),
+    ],
+)
+def test_a_metric_that_never_moves_is_told_at_half_of_the_run(
+    accuracies: list[float], interval: int, *, is_told: bool
+) -> None:
+    job = replace(GENERATED, total_worker_steps=1000)
+    found = never_moved(job, evaluations_of(accuracies, interval))
+    assert (found is not None) == is_told
+    if found is not None:
+        assert found == (
+            "accuracy was 0.1000 in all 5 tests of half a run: a search cannot tell switch points"
+            " apart by what never moves; check the metric, the labels and the learning rate"
+        )

@@ -1,0 +1,163 @@
+"""Why a search answered what it did: the strategy is asked again, with runs nobody made too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from syncswitch.searcher.search.explanation import Explanation, Untried, explain
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.storage.errors import UserError
+
+FIRST_SECONDS, SECOND_SECONDS = 60.0, 15.0
+GOOD_FROM_PERCENT = 25.0
+ANSWER_PERCENT = 25.0
+ADAPTIVE = AdaptiveStrategy(settings=4, share_prefix=False, early_stop=False)
+BARE = replace(ADAPTIVE, guarded=False)
+
+
+def run(percent: float, number: int, replicate: int, accuracy: float | None = None) -> Observation:
+    """At 25 % and later near 0.9, before it at 0.8."""
+    share, usual = percent / 100, 0.9 if percent >= GOOD_FROM_PERCENT else 0.8
+    return Observation(
+        percent,
+        usual + 0.001 * (-1) ** replicate if accuracy is None else accuracy,
+        trial_number=number,
+        replicate=replicate,
+        cost=TrialCost(
+            share * FIRST_SECONDS + (1 - share) * SECOND_SECONDS,
+            FIRST_SECONDS if share else None,
+            SECOND_SECONDS if share < 1 else None,
+        ),
+    )
+
+
+def searched(strategy: Strategy, most: int = 100) -> list[Observation]:
+    """The runs of a search, at most so many."""
+    runs: list[Observation] = []
+    while len(runs) < most and isinstance(wanted := course_of(strategy, runs).decision, NextTrial):
+        percent = wanted.switch_percent
+        replicate = sum(one.switch_percent == percent for one in runs)
+        runs.append(run(percent, len(runs), replicate))
+    return runs
+
+
+@pytest.fixture(scope="module")
+def found() -> Explanation:
+    return explain(ADAPTIVE, searched(ADAPTIVE))
+
+
+def test_what_was_believed_after_each_run_is_what_the_strategy_believed(found: Explanation) -> None:
+    runs = searched(ADAPTIVE)
+    assert [one.run for one in found.runs] == runs
+    for number, one in enumerate(found.runs, start=1):
+        assert one.beliefs == ADAPTIVE.beliefs(runs[:number])
+    assert found.answer == ADAPTIVE.decide(runs)
+    assert found.is_decided
+    belief, answer = found.answer_belief, found.answer
+    assert belief is not None
+    assert answer is not None
+    assert answer.switch_percent == ANSWER_PERCENT
+    assert (belief.good_probability, belief.kept_share) == (answer.confidence, answer.kept_share)
+    assert belief.low_accuracy < 0.9 < belief.high_accuracy
+
+
+def test_the_first_run_makes_earlier_switches_less_likely_than_later_ones(
+    found: Explanation,
+) -> None:
+    kept = [one.kept_share for one in found.runs[0].beliefs]
+    assert kept == sorted(kept)
+    likely = [one.good_probability for one in explain(BARE, searched(BARE)).runs[0].beliefs]
+    assert likely == sorted(likely)
+    assert likely[-1] == 1.0
+
+
+def test_further_runs_that_are_named_move_the_answer_and_fewer_do_not(found: Explanation) -> None:
+    runs = searched(ADAPTIVE)
+    # With a guard a failure more is no reason to leave the answer, whose failures cost little.
+    assert {(change.switch_percent, change.fails) for change in found.changes} == {(12.5, False)}
+    bare = {(one.switch_percent, one.fails) for one in explain(BARE, searched(BARE)).changes}
+    assert bare >= {(50.0, True), (25.0, False)}
+    for change in found.changes:
+        after = list(runs)
+        answers = [standing(after)]
+        for _ in range(change.runs):
+            replicate = sum(one.switch_percent == change.switch_percent for one in after)
+            further = Observation(
+                change.switch_percent,
+                change.accuracy,
+                trial_number=len(after),
+                replicate=replicate,
+            )
+            after.append(further)
+            answers.append(standing(after))
+        assert answers[:-1] == [ANSWER_PERCENT] * change.runs
+        assert answers[-1] == change.answer_percent != ANSWER_PERCENT
+        decision = ADAPTIVE.decide(after)
+        onward = decision.switch_percent if isinstance(decision, NextTrial) else None
+        assert change.next_percent == onward
+
+
+def standing(runs: list[Observation]) -> float:
+    answer = ADAPTIVE.standing_answer(runs)
+    assert answer is not None
+    return answer.switch_percent
+
+
+@pytest.mark.parametrize(("strategy", "why_later"), [(ADAPTIVE, "price"), (BARE, "later")])
+def test_it_is_said_why_a_switch_point_was_never_tried(
+    strategy: AdaptiveStrategy, why_later: str
+) -> None:
+    told = explain(strategy, searched(strategy))
+    assert told.answer is not None
+    tried = {one.run.switch_percent for one in told.runs}
+    assert {one.switch_percent for one in told.untried} == set(strategy.grid()) - tried
+    for one in told.untried:
+        is_later = one.switch_percent > told.answer.switch_percent
+        assert one.why == (why_later if is_later else "price")
+    believed = {one.switch_percent: one.good_probability for one in told.beliefs}
+    assert all(one.good_probability == believed[one.switch_percent] for one in told.untried)
+
+
+def test_a_spent_budget_is_named_where_a_run_would_have_been_next() -> None:
+    poor = replace(ADAPTIVE, budget=1.0)
+    runs = searched(poor)
+    wanted = ADAPTIVE.decide(runs)
+    assert isinstance(poor.decide(runs), Decided)
+    assert isinstance(wanted, NextTrial)
+    untried = {one.switch_percent: one.why for one in explain(poor, runs).untried}
+    assert untried[wanted.switch_percent] == "budget"
+
+
+def test_a_search_under_way_has_open_switch_points() -> None:
+    begun = explain(ADAPTIVE, searched(ADAPTIVE, most=1))
+    assert not begun.is_decided
+    assert {one.why for one in begun.untried} == {"open"}
+    nothing = explain(ADAPTIVE, [])
+    assert (nothing.answer, nothing.beliefs, nothing.untried, nothing.changes) == (None, (), (), ())
+
+
+def test_a_strategy_without_a_belief_says_where_it_did_not_come() -> None:
+    paper = PaperStrategy(settings=4, runs=1)
+    told = explain(paper, searched(paper))
+    assert told.answer is not None
+    assert told.answer.switch_percent == GOOD_FROM_PERCENT
+    assert told.beliefs == ()
+    assert told.changes == ()
+    tried = {one.run.switch_percent for one in told.runs}
+    assert told.untried == tuple(
+        Untried(percent, None, "later" if percent > GOOD_FROM_PERCENT else "order")
+        for percent in paper.grid()
+        if percent not in tried
+    )
+
+
+def test_a_baseline_that_diverged_explains_nothing() -> None:
+    diverged = [replace(run(100.0, number, number), diverged=True) for number in range(2)]
+    with pytest.raises(UserError, match="diverged"):
+        explain(ADAPTIVE, diverged)

@@ -1,0 +1,104 @@
+"""Runs of a search that a guard would end in a later training, and that end themselves."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from generated_trainer import GeneratedTrainer
+from searches import search
+
+from syncswitch.searcher.search.observations import observations_of
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.records.guard import FailedSwitch
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+    TrialState,
+)
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
+from syncswitch.trainers.trainer import Observer, Verdict
+
+TESTS = 20
+KNEE = 50.0
+
+
+class Testing(GeneratedTrainer):
+    """Tests 20 times, and ends where it is told to: below the knee it is half as accurate."""
+
+    __test__ = False
+
+    def _record(self, spec: TrialSpec, observer: Observer, started_at: datetime) -> TrialRecord:
+        total = spec.identity.total_worker_steps
+        made: list[Evaluation] = []
+        is_stopped = False
+        for number in range(1, TESTS + 1):
+            step = total * number // TESTS
+            fails = spec.switch_percent < KNEE and step > spec.switch_percent / 100 * total
+            accuracy = 0.9 * min(1.0, 2 * number / TESTS) * (0.5 if fails else 1.0)
+            made.append(Evaluation(step, float(number), accuracy, 1.0))
+            if observer.on_evaluation(made[-1]) is Verdict.STOP:
+                is_stopped = number < TESTS
+                break
+        last = [test.accuracy for test in made[-5:]]
+        return TrialRecord(
+            spec=spec,
+            worker_steps=made[-1].worker_step,
+            evaluations=tuple(made),
+            phases=(),
+            converged_accuracy=sum(last) / len(last),
+            converged=True,
+            diverged=False,
+            stopped_early=is_stopped,
+            training_seconds=float(len(made)),
+            inherited_seconds=0.0,
+            switch_overhead_seconds=0.0,
+            started_at=started_at,
+            ended_at=datetime.now(timezone.utc) + timedelta(microseconds=1),
+            host="here",
+        )
+
+
+def failing_runs(url: str, **options: object) -> list[StoredTrial]:
+    """Those of a search below the knee."""
+    settings = {"settings": 3, "early_stop": True, **options}
+    plan = SearchPlan(AdaptiveStrategy(**settings))  # type: ignore[arg-type]
+    result = search(url, Testing(), plan)
+    assert result.policy.switch_percent >= KNEE
+    with open_database(url, create=False) as database:
+        rows = TrialStore(database).trials()
+        assert all(row.state == TrialState.COMPLETE for row in rows)
+    assert not any(alarms(url, row) for row in rows if row.switch_percent >= KNEE)
+    return [row for row in rows if row.switch_percent < KNEE]
+
+
+def alarms(url: str, run: StoredTrial) -> list[RunEvent]:
+    with open_database(url, create=False) as database:
+        return TrialStore(database).events(run.study or "", run.trial_number or 0)
+
+
+def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
+    runs = failing_runs(url)
+    assert runs
+    for run in runs:
+        assert run.stopped_early
+        assert run.worker_steps < run.total_worker_steps / 2
+        (alarm,) = alarms(url, run)
+        assert (alarm.kind, alarm.worker_step) == ("alarmed", run.worker_steps)
+        assert (run.guard, run.held_percent) == ("alarmed", None)
+        at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.final_accuracy)
+        failed = FailedSwitch(run.switch_percent, alarm.reason, *at_alarm)
+        assert run.failed_switches == (failed,)
+        assert observations_of([run])[0].alarmed
+        assert alarm.reason.startswith("3 tests in a row are below what the first protocol alone")
+
+
+def test_how_much_it_loses_is_measured_where_that_is_wanted(url: str) -> None:
+    runs = failing_runs(url, early_stop=False)
+    assert runs
+    assert not any(alarms(url, run) for run in runs)
+    assert not any(run.alarmed for run in observations_of(runs))

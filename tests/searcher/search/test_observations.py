@@ -1,0 +1,195 @@
+"""A strategy, and whoever looks at its search, see the same runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from step_recording import step_recording
+
+from syncswitch.searcher.report.load import load_report
+from syncswitch.searcher.search.checkpoints import Prefixes
+from syncswitch.searcher.search.observations import read_observations
+from syncswitch.searcher.search.other_pairs import OtherPairs
+from syncswitch.searcher.search.plan import SearchPlan, study_name
+from syncswitch.searcher.search.reporter import Reporter
+from syncswitch.searcher.search.study import SearchStudy
+from syncswitch.searcher.search.trial_loop import Patience, Repairer, TrialRunner
+from syncswitch.searcher.status.reader import StatusReader
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.planner import PlannedTrial, course_of
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner, SearchInfo
+from syncswitch.trainers.replay.recording import Recording
+from syncswitch.trainers.replay.trainer import ReplayTrainer
+from syncswitch.trainers.trainer import Observer
+
+RECORDED = (3.125, 6.25, 12.5, 25.0, 50.0)
+RULES: list[Strategy] = [
+    AdaptiveStrategy(switch_points=RECORDED),
+    AdaptiveStrategy(),
+    PaperStrategy(settings=3, runs=2, share_prefix=True, early_stop=True),
+]
+# Whatever the noise, a fixed binary search stays at the switch points that are recorded.
+RECORDINGS = [step_recording(3.125), step_recording(3.125, diverges_below_percent=20.0)]
+EVENTS = [
+    "trained",
+    "others first",  # it ends after runs that began later
+    "lost",
+    "taken for lost",  # and ends all the same
+    "untold",  # killed between the two accounts
+]
+
+
+class History(ReplayTrainer):
+    """One search, to which things happen."""
+
+    def __init__(self, url: str, folder: Path, strategy: Strategy, recording: Recording) -> None:
+        super().__init__(recording)
+        self.strategy, self.identity = strategy, recording.identity
+        self.database = open_database(url, create=False)
+        self.store = TrialStore(self.database)
+        name = study_name(self.identity, SearchPlan(strategy))
+        self.search = SearchInfo(
+            name,
+            self.identity.fingerprint,
+            strategy.name,
+            strategy.settings,
+            strategy.runs,
+            strategy.threshold,
+            None,
+            "local",
+            0,
+            options=strategy.options,
+        )
+        self.store.register(self.identity, "jobs.py:it", self.search)
+        self.study = SearchStudy.open(url, name, strategy, 0)
+        self.runner = TrialRunner(
+            self.identity,
+            RunConditions(),
+            strategy,
+            self.study,
+            self.store,
+            Prefixes(self.store, name, strategy, folder),
+            Reporter(),
+            1.0,
+            lambda: False,
+            "local",
+            OtherPairs(self.store),
+        )
+        self.repairer = Repairer(self.study, self.store, Patience())
+        self.events: deque[str] = deque()
+        self.running: list[int] = []
+
+    def play(self, events: list[str]) -> None:
+        self.events.extend(events)
+        while self.events and self._make_one():
+            pass
+
+    def _make_one(self) -> bool:
+        """Whether there was a run to make."""
+        state = self.study.read(self.store)
+        if not isinstance(state.plan, PlannedTrial):
+            return False
+        claim = self.study.claim(state, Owner.current(), 0, lambda: self.study.read(self.store))
+        assert claim is not None
+        self.running.append(claim.number)
+        try:
+            with self._killed_before_it_is_told(self.events[0] == "untold"):
+                self.runner.run(claim, self)
+        except RetryableError:
+            self.repairer.repaired()
+        return True
+
+    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        event, number = self.events.popleft(), self.running.pop()
+        if event == "lost":
+            raise RetryableError("the server was lost")
+        if event == "others first":
+            while self.events and self._make_one() and len(self.events) % 2:
+                pass
+        record = super().train(spec, observer)
+        if event == "taken for lost":
+            self.store.fail(self.search.study, number, "its process ended")
+            self.study.fail(number)
+        return record
+
+    @contextmanager
+    def _killed_before_it_is_told(self, is_killed: bool) -> Iterator[None]:
+        def killed(*_: object) -> None:
+            raise RetryableError("killed")
+
+        if is_killed:
+            self.study.note_result = killed  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            self.study.__dict__.pop("note_result", None)
+
+
+@pytest.mark.parametrize("strategy", RULES, ids=["kept", "adaptive", "paper"])
+@settings(max_examples=2)
+@example(recording=RECORDINGS[0], events=["others first", *["trained"] * 8])
+@example(recording=RECORDINGS[0], events=["trained", "taken for lost", *["trained"] * 4])
+@given(
+    recording=st.sampled_from(RECORDINGS),
+    events=st.lists(st.sampled_from(EVENTS), min_size=1, max_size=9),
+)
+def test_search_status_and_report_see_the_same(
+    search_template: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    strategy: Strategy,
+    recording: Recording,
+    events: list[str],
+) -> None:
+    folder = tmp_path_factory.mktemp("history")
+    url = f"sqlite:///{shutil.copyfile(search_template, folder / 'search.db')}"
+    history = History(url, folder, strategy, recording)
+    with history.database as database:
+        try:
+            history.play(events)
+            state = history.study.read(history.store)
+            course = state.course
+        except UserError:  # the baseline diverged
+            return
+        identity = recording.identity
+        seen = read_observations(database, history.search.study, state.rows)
+        assert seen == state.finished
+        assert course_of(strategy, seen) == course
+
+        progress = strategy.progress(course.runs)
+        (status,) = StatusReader(url).read(with_rest=False)
+        assert (status.lower_percent, status.upper_percent) == (
+            progress.lower_percent,
+            progress.upper_percent,
+        )
+        assert (status.target_accuracy, status.open_percent) == (
+            progress.target_accuracy,
+            progress.open_percent,
+        )
+        shown = {one.switch_percent: one for one in status.switch_points}
+        for summary in progress.summaries:
+            switch_point = shown[summary.switch_percent]
+            assert (switch_point.runs, switch_point.mean_accuracy, switch_point.accepted) == (
+                summary.runs,
+                summary.mean_accuracy,
+                summary.accepted,
+            )
+        report = load_report(database, identity.fingerprint)
+        needed = [step for step in report.path if step.is_needed]
+        assert [(step.trial_number, step.accuracy, step.stopped_early) for step in needed] == [
+            (run.trial_number, run.accuracy, run.stopped_early) for run in course.runs
+        ]
+        assert len(report.path) == len(seen)

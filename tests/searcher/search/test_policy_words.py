@@ -1,0 +1,182 @@
+"""What is said of a policy: what was measured, what it gains, what later runs may expect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from syncswitch.searcher.search.policy_words import (
+    expected_time_text,
+    kept_text,
+    policy_sentences,
+    policy_text,
+    promise_sentences,
+    speed_up_text,
+)
+from syncswitch.searcher.speed_up import SpeedUp
+from syncswitch.searcher.words import accuracy_interval, counted
+from syncswitch.storage.records.metric import metric_name
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from tests.storage.conftest import POLICY
+
+KEPT = replace(POLICY, keep=0.95, kept_share=0.93, baseline_kept_share=0.954, confidence=0.8)
+GUARDED = replace(KEPT, guarded=True, keep=None, delivered_share=0.961, expected_time=0.412)
+ALONE = replace(KEPT, switch_percent=100.0, kept_share=0.954, confidence=1.0)
+
+
+def test_it_says_what_was_measured_and_in_how_many_runs() -> None:
+    second = Evidence("digits-1", 2, 100.0, 1, 0.91, False, 6.0)
+    policy = replace(POLICY, target_accuracy=0.7295, evidence=(*POLICY.evidence, second))
+    assert policy_text(policy) == (
+        "Train digits with BSP for the first 12.5 % of its 1,000 worker-steps, then with ASP. That"
+        " is about 2.0 times as fast as BSP alone. It reached an accuracy of 0.8950 (1 run). BSP"
+        " alone reached 0.9050 (2 runs), and up to 0.01 less is accepted."
+    )
+
+
+def test_a_target_that_was_given_is_called_one() -> None:
+    policy = replace(POLICY, baseline_seconds=None, evidence=POLICY.evidence[:1])
+    target = "The target is 0.9000, and up to 0.01 less is accepted."
+    assert policy_sentences(policy).endswith(
+        f"then with ASP. It reached an accuracy of 0.8950 (1 run). {target}"
+    )
+    unmeasured = replace(policy, mean_accuracy=None, evidence=())
+    assert policy_sentences(unmeasured).endswith(f"then with ASP. {target}")
+
+
+def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -> None:
+    share = (
+        "About 93 of 100 runs should stay within 0.01 of BSP's mean accuracy; with BSP alone, about"
+        " 95 do."
+    )
+    assert promise_sentences(KEPT) == (
+        f"{share} The search is 80 % sure that enough runs keep the accuracy: 95 of 100, or at most"
+        " 5 fewer than BSP alone."
+    )
+    assert policy_text(KEPT) == f"{policy_sentences(KEPT)} {promise_sentences(KEPT)}"
+    assert promise_sentences(replace(KEPT, kept_share=None, keep=0.93)) == (
+        "The search is 80 % sure that enough runs keep the accuracy: 93 of 100, or at most 7 fewer"
+        " than BSP alone."
+    )
+    assert kept_text(KEPT) == "about 93 of 100 runs (95 with BSP alone)"
+    assert kept_text(POLICY) is None
+
+
+def test_a_guarded_policy_tells_what_is_delivered_from_what_the_bare_switch_keeps() -> None:
+    shares = (
+        "About 96 of 100 guarded trainings should deliver a model within 0.01 of BSP's mean"
+        " accuracy; with the bare switch about 93 would, with BSP alone about 95 do."
+    )
+    time = "A guarded training is expected to take 0.41 of the time of BSP alone, failed switches"
+    assert promise_sentences(GUARDED) == (
+        f"{shares} {time} included; that it saves time is 80 % sure."
+    )
+    assert promise_sentences(replace(GUARDED, confidence=0.997)).endswith("more than 99 % sure.")
+    for unsure in (replace(GUARDED, confidence=None), replace(GUARDED, speed_up_low=0.8)):
+        assert promise_sentences(unsure) == f"{shares} {time} included."
+    assert promise_sentences(replace(GUARDED, expected_time=None)) == shares
+    assert kept_text(GUARDED) == (
+        "about 96 of 100 guarded trainings (93 with the bare switch, 95 with BSP alone)"
+    )
+    assert expected_time_text(GUARDED) == "0.41 of the time of BSP alone"
+    alone = replace(ALONE, guarded=True, delivered_share=0.954)
+    assert (promise_sentences(alone), kept_text(alone)) == (
+        promise_sentences(ALONE),
+        kept_text(ALONE),
+    )
+
+
+def test_the_paper_promises_nothing_of_a_single_run() -> None:
+    assert promise_sentences(POLICY) == ""
+    assert expected_time_text(POLICY) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (
+            replace(ALONE, reason="an earlier switch saves no time"),
+            "an earlier switch saves no time",
+        ),
+        (ALONE, "no switch to ASP that was tried keeps the accuracy"),
+    ],
+)
+def test_bsp_alone_has_a_reason(policy: TimingPolicy, why: str) -> None:
+    assert policy_sentences(policy) == (
+        f"Train digits with BSP for all of its 1,000 worker-steps: {why}. BSP alone reached 0.9000"
+        " (1 run), and up to 0.01 less is accepted."
+    )
+
+
+def test_bsp_alone_promises_its_own_share() -> None:
+    assert promise_sentences(ALONE) == (
+        "About 95 of 100 runs should stay within 0.01 of their mean accuracy."
+    )
+    assert promise_sentences(replace(ALONE, baseline_kept_share=None)) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (SpeedUp(2.94, 2.51, 3.33), "2.9 times as fast (2.5 to 3.3)"),
+        (SpeedUp(2.94, 2.94, 2.94), "2.9 times as fast"),
+        (SpeedUp(2.94), "about 2.9 times as fast"),
+    ],
+)
+def test_a_speed_up_says_how_sure_it_is(found: SpeedUp, said: str) -> None:
+    assert speed_up_text(found) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "low", "high", "said"),
+    [
+        (3.0, 1.5, 2.5, "2.0 times as fast as BSP alone (1.5 to 2.5)."),
+        (5.0, 0.9, 1.6, "1.2 times as fast as BSP alone (0.9 to 1.6), so it may gain nothing."),
+        (
+            12.0,
+            0.4,
+            0.6,
+            "0.5 times as fast as BSP alone (0.4 to 0.6), so the switch gains nothing",
+        ),
+    ],
+)
+def test_a_policy_that_may_not_be_faster_says_so(
+    seconds: float, low: float, high: float, said: str
+) -> None:
+    policy = replace(POLICY, training_seconds=seconds, speed_up_low=low, speed_up_high=high)
+    assert f" That is {said}" in policy_sentences(policy)
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        ((0.91, 0.9, 0.92), "0.9100 ± 0.0100"),
+        ((0.5, None, None), "0.5000"),
+        ((1.0, 1.0, 1.0), "1.0000 ± 0.0000"),
+        ((0.6, 0.0, 1.0), "0.6000 (0 to 1)"),
+        ((0.98, 0.9512, 1.0), "0.9800 (0.9512 to 1)"),
+    ],
+)
+def test_an_interval_holds_what_an_accuracy_can_be(
+    interval: tuple[float, float | None, float | None], text: str
+) -> None:
+    assert accuracy_interval(*interval) == text
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [
+        (None, "accuracy"),
+        ("accuracy", "accuracy"),
+        ("top-5", "top-5"),
+        ('{"class":"AUC","curve":"ROC"}', "AUC"),
+        ('{"class":', "accuracy"),
+    ],
+)
+def test_what_is_called_accuracy_has_a_name(metric: str | None, name: str) -> None:
+    assert metric_name(metric) == name

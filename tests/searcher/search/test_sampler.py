@@ -1,0 +1,120 @@
+"""Optuna's own suites for samplers, and the binary search as a user of Optuna runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.testing.pytest_samplers import BasicSamplerTestCase, SingleOnlySamplerTestCase
+
+from syncswitch.searcher.search.sampler import BinarySearchSampler
+from syncswitch.searcher.strategies.paper import PaperStrategy
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+class TestForeignParameters(BasicSamplerTestCase, SingleOnlySamplerTestCase):
+    """The suites' parameters are not the sampler's own."""
+
+    @pytest.fixture
+    def sampler(self) -> Callable[[], BaseSampler]:
+        return lambda: BinarySearchSampler(seed=1)
+
+
+class TestOwnParameter(BasicSamplerTestCase, SingleOnlySamplerTestCase):
+    """The suites' parameter "x" is the one that the sampler owns.
+
+    The independent sampler is one with a relative search space of its own.
+    """
+
+    @pytest.fixture
+    def sampler(self) -> Callable[[], BaseSampler]:
+        def make() -> BaseSampler:
+            independent = TPESampler(seed=1, multivariate=True, n_startup_trials=2)
+            strategy = PaperStrategy(settings=3, runs=2)
+            return BinarySearchSampler(strategy, parameter="x", independent_sampler=independent)
+
+        return make
+
+
+def _knee(percent: float) -> float:
+    return 0.95 if percent >= 12.5 else 0.80
+
+
+def test_optimize_stops_by_itself_with_the_answer() -> None:
+    sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2), seed=1)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(
+        lambda trial: _knee(trial.suggest_float("switch_percent", 0, 100)),
+        n_trials=100,
+        callbacks=[sampler.stop_when_decided],
+    )
+    percents = [trial.params["switch_percent"] for trial in study.trials]
+    assert percents == [100, 100, 50, 50, 25, 25, 12.5, 12.5, 6.25, 6.25][: 2 + 4 * 2]
+    assert study.ask({"switch_percent": FloatDistribution(0, 100)}).params == {
+        "switch_percent": 12.5
+    }
+
+
+def test_a_new_sampler_on_the_same_study_goes_on() -> None:
+    study = optuna.create_study(direction="maximize")
+    percents = []
+    for _ in range(10):
+        study.sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2))
+        trial = study.ask({"switch_percent": FloatDistribution(0, 100)})
+        percents.append(trial.params["switch_percent"])
+        study.tell(trial, _knee(percents[-1]))
+    assert percents == [100, 100, 50, 50, 25, 25, 12.5, 12.5, 6.25, 6.25]
+
+
+def test_failed_and_pruned_trials_do_not_count_but_diverged_ones_do() -> None:
+    study = optuna.create_study(sampler=BinarySearchSampler(PaperStrategy(settings=2, runs=1)))
+    space = {"switch_percent": FloatDistribution(0, 100)}
+    for state in (optuna.trial.TrialState.FAIL, optuna.trial.TrialState.PRUNED):
+        trial = study.ask(space)
+        assert trial.params["switch_percent"] == 100
+        study.tell(trial, state=state)
+    study.tell(study.ask(space), 0.9)
+    trial = study.ask(space)
+    assert trial.params["switch_percent"] == 50
+    trial.set_user_attr("diverged", True)
+    study.tell(trial, 0.95)
+    assert study.ask(space).params["switch_percent"] == 75
+
+
+def test_runs_in_flight_count() -> None:
+    study = optuna.create_study(
+        sampler=BinarySearchSampler(PaperStrategy(runs=2, target_accuracy=0.9))
+    )
+    space = {"switch_percent": FloatDistribution(0, 100)}
+    trials = [study.ask(space) for _ in range(6)]
+    # After the two that are needed those that may be needed next, on both sides.
+    assert [trial.params["switch_percent"] for trial in trials] == [50, 50, 25, 75, 25, 75]
+
+
+def test_values_are_native_numbers() -> None:
+    study = optuna.create_study(sampler=BinarySearchSampler())
+    trial = study.ask({"switch_percent": FloatDistribution(0, 100)})
+    assert type(trial.params["switch_percent"]) is float
+
+
+def test_the_range_of_the_distribution_is_searched() -> None:
+    strategy = PaperStrategy(settings=2, runs=1, target_accuracy=0.5)
+    study = optuna.create_study(sampler=BinarySearchSampler(strategy, parameter="share"))
+    trial = study.ask({"share": FloatDistribution(0.2, 0.6)})
+    assert trial.params["share"] == pytest.approx(0.4)
+
+
+def test_other_trials_of_the_study_do_no_harm() -> None:
+    study = optuna.create_study(sampler=BinarySearchSampler(PaperStrategy(runs=1), parameter="x"))
+    study.tell(study.ask({"x": optuna.distributions.CategoricalDistribution(["a", "b"])}), 0.5)
+    infinite = study.ask({"y": FloatDistribution(0, 1)})
+    study.tell(infinite, float("inf"))
+    # Optuna refuses two kinds of distribution for one name, so the owner may be asked directly.
+    value = study.sampler.sample_independent(
+        study, study.trials[-1], "x", FloatDistribution(0, 100)
+    )
+    assert value == 100

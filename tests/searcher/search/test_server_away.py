@@ -1,0 +1,75 @@
+"""Searchers outlast a server that is away, whether they train or wait for others."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from generated_trainer import GeneratedTrainer
+from searches import SINGLE, search
+
+from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.search.trial_loop import Patience
+from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records.policy import TimingPolicy
+from tests.conftest import postgresql, stop_server
+
+
+class Told(Reporter):
+    """Knows when the search waits for others, when a run starts, and when the database is away."""
+
+    def __init__(self) -> None:
+        self.waits, self.runs, self.is_away = (threading.Event() for _ in range(3))
+
+    def on_wait(self, switch_percent: float) -> None:
+        self.waits.set()
+
+    def on_run(self, run: ReportedTrial) -> None:
+        self.runs.set()
+
+    def on_database_away(self, patience_seconds: float) -> None:
+        self.is_away.set()
+
+
+class HeldTrainer(GeneratedTrainer):
+    """Ends no run before it may."""
+
+    def __init__(self, may_end: threading.Event) -> None:
+        super().__init__()
+        self._may_end = may_end
+
+    def train(self, *given: Any) -> Any:
+        assert self._may_end.wait(60)
+        return super().train(*given)
+
+
+def made(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) -> TimingPolicy:
+    return search(url, trainer, SINGLE, patience=patience, reporter=told, speculate=False).policy
+
+
+def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() -> None:
+    patient = Patience(poll_seconds=0.05, retry_seconds=0.1, attempts=3, restart_seconds=60)
+    impatient = replace(patient, restart_seconds=0.5)
+    may_end = threading.Event()
+    holds, waits, waits_briefly = Told(), Told(), Told()
+    with postgresql() as server, ThreadPoolExecutor() as pool:
+        url = server.get_uri()
+        first = pool.submit(made, url, HeldTrainer(may_end), holds, patient)
+        try:
+            assert holds.runs.wait(60)
+            second = pool.submit(made, url, GeneratedTrainer(), waits, patient)
+            third = pool.submit(made, url, GeneratedTrainer(), waits_briefly, impatient)
+            assert waits.waits.wait(60)
+            assert waits_briefly.waits.wait(60)
+            stop_server(server, "immediate")
+            assert waits.is_away.wait(60)
+            with pytest.raises(RetryableError, match=r"gave up after \d+ s without the dat") as end:
+                third.result(60)
+            assert "\n" not in str(end.value)
+        finally:
+            server.ensure_postgres_running()
+            may_end.set()
+        assert first.result(60) == second.result(60)

@@ -1,0 +1,145 @@
+"""Why a search answered what it did, word by word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from syncswitch.searcher.search.explanation import Change, ExplainedRun, Explanation, Untried
+from syncswitch.searcher.search.why import (
+    belief_cells,
+    belief_columns,
+    belief_sentence,
+    certainty_sentence,
+    change_sentences,
+    untried_sentences,
+    why_sentences,
+)
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.progress import SwitchPointBelief
+from syncswitch.storage.records.metric import Metric
+
+GRID = (6.25, 12.5, 25.0, 50.0, 100.0)
+
+
+def beliefs(*good: float) -> tuple[SwitchPointBelief, ...]:
+    return tuple(
+        SwitchPointBelief(percent, probability, 0.96, 0.91, 0.93)
+        for percent, probability in zip(GRID, good, strict=True)
+    )
+
+
+WHY = Explanation(
+    strategy=AdaptiveStrategy(settings=4, guarded=False),
+    runs=(
+        ExplainedRun(Observation(100.0, 0.0, diverged=True), ()),
+        ExplainedRun(Observation(100.0, 0.92), beliefs(0.1, 0.2, 0.3, 0.6, 1.0)),
+        ExplainedRun(Observation(50.0, 0.9, alarmed=True), beliefs(0.1, 0.3, 0.52, 0.814, 1.0)),
+    ),
+    answer=Decided(50.0, 0.92),
+    is_decided=True,
+    untried=(
+        Untried(6.25, 0.1, "price"),
+        Untried(12.5, 0.3, "price"),
+        Untried(25.0, 0.52, "budget"),
+    ),
+    changes=(
+        Change(50.0, 1, 0.9, fails=True, answer_percent=100.0, next_percent=None),
+        Change(25.0, 2, 0.92, fails=False, answer_percent=25.0, next_percent=12.5),
+    ),
+)
+
+
+def test_the_rows_have_the_switch_points_with_runs_and_their_neighbours() -> None:
+    assert belief_columns(WHY, Metric()) == (
+        "run",
+        "switch at",
+        "accuracy",
+        "25 %",
+        "50 %",
+        "100 %",
+    )
+    guarded = replace(WHY, strategy=AdaptiveStrategy())
+    assert belief_columns(guarded, Metric())[3:] == ("25 %", "50 %")
+    assert belief_cells(WHY, 0, Metric()) == ["1", "100 %", "diverged", "-", "-", "-"]
+    assert belief_cells(WHY, 1, Metric()) == ["2", "100 %", "0.9200", "30 %", "60 %", "100 %"]
+    assert belief_cells(WHY, 2, Metric()) == ["3", "50 %", "alarm", "52 %", "81 %", "100 %"]
+
+
+def test_the_rows_are_explained_by_what_the_search_goes_by() -> None:
+    assert belief_sentence(WHY) == (
+        "How likely a switch there keeps the accuracy often enough, as believed after each run."
+    )
+    assert belief_sentence(replace(WHY, strategy=AdaptiveStrategy())) == (
+        "How likely guarded trainings with a switch there save time, as believed after each run."
+    )
+
+
+def test_one_more_run_is_as_sure_as_it_is() -> None:
+    assert certainty_sentence(WHY, "BSP", Metric()) == (
+        "One more run with the switch at 50 % ends between 0.9100 and 0.9300 with 90 %, and within"
+        " 0.01 of BSP's mean accuracy with 96 %."
+    )
+
+
+def test_each_reason_not_to_try_gets_a_sentence() -> None:
+    assert untried_sentences(WHY) == [
+        "Never tried: 6.25 % (10 % likely) and 12.5 % (30 % likely): a run there costs more than it"
+        " promises to save.",
+        "Never tried: 25 % (52 % likely): the search's budget was spent.",
+    ]
+
+
+def test_what_would_change_the_answer_is_counted_in_runs() -> None:
+    assert change_sentences(WHY, "BSP", Metric()) == [
+        "One more run with the switch at 50 % that fails (accuracy 0.9000) would move the answer to"
+        " BSP alone.",
+        "2 more runs with the switch at 25 % all reaching the target (0.9200) would move the answer"
+        " to 25 %, and the search would go on at 12.5 %.",
+    ]
+    (nothing,) = change_sentences(replace(WHY, changes=()), "BSP", Metric())
+    assert nothing == "No few further runs that were thought of would move the answer."
+
+
+def test_all_of_it_is_said_once() -> None:
+    said = why_sentences(WHY, "BSP", Metric())
+    assert said == [
+        certainty_sentence(WHY, "BSP", Metric()),
+        *untried_sentences(WHY),
+        *change_sentences(WHY, "BSP", Metric()),
+    ]
+    assert why_sentences(replace(WHY, runs=(), untried=()), "BSP", Metric()) == [
+        "This strategy decides by the mean of a fixed number of runs and believes nothing."
+    ]
+    assert why_sentences(replace(WHY, answer=None), "BSP", Metric()) == [
+        "There is no answer yet, and nothing that it could be held against."
+    ]
+
+
+def test_an_error_is_said_as_it_is() -> None:
+    error = Metric("MeanAbsoluteError", "min", "km", 0.0, None)
+    why = replace(
+        WHY,
+        runs=(
+            ExplainedRun(Observation(100.0, -12.5), beliefs(0.1, 0.2, 0.3, 0.6, 1.0)),
+            ExplainedRun(
+                Observation(50.0, -13.0),
+                tuple(
+                    replace(one, low_accuracy=-13.5, high_accuracy=-12.0)
+                    for one in beliefs(0.1, 0.3, 0.52, 0.8, 1.0)
+                ),
+            ),
+        ),
+        changes=(Change(50.0, 1, -15.0, fails=True, answer_percent=100.0, next_percent=None),),
+    )
+    assert belief_columns(why, error)[2] == "MeanAbsoluteError"
+    assert belief_cells(why, 0, error)[2] == "12.5000 km"
+    assert certainty_sentence(why, "BSP", error) == (
+        "One more run with the switch at 50 % ends between 12.0000 km and 13.5000 km with 90 %, and"
+        " within 0.01 km of BSP's mean MeanAbsoluteError with 96 %."
+    )
+    assert change_sentences(why, "BSP", error) == [
+        "One more run with the switch at 50 % that fails (MeanAbsoluteError 15.0000 km) would move"
+        " the answer to BSP alone."
+    ]

@@ -1,0 +1,93 @@
+"""How surely a policy is faster: the interval from the times of few runs."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up, speed_up_of
+from tests.storage.conftest import POLICY
+
+
+def test_without_two_runs_of_one_switch_point_nobody_knows_how_sure_it_is() -> None:
+    assert measured_speed_up({100.0: [6.0], 12.5: [3.0]}, 12.5, 100.0) == SpeedUp(2.0)
+
+
+def test_a_switch_point_that_was_not_timed_has_no_speed_up() -> None:
+    assert measured_speed_up({100.0: [6.0, 6.0]}, 12.5, 100.0) is None
+    assert measured_speed_up({12.5: [3.0], 100.0: [0.0]}, 12.5, 100.0) is None
+
+
+def test_equal_times_leave_no_doubt() -> None:
+    found = measured_speed_up({100.0: [6.0, 6.0], 12.5: [3.0]}, 12.5, 100.0)
+    assert found == SpeedUp(2.0, 2.0, 2.0)
+
+
+def test_the_first_protocol_alone_is_as_fast_as_itself() -> None:
+    assert measured_speed_up({100.0: [6.0, 7.0]}, 100.0, 100.0) == SpeedUp(1.0, 1.0, 1.0)
+
+
+def test_the_interval_is_students_and_of_the_logarithms() -> None:
+    seconds = {100.0: [6.0, 6.6], 12.5: [3.0], 50.0: [4.0, 4.4, 4.2]}
+    found = measured_speed_up(seconds, 12.5, 100.0)
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    squares = sum(
+        statistics.variance(map(math.log, t)) * (len(t) - 1) for t in seconds.values() if len(t) > 1
+    )
+    # Of three degrees of freedom; one run at the policy, two of the first protocol alone.
+    half = 2.353363 * math.sqrt(squares / 3 * (1 + 1 / 2))
+    assert found.value == pytest.approx(2.1)
+    assert math.log(found.high / found.value) == pytest.approx(half, rel=1e-6)
+    assert math.log(found.value / found.low) == pytest.approx(half, rel=1e-6)
+
+
+def test_it_holds_the_truth_nine_times_of_ten() -> None:
+    chance = random.Random(7)
+    held = 0
+    for _ in range(2000):
+        seconds = {
+            percent: [mean * math.exp(chance.gauss(0, 0.2)) for _ in range(runs)]
+            for percent, mean, runs in ((100.0, 6.0, 2), (50.0, 4.0, 2), (12.5, 3.0, 3))
+        }
+        found = measured_speed_up(seconds, 12.5, 100.0)
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 2.0 <= found.high
+    assert 0.88 < held / 2000 < 0.92
+
+
+def test_load_that_differed_between_switch_points_counts() -> None:
+    seconds = {100.0: [6.0, 6.1], 12.5: [3.0]}
+    quiet = measured_speed_up(seconds, 12.5, 100.0, [[6.0, 6.0], [2.6]])
+    assert quiet == measured_speed_up(seconds, 12.5, 100.0)
+    loaded = measured_speed_up(seconds, 12.5, 100.0, [[6.0, 6.1, 9.0], [2.6, 2.7]])
+    assert quiet is not None
+    assert loaded is not None
+    assert quiet.high is not None
+    assert loaded.high is not None
+    assert loaded.value == quiet.value
+    assert loaded.high > 1.3 * quiet.high
+    # Even with a run of each switch point it is known how much the first protocol's pace changed.
+    assert measured_speed_up({100.0: [6.0], 12.5: [3.0]}, 12.5, 100.0, [[6.0, 6.0]]) == SpeedUp(
+        2.0, 2.0, 2.0
+    )
+
+
+def test_an_interval_that_says_nothing_is_none() -> None:
+    assert measured_speed_up({100.0: [1.0, 60.0], 12.5: [3.0]}, 12.5, 100.0) == SpeedUp(30.5 / 3)
+
+
+def test_a_policy_says_what_it_was_measured_to_gain() -> None:
+    stated = replace(POLICY, speed_up_low=1.5, speed_up_high=2.5)
+    assert speed_up_of(stated, 8.0) == SpeedUp(2.0, 1.5, 2.5)
+    assert speed_up_of(POLICY) == SpeedUp(2.0)
+    unmeasured = replace(POLICY, baseline_seconds=None)
+    assert speed_up_of(unmeasured) is None
+    assert speed_up_of(unmeasured, 8.0) == SpeedUp(8 / 3)
