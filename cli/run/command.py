@@ -54,6 +54,7 @@ def trained_by_command(function: _F) -> _F:
     kinds = click.option(
         "--trainer",
         type=click.Choice(["local", "simulated", "command"]),
+        metavar="KIND",
         default="local",
         show_default=True,
         help="local = a TensorFlow cluster on this machine, or in TF_CONFIG; simulated = real"
@@ -95,7 +96,7 @@ def _run(
     as_json: bool,
 ) -> int | None:
     from syncswitch.cli.run.policy import check_no_policy
-    from syncswitch.cli.run.report import make_report, print_report, report_as_json
+    from syncswitch.cli.run.report import make_report, print_report, recorded_alone, report_as_json
     from syncswitch.cli.run.uses import (
         UsesHome,
         after_use,
@@ -139,6 +140,7 @@ def _run(
         job = described.command_job(name, workers or 1, pair or usual)
     note_bare_use(policy, band)
     trainer = CommandTrainer(job)
+    alone_seconds = recorded_alone(storage_url, job.identity)
     try:
         use_id = uuid.uuid4().hex
         spec = TrialSpec(job.identity, switch_percent, seed or 0, band=band, retry_percents=retries)
@@ -151,7 +153,7 @@ def _run(
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")
         return EXIT_INTERRUPTED
-    report = make_report(policy, record, None, trainer.last_folder)
+    report = make_report(policy, record, None, trainer.last_folder, alone_seconds)
     if as_json:
         console.print_json(report_as_json(report))
     else:
