@@ -38,9 +38,9 @@ from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.uses.waiting import spool_beside, spool_use
 from syncswitch.trainers.command import report
 from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.run.guarding import Guarding
-from syncswitch.trainers.run.position import LogMark
-from syncswitch.trainers.run.record import RunResult, trial_record
+from syncswitch.trainers.run.guard import Guarding
+from syncswitch.trainers.run.position import Position
+from syncswitch.trainers.run.record import trial_record
 
 
 class LoopSwitch:
@@ -106,8 +106,7 @@ class LoopSwitch:
             return False
         if self._guarding is not None:
             seconds = time.monotonic() - self._started
-            # What a loop has no part in is not looked at.
-            self._guarding.switch = LogMark(step, step, seconds, 0.0, 0.0, False, (), None, 0)
+            self._guarding.switch = Position(step, step, seconds)
         return True
 
     def test(self, step: int, value: float, loss: float = math.nan) -> int | None:
@@ -170,20 +169,18 @@ class LoopSwitch:
             (pair.first_protocol, 0, first_done, first_end - self._lost_seconds),
             (pair.second_protocol, first_done, step, seconds - first_end),
         )
-        result = RunResult(
+        record = trial_record(
+            guarding.plans[0],
+            self._started_at,
             worker_steps=step,
-            evaluations=tuple(self._evaluations),
-            phases=tuple(PhaseRecord(*one, None, None) for one in phases if one[1] < one[2]),
+            evaluations=self._evaluations,
+            phases=(PhaseRecord(*one, None, None) for one in phases if one[1] < one[2]),
             diverged=diverged,
-            stopped_early=False,
             training_seconds=seconds,
             events=self._events,
             guard=guarding.outcome(first_done),
         )
-        asked = guarding.plans[0]
-        use = whole_use(
-            self._policy, uuid.uuid4().hex, trial_record(asked, result, self._started_at)
-        )
+        use = whole_use(self._policy, uuid.uuid4().hex, record)
         if use is not None:
             spool_use(spool_beside(self._path), use)
 
