@@ -199,7 +199,7 @@ class LoopSwitch:
             return
         guarding.remember(history)
         guarding.alarm, mark = None, state["switch"]
-        guarding.switch = None if mark is None else _mark(*mark)
+        guarding.switch = None if mark is None else Position(mark[0], *mark)
         self._use_id = state["use_id"]
         self._started_at = datetime.fromisoformat(state["started_at"])
         self._started = self._clock() - state["elapsed_seconds"]
