@@ -12,7 +12,8 @@ import click
 
 from syncswitch.cli import console
 from syncswitch.cli.console import EXIT_INTERRUPTED
-from syncswitch.cli.options import is_given, is_policy_file, trainer_option
+from syncswitch.cli.options import is_given, trainer_option
+from syncswitch.searcher.training.uses import is_policy_file
 from syncswitch.storage.errors import FatalError, PolicyError, UserError
 from syncswitch.trainers.command.options import (
     COMMAND_OPTIONS,
@@ -89,9 +90,9 @@ def _run(
     storage_url: str,
     as_json: bool,
 ) -> int | None:
-    from syncswitch.cli.run.policy import check_no_policy
     from syncswitch.cli.run.report import make_report, print_report, report_as_json
-    from syncswitch.cli.run.uses import (
+    from syncswitch.searcher.training.policy import check_when
+    from syncswitch.searcher.training.uses import (
         UsesHome,
         after_use,
         known_band,
@@ -104,6 +105,7 @@ def _run(
     from syncswitch.trainers.protocols import parse_named_pair
 
     pair = None if protocols is None else parse_named_pair(protocols)
+    tell = console.print_note
     policy: TimingPolicy | None = None
     if switch_percent is None:
         policy, job = _fitting(described, name, choice, workers, pair, storage_url)
@@ -112,19 +114,22 @@ def _run(
             seed = own_seed(storage_url, job.identity)
             console.print_note(f"this run has seed {seed}")
     else:
-        check_no_policy()
+        given = choice if is_given("choice") else None
+        check_when(learns=False, choice=given, switch_percent=switch_percent)
         usual = parse_named_pair(USUAL_COMMAND_PROTOCOLS)
         job = described.command_job(name, workers or 1, pair or usual)
-    band = known_band(policy, storage_url) if policy is not None and is_guarded else None
-    note_bare_use(policy, band)
+    band = known_band(policy, storage_url, tell) if policy is not None and is_guarded else None
+    note_bare_use(policy, band, tell)
     trainer = CommandTrainer(job)
     try:
         use_id = uuid.uuid4().hex
         retries = later_switch_points(switch_percent) if band else ()
         spec = TrialSpec(job.identity, switch_percent, seed or 0, band=band, retry_percents=retries)
         record = _trained(trainer, spec)
-        UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
-        after_use(policy, storage_url)
+        UsesHome(storage_url, choice, described.output_folder / name, tell).record(
+            policy, use_id, record
+        )
+        after_use(policy, storage_url, tell)
         _check_sound(record, trainer)
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")
