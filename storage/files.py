@@ -115,16 +115,16 @@ class OwnedFolder:
     def __init__(self, prefix: str, place: Path | None = None) -> None:
         self._prefix = prefix
         place = Path(tempfile.gettempdir()) if place is None else place
-        _remove_ownerless(prefix, place)
-        for _ in range(_ATTEMPTS):
+        self._lock: int | None = None
+        with suppress(_NoLocksHereError):  # so nobody removes it either
+            _remove_ownerless(prefix, place)
+        while True:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-            self._lock = _lock_on(self.path)
-            if self._lock is not None:
-                break
-            # Another one has taken it for ownerless before it was locked.
-            shutil.rmtree(self.path, ignore_errors=True)
-        else:  # there are no locks here, so nobody removes it either
-            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+            with suppress(_NoLocksHereError):
+                self._lock = _lock_on(self.path)
+                if self._lock is None:  # another start took it for ownerless
+                    continue
+            break
 
     def keep(self, prefix: str) -> Path:
         """Leaves it to the user for good, under a name with another prefix; gives its path."""
@@ -150,7 +150,8 @@ class OwnedFolder:
         self.remove()
 
 
-_ATTEMPTS = 3
+class _NoLocksHereError(Exception):
+    """This file system has no locks."""
 
 
 def _remove_ownerless(prefix: str, place: Path) -> None:
@@ -168,9 +169,14 @@ def _lock_on(folder: Path) -> int | None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return None
-    with suppress(OSError):
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(folder.stat(), os.fstat(descriptor)):
             return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError as error:
+        os.close(descriptor)
+        raise _NoLocksHereError from error
     os.close(descriptor)
     return None

@@ -13,7 +13,7 @@ from syncswitch.cli import console
 from syncswitch.cli.completion import complete_policy_choice, complete_workload
 from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import EXIT_INTERRUPTED
-from syncswitch.cli.group import ProgramCommand
+from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramCommand
 from syncswitch.cli.options import (
     MOST_WORKERS,
     PROTOCOLS_HELP,
@@ -25,6 +25,7 @@ from syncswitch.cli.options import (
     protocols_option,
     tensorboard_option,
 )
+from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.command import trained_by_command
 from syncswitch.cli.simulated import cluster_chosen, profile_option
 from syncswitch.searcher.backends.virtual_cluster import AnyCluster
@@ -33,10 +34,15 @@ from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 
 
+class _Program(ProgramCommand, PanelCommand):
+    """`syncswitch-run`."""
+
+
 @click.command(
     name="syncswitch-run",
-    cls=ProgramCommand,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=_Program,
+    usual=("choice", "switch_percent", "workers", "trainer", "profile", "output", "resume"),
+    context_settings=CONTEXT_SETTINGS,
 )
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @click.option(
@@ -71,6 +77,7 @@ from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 )
 @click.option(
     "--workers",
+    metavar="N",
     type=click.IntRange(1, MOST_WORKERS),
     help=f"Workers in the cluster. Default: as in the policy; without one {USUAL_WORKERS}.",
 )
@@ -204,7 +211,9 @@ def main(
             raise
         console.print_error(f"interrupted; {interruption}")
         return EXIT_INTERRUPTED
-    report = make_report(done.policy, done.record, done.model_path)
+    report = make_report(
+        done.policy, done.record, done.model_path, alone_seconds=done.alone_seconds
+    )
     if as_json:
         console.print_json(report_as_json(report))
     else:

@@ -27,9 +27,11 @@ from syncswitch.searcher.training.uses import (
     after_use,
     first_policy,
     note_bare_use,
+    recorded_alone,
 )
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
 from syncswitch.trainers.run.side_output import SideOutput
 
@@ -54,11 +56,13 @@ class Training:
         policy: The policy that it used or made; None for a switch point of the user's own.
         record: What it measured.
         model_path: The saved model.
+        alone_seconds: What recorded trainings with the first protocol alone took before it.
     """
 
     policy: TimingPolicy | None
     record: TrialRecord
     model_path: Path
+    alone_seconds: tuple[float, ...] = ()
 
 
 def train_with_policy(
@@ -195,6 +199,7 @@ def train_with_policy(
     checkpoints = RunCheckpoints(
         spec, checkpoint_folder or usual_folder, every_percent, spares=[usual_folder]
     )
+    alone_seconds = tuple(recorded_alone(storage_url, identity))
     uses = UsesHome(storage_url, choice or "current", output, tell)
     try:
         with closing(checkpoints.open()):
@@ -206,7 +211,8 @@ def train_with_policy(
                 save_model(workload, record, checkpoints, output)
             checkpoints.name_use()
             if run.learns and policy is None:
-                policy = first_policy(identity, reference, record, storage_url, tell)
+                called = normal_reference(reference)
+                policy = first_policy(identity, called, record, storage_url, tell)
             uses.record(policy, checkpoints.use_id, record)
             after_use(policy, storage_url, tell, expected_uses if run.learns else None)
             SideOutput("checkpoints that are needed no longer stay; remove them", tell)(
@@ -221,7 +227,7 @@ def train_with_policy(
                 )(_copy_to_mlflow, mlflow_uri, checkpoints.use_id, record, policy)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(checkpoints.how_to_go_on) from None
-    return Training(policy, record, output)
+    return Training(policy, record, output, alone_seconds)
 
 
 def trained(

@@ -6,14 +6,15 @@ What is learnt of it, the searcher says.
 from __future__ import annotations
 
 import secrets
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from syncswitch.storage.errors import reason_of
+from syncswitch.storage.errors import SyncSwitchError, reason_of
 from syncswitch.storage.records.job import LARGEST_SEED
-from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 
 if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
@@ -155,6 +156,41 @@ def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None
     return secrets.randbelow(LARGEST_SEED + 1) if seed is None else seed
 
 
+def recorded_alone(storage_url: str, identity: WorkloadIdentity) -> list[float]:
+    """Training times of the job with its first protocol alone that are on record, in seconds.
+
+    Only undisturbed runs on this machine count, unless the clock was virtual. Empty where the
+    database has none, or cannot be read: a report is never worth a run.
+    """
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.metrics import whole_run_seconds
+    from syncswitch.storage.trials.store import TrialStore
+    from syncswitch.storage.uses.store import uses
+
+    try:
+        with open_database(storage_url, create=False) as database:
+            rows = TrialStore(database).trials(fingerprint=identity.fingerprint)
+            rows += uses(database, identity.fingerprint)
+    except SyncSwitchError:
+        return []
+    found = [
+        whole_run_seconds(
+            row.training_seconds,
+            row.phases,
+            row.worker_steps,
+            row.total_worker_steps,
+            row.stopped_early,
+            diverged=row.diverged,
+        )
+        for row in rows
+        if row.switch_percent >= BASELINE_PERCENT
+        and row.state == TrialState.COMPLETE
+        and row.conditions.is_undisturbed
+        and (identity.simulated_cluster or row.host == socket.gethostname())
+    ]
+    return [seconds for seconds in found if seconds is not None]
+
+
 def note_bare_use(policy: TimingPolicy | None, band: Band | None, tell: Tell) -> None:
     """Says so where a run without a guard uses a policy that was found for guarded ones."""
     warning = policy.bare_warning if policy is not None and band is None else None
@@ -162,11 +198,13 @@ def note_bare_use(policy: TimingPolicy | None, band: Band | None, tell: Tell) ->
         tell(warning)
 
 
-def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun:
+def next_run(
+    identity: WorkloadIdentity, storage_url: str, uses: int, *, goes_back: bool | None = None
+) -> NextRun:
     """Where the next training of a job switches that is learnt from its trainings."""
     from syncswitch.searcher.learning import hooks
 
-    return hooks.next_run(storage_url, identity, uses)
+    return hooks.next_run(storage_url, identity, uses, goes_back)
 
 
 def planned_use(policy: TimingPolicy, storage_url: str, uses: int, tell: Tell) -> NextRun | None:
@@ -196,10 +234,9 @@ def first_policy(
 ) -> TimingPolicy | None:
     """What the first run of such a job is kept as; None where it diverged or cannot be kept."""
     from syncswitch.searcher.learning import hooks
-    from syncswitch.trainers.job.loading import normal_reference
 
     try:
-        return hooks.first_policy(storage_url, identity, normal_reference(reference), record)
+        return hooks.first_policy(storage_url, identity, reference, record)
     except Exception as error:
         tell(f"error: this run teaches nothing: {reason_of(error)}")
         return None
@@ -222,7 +259,12 @@ def run_text(
 
 
 def after_use(
-    policy: TimingPolicy | None, storage_url: str, tell: Tell, expected_uses: int | None = None
+    policy: TimingPolicy | None,
+    storage_url: str,
+    tell: Tell,
+    expected_uses: int | None = None,
+    *,
+    goes_back: bool | None = None,
 ) -> None:
     """Says what the use that was just recorded teaches; a run never fails for it.
 
@@ -232,6 +274,8 @@ def after_use(
         tell: Shows people what it teaches.
         expected_uses: How often the job is trained in all, by runs that learn; None where they keep
             to the policy.
+        goes_back: Whether a run of this job that failed goes back to its switch; None where only
+            the database knows.
     """
     if policy is None:
         return
@@ -239,7 +283,7 @@ def after_use(
     def ask() -> list[str]:
         from syncswitch.searcher.learning import hooks
 
-        return hooks.after_use(storage_url, policy, expected_uses)
+        return hooks.after_use(storage_url, policy, expected_uses, goes_back)
 
     no_words: list[str] = []
     for word in _asked(ask, storage_url, no_words, tell):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -136,6 +137,18 @@ def test_those_who_start_at_once_take_no_folder_from_each_other(
         return sum(_is_kept(tmp_path) for _ in range(100))
 
     assert at_once(own, 3) == [100] * 3
+
+
+def test_without_locks_a_folder_is_left_to_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with OwnedFolder("own-", tmp_path) as first, OwnedFolder("own-", tmp_path) as second:
+        assert sorted(tmp_path.iterdir()) == sorted([first, second])
+    assert list(tmp_path.iterdir()) == []
 
 
 def _is_kept(place: Path) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +17,7 @@ from syncswitch.cli.options import (
     mlflow_option,
     tensorboard_option,
 )
+from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for_several
 from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
@@ -28,13 +28,13 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.conditions import ConditionsChoice
 
-if TYPE_CHECKING:
-    pass
-
 _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 
 
-@click.command()
+@click.command(
+    cls=PanelCommand,
+    usual=("at_text", "runs", "workers_text", "protocols", "threshold", "trainer", "profile"),
+)
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @click.option(
     "--at",
@@ -60,7 +60,6 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 )
 @click.option(
     "--protocols",
-    "--order",
     "protocols",
     metavar="FIRST,SECOND",
     multiple=True,

@@ -97,7 +97,7 @@ class Outlook:
 
         With the bare switch each such run is repeated with the first protocol alone.
         """
-        return self.belief.mean(self._times_by_guess(unnoticed=0.0))
+        return self.belief.mean(self._times_by_guess - self._unnoticed_by_guess)
 
     @functools.cached_property
     def delivered_shares(self) -> Floats:
@@ -117,17 +117,12 @@ class Outlook:
         quiet = usual * ndtr((most - guesses.losses) / guesses.scatter)
         delivered = usual * ndtr((np.minimum(most, beta) - guesses.losses) / guesses.scatter)
         delivered[:, -1] = self.kept[:, -1]
-        later = delivered[:, -1]
-        for index in range(len(self.shares) - 2, -1, -1):
-            delivered[:, index] += (1 - quiet[:, index]) * later
-            if self.tries[index]:
-                later = delivered[:, index]
-        return np.minimum(1.0, self.belief.mean(delivered))
+        return np.minimum(1.0, self.belief.mean(self._tried_again(delivered, 1 - quiet)))
 
     @functools.cached_property
     def faster_probabilities(self) -> Floats:
         """(m,) how likely trainings take less time than with the first protocol alone."""
-        faster = self._times_by_guess() < 1.0
+        faster = self._times_by_guess < 1.0
         return np.minimum(1.0, self.belief.mean(faster.astype(float)))
 
     def answers(self) -> Floats:
@@ -137,7 +132,7 @@ class Outlook:
         """
         number = self.shares.size
         if self.is_guarded:
-            best = self._times_by_guess().argmin(axis=1)
+            best = self._times_by_guess.argmin(axis=1)
         else:
             from_there = np.cumprod(self.good[:, ::-1], axis=1)[:, ::-1]
             best = number - from_there.sum(axis=1).astype(int)
@@ -177,7 +172,7 @@ class Outlook:
     def _sampled_times(self) -> tuple[NDArray[np.intp], Floats]:
         """(samples,) guesses and (samples, m) times."""
         sample = self.belief.sample()
-        return sample, self._times_by_guess(sample)
+        return sample, self._times_by_guess[sample]
 
     def predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
         """Quantiles of the accuracy that one more run at a switch point would measure."""
@@ -206,27 +201,44 @@ class Outlook:
         alone: Floats = self.shares + (1 - self.shares) * self.ratio
         return alone
 
-    def _times_by_guess(
-        self, sample: slice | NDArray[np.intp] = slice(None), unnoticed: float = _UNNOTICED
-    ) -> Floats:
-        """(P, m) as `times` has it; and what bare failures cost that are noticed late."""
-        kept = self.kept[sample]
-        fewer = np.maximum(0.0, kept[:, -1:] - kept)
+    @functools.cached_property
+    def _rarer(self) -> Floats:
+        """(P, m) by how much rarer than with the first protocol alone the accuracy is kept."""
+        rarer: Floats = np.maximum(0.0, self.kept[:, -1:] - self.kept)
+        return rarer
+
+    @functools.cached_property
+    def _unnoticed_by_guess(self) -> Floats:
+        """(P, m) what bare failures cost that are noticed late; a guard notices all."""
+        allowed = np.inf if self.is_guarded else 1 - self.keep
+        unnoticed: Floats = _UNNOTICED * np.maximum(0.0, self._rarer - allowed)
+        return unnoticed
+
+    @functools.cached_property
+    def _times_by_guess(self) -> Floats:
+        """(P, m) as `times` has it, and what failures cost that are noticed late."""
         if not self.is_guarded:
-            beyond = np.maximum(0.0, fewer - (1 - self.keep))
-            bare: Floats = self._alone + fewer + unnoticed * beyond
+            bare: Floats = self._alone + self._rarer + self._unnoticed_by_guess
             return bare
-        times = np.ones_like(kept)
-        later = times[:, -1]
+        lost = _ALARMED_AFTER * (1 - self.shares) * self.ratio
+        if not self.goes_back:
+            lost = lost + self.shares
+        failing = self._rarer
+        return self._tried_again((1 - failing) * self._alone + failing * lost, failing)
+
+    def _tried_again(self, own: Floats, failing: Floats) -> Floats:
+        """(P, m) V(i) = own(i) + failing(i) V(next), from the latest switch point to the earliest.
+
+        The next of a switch point is the earliest later one of `tries`, or the last of all, whose
+        V is its own.
+        """
+        values = own.copy()
+        later = values[:, -1]
         for index in range(len(self.shares) - 2, -1, -1):
-            lost = _ALARMED_AFTER * (1 - self.shares[index]) * self.ratio
-            if not self.goes_back:
-                lost += self.shares[index]
-            failing = fewer[:, index]
-            times[:, index] = (1 - failing) * self._alone[index] + failing * (later + lost)
+            values[:, index] += failing[:, index] * later
             if self.tries[index]:
-                later = times[:, index]
-        return times
+                later = values[:, index]
+        return values
 
     def _class_probabilities(self, sample: NDArray[np.intp], index: int) -> Floats:
         """(samples, classes) of a run's loss against the measured target."""
