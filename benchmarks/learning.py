@@ -1,6 +1,6 @@
 """What guard, revision and learning bring: trainings of recorded jobs, one after the other.
 
-    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 10 30]
+    python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 10 30 100]
 
 Every rule trains every recorded job so many times over, each repeat with seeds dealt anew. Time is
 that of all trainings, with the search and the failed runs, over the same number of trainings with
@@ -334,7 +334,7 @@ _SHOWN = ("time", "kept")
 
 
 def _options() -> argparse.Namespace:
-    arguments = parser(__doc__, jobs=JOBS, repeats=20, uses=[10, 30], processes=2)
+    arguments = parser(__doc__, jobs=JOBS, repeats=20, uses=[10, 30, 100], processes=2)
     options = arguments.parse_args()
     if not list(options.jobs.glob("*.npz")):
         arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
