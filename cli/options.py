@@ -78,6 +78,7 @@ def workers_option(default: int | None, text: str | None = None) -> Callable[[_F
     narrowing = "Only policies for this many workers."
     return click.option(
         "--workers",
+        metavar="N",
         type=click.IntRange(min=1, max=MOST_WORKERS),
         default=default,
         show_default=default is not None,

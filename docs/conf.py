@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_click",
+    "option_panels",
     "sphinx_copybutton",
     "markdown_docstrings",
     "public_names",

@@ -147,7 +147,7 @@ FIGURES = {
     "order": PaperFigure(
         "Fig. 4",
         "BSP first against ASP first",
-        (("--order", "bsp,asp", "--order", "asp,bsp", "--at", "100,75,50,25"),),
+        (("--protocols", "bsp,asp", "--protocols", "asp,bsp", "--at", "100,75,50,25"),),
         tables.order,
     ),
     "curves": PaperFigure("Figs. 2, 11", "accuracy over time", (_TIMING,), tables.curves),

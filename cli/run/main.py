@@ -15,7 +15,7 @@ from syncswitch.cli import console
 from syncswitch.cli.completion import complete_policy_choice, complete_workload
 from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import EXIT_INTERRUPTED
-from syncswitch.cli.group import ProgramCommand
+from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramCommand
 from syncswitch.cli.options import (
     MOST_WORKERS,
     PROTOCOLS_HELP,
@@ -27,6 +27,7 @@ from syncswitch.cli.options import (
     protocols_option,
     tensorboard_option,
 )
+from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.command import trained_by_command
 from syncswitch.cli.simulated import AnyCluster, cluster_chosen, profile_option
 from syncswitch.storage.records.job import LARGEST_SEED
@@ -39,10 +40,15 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
 
 
+class _Program(ProgramCommand, PanelCommand):
+    """`syncswitch-run`."""
+
+
 @click.command(
     name="syncswitch-run",
-    cls=ProgramCommand,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=_Program,
+    usual=("choice", "switch_percent", "workers", "trainer", "profile", "output", "resume"),
+    context_settings=CONTEXT_SETTINGS,
 )
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @click.option(
@@ -77,6 +83,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--workers",
+    metavar="N",
     type=click.IntRange(1, MOST_WORKERS),
     help=f"Workers in the cluster. Default: as in the policy; without one {USUAL_WORKERS}.",
 )
@@ -183,7 +190,7 @@ def main(
         size_and_pair,
     )
     from syncswitch.cli.run.progress import trained
-    from syncswitch.cli.run.report import make_report, print_report, report_as_json
+    from syncswitch.cli.run.report import make_report, print_report, recorded_alone, report_as_json
     from syncswitch.cli.run.resume import (
         RunCheckpoints,
         check_sound,
@@ -192,6 +199,7 @@ def main(
     )
     from syncswitch.cli.run.uses import UsesHome, after_use, first_policy, note_bare_use
     from syncswitch.storage.records.trial import TrialSpec
+    from syncswitch.trainers.job.loading import normal_reference
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import alone, parse_pair
     from syncswitch.trainers.run.side_output import SideOutput
@@ -267,6 +275,7 @@ def main(
         spec, checkpoint_folder or usual_folder, every_percent, spares=[usual_folder]
     )
     uses = UsesHome(storage_url, choice, output)
+    alone_seconds = recorded_alone(storage_url, identity)
     try:
         with closing(checkpoints.open()):
             record = trained(workload, reference, cluster, checkpoints, tensorboard_folder)
@@ -275,7 +284,7 @@ def main(
                 save_model(workload, record, checkpoints, output)
             checkpoints.name_use()
             if run.learns and policy is None:
-                policy = first_policy(identity, reference, record, storage_url)
+                policy = first_policy(identity, normal_reference(reference), record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
             after_use(policy, storage_url, expected_uses if run.learns else None)
             SideOutput(
@@ -291,7 +300,7 @@ def main(
     except KeyboardInterrupt:
         console.print_error(f"interrupted; {checkpoints.how_to_go_on}")
         return EXIT_INTERRUPTED
-    report = make_report(policy, record, output)
+    report = make_report(policy, record, output, alone_seconds=alone_seconds)
     if as_json:
         console.print_json(report_as_json(report))
     else:

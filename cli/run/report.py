@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
+import socket
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
+from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.run.event_text import is_remarkable
 
@@ -25,6 +29,8 @@ _LONG_PHASE_SECONDS = 20.0
 _FEWEST_PACES = 2
 # The same run on the same machine takes so much more or less.
 _LEAST_NOISE = 0.05
+# Of a single recorded run nobody knows the spread.
+_NOISE_OF_ONE = 0.1
 
 
 @dataclass(frozen=True)
@@ -70,11 +76,47 @@ class RunReport:
         return self.baseline.seconds / self.record.training_seconds
 
 
+def recorded_alone(storage_url: str, identity: WorkloadIdentity) -> list[float]:
+    """Training times of the job with its first protocol alone that are on record, in seconds.
+
+    Only undisturbed runs on this machine count, unless the clock was virtual. Empty where the
+    database has none, or cannot be read: a report is never worth a run.
+    """
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.metrics import whole_run_seconds
+    from syncswitch.storage.trials.store import TrialStore
+    from syncswitch.storage.uses.store import uses
+
+    try:
+        with open_database(storage_url, create=False) as database:
+            rows = TrialStore(database).trials(fingerprint=identity.fingerprint)
+            rows += uses(database, identity.fingerprint)
+    except SyncSwitchError:
+        return []
+    found = [
+        whole_run_seconds(
+            row.training_seconds,
+            row.phases,
+            row.worker_steps,
+            row.total_worker_steps,
+            row.stopped_early,
+            diverged=row.diverged,
+        )
+        for row in rows
+        if row.switch_percent >= BASELINE_PERCENT
+        and row.state == TrialState.COMPLETE
+        and row.conditions.is_undisturbed
+        and (identity.simulated_cluster or row.host == socket.gethostname())
+    ]
+    return [seconds for seconds in found if seconds is not None]
+
+
 def make_report(
     policy: TimingPolicy | None,
     record: TrialRecord,
     model_path: Path | None,
     output_folder: Path | None = None,
+    alone_seconds: Sequence[float] = (),
 ) -> RunReport:
     """Compares a run with its policy and with the first protocol alone.
 
@@ -83,23 +125,34 @@ def make_report(
         record: What it measured.
         model_path: The saved model, if there is one.
         output_folder: Of the command that trained, if it was one.
+        alone_seconds: See `recorded_alone`.
     """
     from syncswitch.storage.metrics import time_to_accuracy_seconds
 
-    baseline = _baseline(policy, record)
+    baseline = _baseline(policy, record, alone_seconds)
     reached = None
     if policy is not None:
         reached = time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
     return RunReport(policy, record, baseline, reached, model_path, output_folder)
 
 
-def _baseline(policy: TimingPolicy | None, record: TrialRecord) -> Baseline | None:
-    """What the first protocol alone would have taken.
+def _baseline(
+    policy: TimingPolicy | None, record: TrialRecord, alone_seconds: Sequence[float]
+) -> Baseline | None:
+    """What the first protocol alone takes.
 
-    Best from this very run, on this very machine, if its first phase is long enough.
+    Best from recorded runs; else from this very run, if its first phase is long enough.
     """
     spec = record.spec
     name = spec.identity.first_protocol.upper()
+    if alone_seconds:
+        runs = len(alone_seconds)
+        mean = statistics.fmean(alone_seconds)
+        source = f"{name} alone in {runs} recorded {'run' if runs == 1 else 'runs'}"
+        noise = _NOISE_OF_ONE
+        if runs > 1:  # that of a further run, two standard deviations either way
+            noise = 2 * statistics.stdev(alone_seconds) / mean * math.sqrt(1 + 1 / runs)
+        return Baseline(mean, source, max(_LEAST_NOISE, noise))
     if (
         spec.switch_percent >= _LONG_PHASE_PERCENT
         or record.phases[0].seconds >= _LONG_PHASE_SECONDS
@@ -211,9 +264,12 @@ def print_report(report: RunReport) -> None:
     is_itself = policy is None and record.spec.switch_percent >= 100
     baseline, speed_up = report.baseline, report.speed_up
     if baseline is not None and speed_up is not None and not is_itself:
-        if abs(speed_up - 1) > baseline.noise:  # else it may be chance
-            sentence += f", {speed_up:.2f} times as fast as {baseline.source}"
-            sentence += f" ({baseline.seconds:.1f} s)"
+        sentence += (
+            f", {speed_up:.2f} times as fast as {baseline.source}"
+            if abs(speed_up - 1) > baseline.noise
+            else f", about as long as {baseline.source}"  # a difference may be chance
+        )
+        sentence += f" ({baseline.seconds:.1f} s)"
         sentence += f"; the switch took {record.switch_overhead_seconds * 1000:.1f} ms"
     console.print_text(f"{sentence}.")
     if record.guard is not None:

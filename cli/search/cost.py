@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from syncswitch.cli.completion import complete_workload
 from syncswitch.cli.console import print_json, progress_bars, rich_console
 from syncswitch.cli.options import common_options, protocols_option, workers_option
+from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.strategy_options import STRATEGY_OPTIONS, strategy_options
 from syncswitch.cli.search.views.cost_text import print_summaries, summary_as_json
 from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
@@ -56,7 +57,7 @@ class _Row:
     options: dict[str, Any]
 
 
-@click.command()
+@click.command(cls=PanelCommand, usual=("workers", "protocols", "strategy", "runs", "threshold"))
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @workers_option(None, "Only runs on this many workers.")
 @protocols_option("bsp,asp")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from syncswitch.cli.group import ProgramGroup
+from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramGroup
 
 _COMMANDS = {
     "init": ("launch.init:init", "Writes FILE, a workload that trains as it is, to begin with."),
@@ -64,7 +64,7 @@ _COMMANDS = {
     cls=ProgramGroup,
     package="syncswitch.cli.search",
     lazy=_COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT_SETTINGS,
 )
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-search")
 def main() -> None:

@@ -18,6 +18,7 @@ from syncswitch.cli.options import (
     tensorboard_option,
     workers_option,
 )
+from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for
 from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
@@ -38,7 +39,9 @@ from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.run.tensorboard import logged
 
 
-@click.command()
+@click.command(
+    cls=PanelCommand, usual=("runs", "workers", "protocols", "trainer", "profile", "jobs")
+)
 @click.argument("policy_text", metavar="POLICY", shell_complete=complete_policy)
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @click.option(

@@ -41,6 +41,7 @@ def jobs_option(function: _F) -> _F:
 
     return click.option(
         "--jobs",
+        metavar="N",
         type=click.IntRange(1, _MOST_JOBS),
         default=1,
         show_default=True,

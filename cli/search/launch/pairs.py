@@ -21,10 +21,10 @@ pairs_option = click.option(
     metavar="FIRST,SECOND|any",
     multiple=True,
     shell_complete=complete_protocols,
-    help=f"{PROTOCOLS_HELP} May be given several times with the same first protocol: the fastest of"
-    f" these pairs that keeps the accuracy is found by one search. {_ANY} = {' '.join(_ANY_PAIRS)}."
-    f" Default: {TrainerChoice.default_protocols}. --trainer command: any two names for its two"
-    " ways of training.",
+    help=f"{PROTOCOLS_HELP} With several pairs, which begin with the same protocol, one search"
+    f" finds the fastest that keeps the accuracy; {_ANY} = {' '.join(_ANY_PAIRS)}. A training"
+    f" command of your own has any two names for its two ways."
+    f"  [default: {TrainerChoice.default_protocols}]",
 )
 
 

@@ -19,6 +19,7 @@ from syncswitch.cli.options import (
     tensorboard_option,
     workers_option,
 )
+from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.pairs import chosen_pairs, pairs_option
 from syncswitch.cli.search.launch.strategy_options import strategy_options
@@ -36,12 +37,15 @@ if TYPE_CHECKING:
     from syncswitch.cli.search.launch.making import MadeSearch
 
 
-@click.command()
+@click.command(
+    cls=PanelCommand,
+    usual=("workers", "protocols", "trainer", "profile", "threshold", "jobs"),
+)
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @workers_option(
     None,
-    f"Workers in the cluster. Default: {TrainerChoice.default_workers}; of a command:"
-    f" {UsersCommand.default_workers}.",
+    f"Workers in the cluster.  [default: {TrainerChoice.default_workers}; of a command:"
+    f" {UsersCommand.default_workers}]",
 )
 @pairs_option
 @trainer_options
@@ -88,7 +92,8 @@ if TYPE_CHECKING:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only forecast the cost of the search, from recorded runs or from the times below.",
+    help="Only forecast the cost of the search, from recorded runs or from --first-seconds and"
+    " --second-seconds.",
 )
 @click.option(
     "--first-seconds",

@@ -21,6 +21,7 @@ from syncswitch.cli.options import (
     mlflow_option,
     tensorboard_option,
 )
+from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.evaluate import check_chief
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for_several
@@ -44,7 +45,10 @@ _MOST_POINTS = 30
 _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 
 
-@click.command()
+@click.command(
+    cls=PanelCommand,
+    usual=("at_text", "runs", "workers_text", "protocols", "threshold", "trainer", "profile"),
+)
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @click.option(
     "--at",
@@ -70,7 +74,6 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 )
 @click.option(
     "--protocols",
-    "--order",
     "protocols",
     metavar="FIRST,SECOND",
     multiple=True,

@@ -70,6 +70,7 @@ def _kind_option(function: _F) -> _F:
     return click.option(
         "--trainer",
         type=click.Choice([kind.name for kind in TRAINERS]),
+        metavar="KIND",
         default=TRAINERS[0].name,
         show_default=True,
         help=f"What makes the runs: {kinds}.",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from syncswitch.cli.run.report import make_report, print_report, report_as_json
+from syncswitch.cli.run.report import make_report, print_report, recorded_alone, report_as_json
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
-from tests.storage.conftest import IDENTITY, POLICY, RECORD
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import Owner
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
 
 PROMISED = replace(POLICY, kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95)
 
@@ -155,7 +160,7 @@ def test_of_too_few_tests_nothing_is_estimated(phase: tuple[tuple[int, float], .
 @pytest.mark.parametrize(
     ("baseline_seconds", "words"),
     [
-        (3.1, "Training took 3.0 s; the switch took"),
+        (3.1, "Training took 3.0 s, about as long as BSP alone in the search (3.1 s); the switch"),
         (6.0, "Training took 3.0 s, 2.00 times as fast as BSP alone in the search (6.0 s); the"),
     ],
 )
@@ -171,4 +176,47 @@ def test_of_uneven_tests_less_is_known(capsys: pytest.CaptureFixture[str]) -> No
     record = replace(RECORD, phases=phases, evaluations=tests)
     print_report(make_report(None, record, None))
     said = " ".join(capsys.readouterr().out.split())
-    assert "Training took 3.0 s; the switch took" in said
+    assert f"Training took 3.0 s, about as long as {ESTIMATED} (" in said
+
+
+@pytest.mark.parametrize(
+    ("alone", "words"),
+    [
+        ([3.2], "about as long as BSP alone in 1 recorded run (3.2 s)"),
+        ([6.0], "2.00 times as fast as BSP alone in 1 recorded run (6.0 s)"),
+        # Four runs that differ by 2 s: another one may take 3 s or 9 s.
+        ([5.0, 7.0, 5.0, 7.0], "2.00 times as fast as BSP alone in 4 recorded runs (6.0 s)"),
+        ([3.0, 5.0, 3.0, 5.0], "about as long as BSP alone in 4 recorded runs (4.0 s)"),
+        # Slower is said, too.
+        ([1.5, 1.5], "0.50 times as fast as BSP alone in 2 recorded runs (1.5 s)"),
+    ],
+)
+def test_recorded_runs_of_bsp_alone_are_what_counts(
+    alone: list[float], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_report(make_report(POLICY, RECORD, None, alone_seconds=alone))
+    assert f"Training took 3.0 s, {words}; the switch" in " ".join(capsys.readouterr().out.split())
+
+
+def test_only_undisturbed_runs_of_this_machine_are_compared_with(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    alone = replace(RECORD.spec, switch_percent=100.0)
+    phases = (PhaseRecord("bsp", 0, 1000, 5.0, 0.0, 0),)
+    whole = replace(RECORD, spec=alone, phases=phases, training_seconds=5.0, stopped_early=False)
+    here = replace(whole, host=socket.gethostname())
+    slowed = replace(alone, conditions=RunConditions(injections=("kill:ps,at=60%",)))
+    runs = [
+        here,
+        replace(here, host="elsewhere"),
+        replace(here, spec=slowed),
+        replace(RECORD, host=here.host),
+        replace(here, diverged=True),
+    ]
+    with open_database(url, create=True) as database:
+        store = TrialStore(database)
+        store.register(IDENTITY, "digits", SEARCH)
+        for number, record in enumerate(runs):
+            store.begin(SEARCH.study, number, record.spec, Owner.current())
+            store.complete(SEARCH.study, number, record)
+    assert recorded_alone(url, IDENTITY) == [5.0]
+    assert recorded_alone(f"sqlite:///{tmp_path / 'none.db'}", IDENTITY) == []

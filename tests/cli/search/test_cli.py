@@ -11,9 +11,12 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 from command_line import LEAST, OTHER, QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.cli.panels import PanelCommand
+from syncswitch.cli.run.main import main as run_main
 from syncswitch.cli.search.launch.run import run
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.base import Job
@@ -355,3 +358,26 @@ def test_help_of_every_command(invoke: Invoke) -> None:
             walk(child, [*path, name])
 
     walk(main, [])
+
+
+@pytest.mark.parametrize("command", ["run", "sweep", "evaluate", "cost", "syncswitch-run"])
+def test_help_in_panels_fits_a_screen_and_names_every_option(command: str) -> None:
+    is_run = command == "syncswitch-run"
+    found = run_main if is_run else main.get_command(click.Context(main), command)
+    words = [] if is_run else [command]
+    program = run_main if is_run else main
+    brief, whole = (
+        CliRunner().invoke(program, [*words, flag], prog_name="x").stdout
+        for flag in ("--help", "--help-all")
+    )
+    assert len(brief.splitlines()) <= 64
+    assert max(map(len, brief.splitlines())) <= 80
+    assert isinstance(found, PanelCommand)
+    alone = {option.name for option in found.ungrouped_options}
+    assert alone - {"version"} == {"debug", "help_all"}
+    for option in found.params:
+        if isinstance(option, click.Option):
+            flag = max(option.opts, key=len)
+            assert re.search(rf"{flag}\b", brief), flag
+            # Lines may end at a hyphen.
+            assert "".join(str(option.help).split()) in "".join(whole.split()), flag

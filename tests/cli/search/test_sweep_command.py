@@ -55,7 +55,7 @@ def test_the_curve_of_one_job(invoke: Invoke, url: str) -> None:
 def test_other_orders_and_sizes_have_one_target_each(invoke: Invoke, url: str) -> None:
     done = invoke(
         *["sweep", "generated", "--at", "50", "--runs", "1", "--workers", "4,8", "--json"],
-        *["--order", "asp,bsp", "--protocols", "bsp,ssp:3", "--protocols", "bsp,ssp:3"],
+        *["--protocols", "asp,bsp", "--protocols", "bsp,ssp:3", "--protocols", "bsp,ssp:3"],
     )
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
@@ -124,7 +124,7 @@ def test_bad_input_is_one_line_and_makes_no_run(
 @pytest.mark.usefixtures("our_tables")
 def test_after_a_kill_several_processes_finish_it(url: str) -> None:
     environment = {"SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.2"}
-    command = [*SWEEP, "--runs", "1", "--order", "bsp,asp", "--order", "asp,bsp", "--json"]
+    command = [*SWEEP, "--runs", "1", "--protocols", "bsp,asp", "--protocols", "asp,bsp", "--json"]
     process = start(*command, **environment)
     process.stderr.readline()
     assert process.stderr.readline().startswith("[1/3] 100 % BSP, run 1 of 1")

@@ -150,10 +150,13 @@ class Reader:
     def _read_ahead(self, size: int) -> None:
         rest = self._ahead[self._start : self._stop]
         if size > len(self._ahead) or len(self._ahead) > _AHEAD_BYTES:
-            self._ahead = bytearray(max(size, _AHEAD_BYTES))
+            self._ahead = bytearray(_AHEAD_BYTES)
         self._ahead[: len(rest)] = rest
         self._start, self._stop = 0, len(rest)
         while self._stop < size:
+            if self._stop == len(self._ahead):
+                # A size is only what somebody says: memory for as much again as has come.
+                self._ahead += bytes(min(size - self._stop, max(self._stop, _RECORD_BYTES)))
             received = self._channel.receive_into(memoryview(self._ahead)[self._stop :])
             if not received:
                 raise EOFError

@@ -39,6 +39,8 @@ _MOST_STRANGERS = 64
 _PACE_SECONDS = 0.005
 _PAUSE_SECONDS = 0.1
 _QUIET_SECONDS = 60.0
+# So long after descriptors ran out the line stays shorter, so that some are free for others.
+_SHORTAGE_SECONDS = 1.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # Seconds until the first question, between questions, and how many go unanswered.
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
@@ -215,6 +217,7 @@ class Door:
         self._is_closed = False
         self._strangers: dict[socket.socket, _Stranger] = {}
         self._most = _MOST_STRANGERS
+        self._short_until = 0.0
         self._turned_away = 0
         self._silent_until = 0.0
         self._thread = threading.Thread(target=self._serve, name="door", daemon=True)
@@ -255,6 +258,7 @@ class Door:
                 # More than one is to be free, for whatever else needs it.
                 self._most = max(1, len(self._strangers) // 2)
                 self._make_room(len(self._strangers) // 2, str(error.strerror))
+                self._short_until = time.monotonic() + _SHORTAGE_SECONDS
             elif not self._is_closed:  # he has gone again
                 time.sleep(_PACE_SECONDS)
             return
@@ -262,6 +266,8 @@ class Door:
         _, wanted = next(talk)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         self._strangers[connected] = _Stranger(connected, talk, wanted, deadline)
+        if time.monotonic() > self._short_until:
+            self._most = _MOST_STRANGERS
         if len(self._strangers) > self._most:
             self._make_room(self._most, f"{self._most} wait there")
 

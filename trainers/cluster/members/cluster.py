@@ -220,9 +220,10 @@ class Cluster(Replicas, ABC):
         state, forms = self.servers.marked(), self.program.form.forms
         if not forms:
             return state
-        kept = kept_tables(forms, self.tables.marked())
-        self.tables.end_read()
-        return replace(state, tables=kept)
+        try:
+            return replace(state, tables=kept_tables(forms, self.tables.marked()))
+        finally:
+            self.tables.end_read()
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
         """Copies of parameters and statistics, and of these rows of embedding tables.

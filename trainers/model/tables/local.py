@@ -42,6 +42,7 @@ class LocalTables:
         if not self._forms:
             return state
         self.shard.mark()
-        tables = kept_tables(self._forms, self._servers.marked())
-        self._servers.end_read()
-        return replace(state, tables=tables)
+        try:
+            return replace(state, tables=kept_tables(self._forms, self._servers.marked()))
+        finally:
+            self._servers.end_read()

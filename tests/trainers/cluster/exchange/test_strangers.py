@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import resource
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -306,9 +309,9 @@ def test_what_is_changed_on_the_way_is_found_out(change: str) -> None:
 
 class TestAFlood:
     def test_of_silent_strangers_keeps_nobody_out(
-        self, house: House, caplog: pytest.LogCaptureFixture
+        self, house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        house.door._most = 8
+        monkeypatch.setattr(wires, "_MOST_STRANGERS", 8)
         with ExitStack() as held, caplog.at_level(logging.WARNING):
             flood = [held.enter_context(house.stranger()) for _ in range(40)]
             wire = dial(house.door.address, SERVER, OF_WORKER)
@@ -340,13 +343,49 @@ class TestAFlood:
         assert "Too many open files" in said
         assert said.count("\n") == 1, said
 
+    def test_may_find_the_line_as_long_as_before_once_there_are_descriptors_again(self) -> None:
+        """Or a few strangers would be enough to show out whoever is about to prove who he is."""
+        command = [sys.executable, "-c", FLOODED]
+        with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as child:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            address = "127.0.0.1", int(child.stdout.readline())
+            with ExitStack() as held:
+                for _ in range(30):
+                    held.enter_context(socket.create_connection(address))
+                assert "Too many open files" in child.stderr.readline()
+            limits = resource.prlimit(child.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+            deadline = time.monotonic() + 20
+            while not _is_let_in_among_others(address):
+                assert time.monotonic() < deadline, "the line stays short"
+            child.kill()
+
+
+def _is_let_in_among_others(address: tuple[str, int]) -> bool:
+    """Whether somebody is welcomed though thirty silent ones come while he proves who he is."""
+    talk = dialing(OF_WORKER, SERVER, address)
+    said, wanted = next(talk)
+    with socket.create_connection(address) as own, ExitStack() as held:
+        own.sendall(said)
+        proof, _ = talk.send(own.recv(wanted, socket.MSG_WAITALL))
+        for _ in range(30):
+            held.enter_context(socket.create_connection(address))
+        with suppress(OSError):
+            # Once another one is in, all of them have been seen.
+            dial(address, SERVER, OF_WORKER).close()
+            own.sendall(proof)
+            return own.recv(1) == wires.WELCOME
+    return False
+
 
 FLOODED = f"""
 import os, resource, threading
 from syncswitch.trainers.cluster.exchange.handshake import Identity
 from syncswitch.trainers.cluster.exchange.wire import Door
 open_files = len(os.listdir("/proc/self/fd"))
-resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 20, open_files + 20))
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 20, hard))
 door = Door(("127.0.0.1", 0), Identity(("ps", 0), {SECRET!r}), ("worker",),
             lambda wire: wire.send(wire.receive().read(str)))
 print(door.address[1], flush=True)
@@ -421,6 +460,21 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
         with pytest.raises((OSError, EOFError)):
             house.guests.get(timeout=20).receive()
         house.door.close()
+
+    @pytest.mark.parametrize(("count", "length"), [(0, 1 << 28), (1 << 25, 3)])
+    def test_and_announces_much_gets_no_memory_before_it_comes(
+        self, house: House, count: int, length: int
+    ) -> None:
+        wire = dial(house.door.address, SERVER, OF_WORKER)
+        wire._channel.send_all([memoryview(struct.pack("<4sIQ3x", b"sync", count, length))])
+        wire.close()
+        guest = house.guests.get(timeout=20)
+        tracemalloc.start()
+        with pytest.raises((OSError, EOFError)):
+            guest.receive()
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 1 << 25
 
     def test_and_says_no_hello_is_shown_out_by_the_chief(
         self, caplog: pytest.LogCaptureFixture
