@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import Connection, event, text
 
-from benchmarks.console import new_table, parser
+from benchmarks.console import at_most, new_table, parser
 from benchmarks.database_content import (
     TRIALS_PER_SEARCH,
     fill,
@@ -36,7 +36,6 @@ from benchmarks.database_content import (
     study_of,
     write_runs,
 )
-from benchmarks.limit import at_most
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -146,8 +145,8 @@ def _size_mib(database: Database) -> float:
     path = database.engine.url.database or ""
     if database.engine.dialect.name == "sqlite":
         return Path(path).stat().st_size / 2**20
-    with database.session(read_only=True) as session:
-        size = session.scalar(text("SELECT pg_database_size(current_database())")) or 0
+    with database.transaction(read_only=True) as connection:
+        size = connection.scalar(text("SELECT pg_database_size(current_database())")) or 0
     return float(size) / 2**20
 
 

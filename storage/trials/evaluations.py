@@ -7,17 +7,26 @@ import math
 from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    Subquery,
+    func,
+    select,
+    update,
+)
 
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.tables.base import columns_of
-from syncswitch.storage.tables.trials import EvaluationRow, TrialRow
-from syncswitch.storage.trials.forks import inherited_accuracy_seconds
+from syncswitch.storage.tables.trials import EVALUATIONS, PHASES, TRIALS, WORKLOADS
 
 _INSERT = (
-    f"INSERT INTO {EvaluationRow.__tablename__}"
+    f"INSERT INTO {EVALUATIONS.name}"
     " (trial_id, worker_step, elapsed_seconds, accuracy, training_loss, further) "
 )
 _ROW_BY_ROW = _INSERT + "VALUES (?, ?, ?, ?, ?, ?)"
@@ -27,10 +36,12 @@ _BY_COLUMNS = _INSERT + (
     " %s::double precision[], %s::double precision[], %s::json[])"
 )
 
-_COLUMNS = columns_of(Evaluation, EvaluationRow)
+_COLUMNS = columns_of(Evaluation, EVALUATIONS)
 
 
-def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evaluation]]]) -> None:
+def add_evaluations(
+    connection: Connection, curves: Iterable[tuple[int, Iterable[Evaluation]]]
+) -> None:
     """Adds evaluations to trials of this database, by their numbers in it."""
     rows = [
         (
@@ -47,7 +58,6 @@ def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evalu
     ]
     if not rows:
         return
-    connection = session.connection()
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(_ROW_BY_ROW, rows)
     else:
@@ -55,72 +65,73 @@ def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evalu
         connection.exec_driver_sql(_BY_COLUMNS, columns)
 
 
-def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list[Evaluation]:
+def read_evaluations(connection: Connection, *conditions: ColumnElement[bool]) -> list[Evaluation]:
     """Evaluations of the chosen trial in the order of their worker-steps."""
     query = (
         select(*_COLUMNS)
-        .join(TrialRow, TrialRow.trial_id == EvaluationRow.trial_id)
+        .join(TRIALS, TRIALS.c.trial_id == EVALUATIONS.c.trial_id)
         .where(*conditions)
-        .order_by(EvaluationRow.worker_step)
+        .order_by(EVALUATIONS.c.worker_step)
     )
-    return [_evaluation(*values) for values in session.execute(query)]
+    return [_evaluation(*values) for values in connection.execute(query)]
 
 
 def read_curves(
-    session: Session, fingerprint: str, study: str | None = None, *, of_uses: bool = False
+    connection: Connection, fingerprint: str, study: str | None = None, *, of_uses: bool = False
 ) -> dict[int, tuple[Evaluation, ...]]:
     """Evaluations of complete trials of a workload or one search, or of its uses, by `trial_id`."""
     query = (
-        select(TrialRow.trial_id, *_COLUMNS)
-        .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
+        select(TRIALS.c.trial_id, *_COLUMNS)
+        .outerjoin(EVALUATIONS, EVALUATIONS.c.trial_id == TRIALS.c.trial_id)
         .where(
-            TrialRow.fingerprint == fingerprint,
-            TrialRow.state == TrialState.COMPLETE,
-            TrialRow.use_id.is_not(None) if of_uses else TrialRow.use_id.is_(None),
+            TRIALS.c.fingerprint == fingerprint,
+            TRIALS.c.state == TrialState.COMPLETE,
+            TRIALS.c.use_id.is_not(None) if of_uses else TRIALS.c.use_id.is_(None),
         )
-        .order_by(TrialRow.trial_id, EvaluationRow.worker_step)
+        .order_by(TRIALS.c.trial_id, EVALUATIONS.c.worker_step)
     )
     if study is not None:
-        query = query.where(TrialRow.study == study)
+        query = query.where(TRIALS.c.study == study)
     return {
         trial_id: tuple(
             _evaluation(*values)
             for _, *values in rows
             if values[0] is not None  # of a trial without evaluations
         )
-        for trial_id, rows in groupby(session.execute(query), key=itemgetter(0))
+        for trial_id, rows in groupby(connection.execute(query), key=itemgetter(0))
     }
 
 
-def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy: float) -> None:
+def record_target(
+    connection: Connection, chosen: ColumnElement[bool], target_accuracy: float
+) -> None:
     """Records the accuracy that complete runs were to reach, and when each one first did.
 
     A fork may have reached it before it was forked.
     """
     own_seconds = (
-        select(func.min(EvaluationRow.elapsed_seconds))
+        select(func.min(EVALUATIONS.c.elapsed_seconds))
         .where(
-            EvaluationRow.trial_id == TrialRow.trial_id,
-            EvaluationRow.accuracy >= target_accuracy,
+            EVALUATIONS.c.trial_id == TRIALS.c.trial_id,
+            EVALUATIONS.c.accuracy >= target_accuracy,
         )
         .scalar_subquery()
     )
-    inherited = inherited_accuracy_seconds(select(TrialRow.trial_id).where(chosen), target_accuracy)
+    inherited = inherited_accuracy_seconds(select(TRIALS.c.trial_id).where(chosen), target_accuracy)
     inherited_seconds = (
         select(inherited.c.seconds)
-        .where(inherited.c.trial_id == TrialRow.trial_id)
+        .where(inherited.c.trial_id == TRIALS.c.trial_id)
         .scalar_subquery()
     )
     first_seconds = func.coalesce(inherited_seconds, own_seconds)
-    session.execute(
-        update(TrialRow)
+    connection.execute(
+        update(TRIALS)
         .where(
             chosen,
-            TrialRow.state == TrialState.COMPLETE,
-            TrialRow.target_accuracy.is_distinct_from(target_accuracy),
+            TRIALS.c.state == TrialState.COMPLETE,
+            TRIALS.c.target_accuracy.is_distinct_from(target_accuracy),
         )
         .values(target_accuracy=target_accuracy, time_to_accuracy_seconds=first_seconds)
-        .execution_options(synchronize_session=False)
     )
 
 
@@ -134,3 +145,62 @@ def _evaluation(
     loss = math.nan if training_loss is None else training_loss
     values = tuple((further or {}).items())
     return Evaluation(worker_step, elapsed_seconds, accuracy, loss, values)
+
+
+def inherited_accuracy_seconds(
+    trial_ids: Select[Any], target_accuracy: float | ColumnElement[float]
+) -> Subquery:
+    """When forks first tested at an accuracy, or above it, before they left their ancestors.
+
+    Selects `trial_id` and `seconds` of those that got there in time. The clock of a fork goes on
+    from that of its checkpoint, so these times count from the start of the whole run, as its own
+    do. The target may be an expression of the columns of `WORKLOADS`.
+    """
+    prefix = _prefixes(trial_ids).c
+    query = select(prefix.trial_id, func.min(EVALUATIONS.c.elapsed_seconds).label("seconds")).join(
+        EVALUATIONS, EVALUATIONS.c.trial_id == prefix.ancestor_id
+    )
+    if isinstance(target_accuracy, ColumnElement):
+        query = query.join(TRIALS, TRIALS.c.trial_id == prefix.ancestor_id).join(
+            WORKLOADS, WORKLOADS.c.fingerprint == TRIALS.c.fingerprint
+        )
+    reached = EVALUATIONS.c.accuracy >= target_accuracy
+    return (
+        query.where(EVALUATIONS.c.worker_step <= prefix.end_worker_step, reached)
+        .group_by(prefix.trial_id)
+        .subquery()
+    )
+
+
+def _prefixes(trial_ids: Select[Any]) -> CTE:
+    """A row for each ancestor of each fork: what up to `end_worker_step` it shares."""
+    fork, ancestor = TRIALS.alias(), TRIALS.alias()
+    first = (
+        select(
+            fork.c.trial_id,
+            fork.c.parent_trial_id.label("ancestor_id"),
+            _fork_worker_step(fork).label("end_worker_step"),
+        )
+        .where(fork.c.parent_trial_id.is_not(None), fork.c.trial_id.in_(trial_ids.correlate(None)))
+        .cte("prefixes", recursive=True)
+    )
+    return first.union_all(
+        select(first.c.trial_id, ancestor.c.parent_trial_id, _fork_worker_step(ancestor))
+        .join(first, ancestor.c.trial_id == first.c.ancestor_id)
+        .where(ancestor.c.parent_trial_id.is_not(None))
+    )
+
+
+def _fork_worker_step(fork: FromClause) -> Any:
+    """Where a fork begins: of its checkpoint only the percent of W is known, before rounding."""
+    begins = (
+        select(func.min(PHASES.c.start_worker_step))
+        .where(PHASES.c.trial_id == fork.c.trial_id)
+        .scalar_subquery()
+    )
+    stated = (
+        select(fork.c.fork_percent / 100 * WORKLOADS.c.total_worker_steps)
+        .where(WORKLOADS.c.fingerprint == fork.c.fingerprint)
+        .scalar_subquery()
+    )
+    return func.coalesce(begins, stated)

@@ -95,6 +95,18 @@ def test_rows_of_one_process_about_sizes_of_models(
     assert scale_rows.ROWS[row]("14k", 0.01) > 0
 
 
+@pytest.mark.slow
+def test_workers_of_an_all_reduce_make_the_steps_of_the_first() -> None:
+    done = ended("""
+        from benchmarks.all_reduce import ring
+        from benchmarks.scale_rows import rate
+        from tests.private_network import isolate_network
+        isolate_network()
+        assert rate(ring("benchmarks.sizes:digits_cnn", workers=2), 0.01) > 0
+    """)
+    assert done.returncode == 0, done.stderr
+
+
 def test_sizes_of_models_are_compared_with_what_loopback_carries() -> None:
     sizes_and_rows = ("--sizes", "14k", "--rows", scale_rows.LOOPBACK)
     arguments = (*sizes_and_rows, "--seconds", 0.1, "--rounds", 2)
@@ -123,7 +135,7 @@ def test_a_row_that_does_not_end_gives_no_figure_and_says_so(
 def test_what_takes_too_long_ends_with_one_line_and_all_its_processes() -> None:
     done = ended("""
         import subprocess, time
-        from benchmarks.limit import at_most
+        from benchmarks.console import at_most
         with at_most(60):
             pass
         child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)

@@ -162,7 +162,7 @@ class StateForm:
         own = latest_checkpoint(spec) if spec.resume else None
         if own is not None:
             path, checkpoint = own
-            log.go_back(checkpoint)
+            log.go_back(*checkpoint.position, checkpoint.history)
             for percents, written in written_checkpoints(spec, log.guarding.plans, log.done):
                 log.files.add(percents, written)
             reason = f"from {path.name}, after {log.done:,} worker-steps"
@@ -174,7 +174,7 @@ class StateForm:
         check_position(spec, checkpoint.worker_step, checkpoint.first_protocol_worker_steps)
         if checkpoint.model != spec.identity.model:
             raise self._foreign(spec.fork_from, f"structure {checkpoint.model[:12]}")
-        log.fork(checkpoint)
+        log.fork(*checkpoint.position)
         return self.restored(checkpoint, spec.fork_from)
 
     def switch_state(self, spec: TrialSpec, log: RunLog) -> ModelState | None:
@@ -186,7 +186,7 @@ class StateForm:
             return None
         past, plan = RunLog(spec, SilentObserver(), lambda accuracy: False), log.guarding.plan
         if not switch_worker_step(plan):
-            log.keep_switch(past.mark())
+            log.keep_switch(past.position)
             return self.initial(spec.seed)
         path = checkpoint_path(spec, plan.switch_percent, ".npz")
         checkpoint = own_checkpoint(spec, path) if keeps_switch(plan) else None
@@ -194,8 +194,8 @@ class StateForm:
             log.guarding.give_up()
             _LOG.warning("no checkpoint %s of the switch: the run goes on without a guard", path)
             return None
-        past.go_back(checkpoint)
-        log.keep_switch(past.mark())
+        past.go_back(*checkpoint.position, checkpoint.history)
+        log.keep_switch(past.position)
         return self.restored(checkpoint, path)
 
     def save_return(self, state: ModelState, spec: TrialSpec, log: RunLog) -> None:

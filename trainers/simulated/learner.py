@@ -20,7 +20,7 @@ from syncswitch.trainers.model.tables.shard import Ids, RowGradient, mean_of_row
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
-from syncswitch.trainers.run.running_counts import LossMean
+from syncswitch.trainers.run.record import LossMean
 from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
 

@@ -29,7 +29,7 @@ from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.position import LogMark
+from syncswitch.trainers.run.position import Position
 from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineController
 
 # So often the state is copied, or more seldom: to copy it takes at most a twentieth of the time.
@@ -94,7 +94,7 @@ class Backups:
         Raises:
             ServerLostError: The parameter server is gone.
         """
-        backup, mark = self._trial.backup, self._trial.log.mark()
+        backup, mark = self._trial.backup, self._trial.log.position
         if backup is None or backup.mark != mark or backup.undone:
             self._trial.backup = backup = Backup(self._cluster.state(), mark)
         return backup.state
@@ -117,7 +117,7 @@ class Backups:
         is_other = following is not None and following.protocol != segment.protocol
         return is_other and any(backup.undone.values())
 
-    def _mark(self, steps: SegmentSteps, segment: Segment) -> tuple[LogMark, Undone]:
+    def _mark(self, steps: SegmentSteps, segment: Segment) -> tuple[Position, Undone]:
         """Where the run is; the coordinator is at rest."""
         pushed = self._cluster.mark()
         applied: Collection[Ticket] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 
 from typing_extensions import override
 
@@ -33,7 +32,6 @@ from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.record import trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 
 _MOST_LOSSES = 10
@@ -89,7 +87,6 @@ class ClusterTrainer(Trainer):
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, workload_identity(self._workload, self._workers, *pair))
         check_tables(spec, [table.layer for table in self._program.function.tables])
-        started_at = datetime.now(timezone.utc)
         try:
             with told(self._workload, spec, observer or SilentObserver()) as watching:
                 log = RunLog(spec, watching, self._tester.is_chance)
@@ -103,7 +100,7 @@ class ClusterTrainer(Trainer):
                 # It came while a condition took its lock again, which then could not be released.
                 raise error.__context__ from None
             raise FatalError(f"training failed with {one_line(error)}") from error
-        record = trial_record(spec, log.result(), started_at)
+        record = log.record()
         self._tester.warn_if_hardly_above_chance(record)
         return record
 
@@ -144,7 +141,7 @@ class ClusterTrainer(Trainer):
                 if log.has_to_go_back:
                     state, undone = self._go_back(trial), {}
                     restarts_at_switch = has_restarts
-                trial.backup = Backup(state, log.mark(), undone)
+                trial.backup = Backup(state, log.position, undone)
                 self._cluster.load(state, undone)
                 if is_new:
                     trial.clock.mark_update()
