@@ -17,9 +17,9 @@ from zipfile import ZipFile, is_zipfile
 import pytest
 from click.testing import CliRunner, Result
 
-from syncswitch.cli.run import progress
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
+from syncswitch.searcher.training import train
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.trial import TrialRecord
@@ -107,14 +107,14 @@ def strike(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], No
     """Has a fault come when the next training is about to begin."""
 
     def arrange(fault: Callable[[], None]) -> None:
-        real = progress.trained
+        real = train.trained
 
         def trained(*arguments: object) -> TrialRecord:
-            monkeypatch.setattr(progress, "trained", real)
+            monkeypatch.setattr(train, "trained", real)
             fault()
             return real(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(progress, "trained", trained)
+        monkeypatch.setattr(train, "trained", trained)
 
     return arrange
 
