@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -114,7 +113,7 @@ def evaluate(
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.comparison.making import check_switch
+    from syncswitch.searcher.comparison.making import check_chief, check_switch
     from syncswitch.searcher.comparison.transfer import PolicyEvaluation
 
     trainer.check_jobs(jobs)
@@ -187,13 +186,3 @@ class _ToEvaluate:
     job: Job
     conditions: RunConditions
     reference: str
-
-
-def check_chief(injections: Iterable[str], command: str) -> None:
-    """Such a run would be made again and again. Raises UserError."""
-    for text in injections:
-        if text.startswith("kill:chief"):
-            raise UserError(
-                f"injection {text!r} cannot be used with {command}, whose runs begin afresh without"
-                " their chief; try it with syncswitch-run"
-            )

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -22,26 +18,16 @@ from syncswitch.cli.options import (
     tensorboard_option,
 )
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.evaluate import check_chief
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for_several
-from syncswitch.cli.search.launch.targets import allowed_and_target
 from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
 from syncswitch.cli.search.views.sweep import print_sweeps, rows_as_json
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.backends.local import named
-from syncswitch.searcher.comparison.sweep import Sweep, with_reference
+from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.conditions import ConditionsChoice
-from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.run.tensorboard import logged
 
-if TYPE_CHECKING:
-    from syncswitch.trainers.trainer import Trainer
-
-_MOST_POINTS = 30
 _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 
 
@@ -149,60 +135,33 @@ def sweep(
     Recorded runs count as for `evaluate`; only missing ones are made. Repeat the command to
     continue an interrupted sweep; several processes on one database share the work.
     """
-    from syncswitch.searcher.comparison.sweep import JobToSweep, make_sweep
+    from syncswitch.searcher.comparison.sweep import plan_sweep
 
     trainer.check_jobs(jobs)
-    percents = _percents(at_text)
-    pairs, reference_percent = with_reference([trainer.pair(text) for text in protocols or (None,)])
-    columns = list(itertools.product(_variants(reference, variants), pairs))
-    to_train: list[tuple[str, Job, RunConditions]] = []
-    for size in _sizes(workers_text):
-        for name, pair in columns:
-            workers, usual = trainer.workers(size), trainer.default_workers
-            request = JobRequest(name, workers, usual, pair, storage_url, seed)
-            conditions = trainer.conditions(chosen, request.size, max(percents), pair[0])
-            check_chief(conditions.injections, "sweep")
-            job = noted(trainer.job(request))
-            called = job.reference or normal_reference(named(request))
-            to_train.append((called, job, conditions))
-    metric = to_train[0][1].identity.decided_by  # no variant has another one
-    allowed, target = allowed_and_target(metric, threshold, target_accuracy)
-
-    def announce(job: JobToSweep) -> None:
-        if len(to_train) > 1 and not is_further_job():
-            reporter.tell(f"{job.reference} on {job.identity.cluster}:")
-
-    sweeps: list[Sweep] = []
+    plan = plan_sweep(
+        trainer,
+        reference,
+        at_text,
+        variants=variants,
+        protocols=protocols,
+        sizes=_sizes(workers_text),
+        chosen=chosen,
+        runs=runs,
+        threshold=threshold,
+        target_accuracy=target_accuracy,
+        guarded=is_guarded,
+        seed=seed,
+        storage_url=storage_url,
+    )
+    for job in plan.jobs:
+        noted(job)
     try:
-        with opened_for_several([one[1] for one in to_train], storage_url, "sweep", jobs) as opened:
-            database, trainers, reporter = opened
-            ready = [
-                JobToSweep(
-                    job.identity,
-                    partial(_open, opening, tensorboard_folder),
-                    percents,
-                    conditions,
-                    trainer.kind,
-                    called,
-                )
-                for (called, job, conditions), opening in zip(to_train, trainers, strict=True)
-            ]
-            for start in range(0, len(ready), len(columns)):
-                one = make_sweep(
-                    database,
-                    ready[start : start + len(columns)],
-                    reference_percent=reference_percent,
-                    runs=runs,
-                    threshold=allowed,
-                    target_accuracy=target,
-                    base_seed=seed,
-                    guarded=is_guarded,
-                    say=announce,
-                    reporter=reporter,
-                )
-                sweeps.append(one)
+        with opened_for_several(plan.jobs, storage_url, "sweep", jobs) as opened:
+            database, openings, reporter = opened
+            say = _silent if is_further_job() else reporter.tell
+            sweeps = plan.run(database, openings, tensorboard_folder, say, reporter=reporter)
             if not is_further_job():
-                identities = [job.identity for job in ready]
+                identities = [job.identity for job in plan.jobs]
                 copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
@@ -214,30 +173,8 @@ def sweep(
     return None
 
 
-def _open(opening: Callable[[], Trainer], folder: Path | None, study: str) -> Trainer:
-    return logged(opening(), folder, study)
-
-
-def _variants(reference: str | None, variants: tuple[str, ...]) -> tuple[str | None, ...]:
-    """The workload as it is, and with the fields that are to be others. Raises UserError."""
-    if not variants:
-        return (reference,)
-    if reference is None:
-        raise UserError("--variant needs a WORKLOAD that it varies")
-    return tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
-
-
-def _percents(text: str) -> tuple[float, ...]:
-    """The switch points of `--at`, each once. Raises UserError."""
-    try:
-        percents = tuple(dict.fromkeys(float(part) for part in text.split(",")))
-    except ValueError:
-        percents = ()
-    if not (0 < len(percents) <= _MOST_POINTS and all(0 <= one <= 100 for one in percents)):
-        raise UserError(
-            f"--at is {text!r}: give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
-        )
-    return percents
+def _silent(_: str) -> None:
+    """The first job says what is next."""
 
 
 def _sizes(text: str | None) -> tuple[int | None, ...]:
