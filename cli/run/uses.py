@@ -110,8 +110,8 @@ class UsesHome:
                 reason = f"{reason}; {reason_of(error)}"
                 continue
             print_note(
-                f"this run waits in {path} to be counted ({reason}); the next run that can takes it"
-                f" in, or: syncswitch-search uses import {path}"
+                f"this run waits in {path} to be counted ({reason}); the next run with a database"
+                f" takes it in, or: syncswitch-search uses import {path}"
             )
             return
         print_error(f"this run cannot be counted as a use of its policy: {reason}")

@@ -279,7 +279,6 @@ def test_parquet_is_not_for_a_terminal(url: str) -> None:
         (["-o", "table"], "--output goes with --format csv, json or parquet"),
         (["--evaluations"], "--evaluations goes with --format csv, json or parquet"),
         (["--format", "csv", "-o", "/no/such/folder/x"], "cannot write the file /no/such/folder/x"),
-        (["--format", "xml"], "'xml' is not one of 'table', 'csv', 'json', 'parquet'"),
     ],
 )
 def test_options_that_make_no_sense(invoke: Invoke, options: list[str], words: str) -> None:
