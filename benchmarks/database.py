@@ -146,8 +146,8 @@ def _size_mib(database: Database) -> float:
     path = database.engine.url.database or ""
     if database.engine.dialect.name == "sqlite":
         return Path(path).stat().st_size / 2**20
-    with database.session(read_only=True) as session:
-        size = session.scalar(text("SELECT pg_database_size(current_database())")) or 0
+    with database.transaction(read_only=True) as connection:
+        size = connection.scalar(text("SELECT pg_database_size(current_database())")) or 0
     return float(size) / 2**20
 
 

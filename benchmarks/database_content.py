@@ -18,8 +18,8 @@ from sqlalchemy import insert, text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
-from syncswitch.storage.tables.trials import PhaseRow, SearchRow, TrialRow, WorkloadRow
+from syncswitch.storage.tables.policies import ALIASES, EVIDENCE, POLICIES
+from syncswitch.storage.tables.trials import PHASES, SEARCHES, TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import add_evaluations
 
 NAMES = 100
@@ -37,14 +37,14 @@ Row = dict[str, Any]
 Rows = defaultdict[Any, list[Any]]
 
 # In the order in which they refer to each other.
-_MODELS = (
-    WorkloadRow,
-    SearchRow,
-    TrialRow,
-    PhaseRow,
-    PolicyRow,
-    EvidenceRow,
-    PolicyAliasRow,
+_TABLES = (
+    WORKLOADS,
+    SEARCHES,
+    TRIALS,
+    PHASES,
+    POLICIES,
+    EVIDENCE,
+    ALIASES,
 )
 
 
@@ -93,38 +93,37 @@ def fill(database: Database, trials: int, evaluations_per_trial: int) -> int:
     searches = trials // TRIALS_PER_SEARCH
     values = random.Random(0)
     rows: Rows = defaultdict(list)
-    rows[WorkloadRow] = [_workload(identity) for identity in known]
+    rows[WORKLOADS] = [_workload(identity) for identity in known]
     for search in range(searches):
         _add_search(rows, search, known[search % len(known)], evaluations_per_trial, values)
         if search % _SEARCHES_PER_TRANSACTION == 0:
             _write(database, rows)
-    rows[PolicyAliasRow] = list(_aliases(known, searches))
+    rows[ALIASES] = list(_aliases(known, searches))
     _write(database, rows)
     _count_on(database)
     return searches
 
 
 def _write(database: Database, rows: Rows) -> None:
-    with database.session() as session:
-        connection = session.connection()
-        for model in _MODELS:
-            if rows[model]:
-                connection.execute(insert(model.__table__), rows[model])
-        add_evaluations(session, rows[Evaluation])
+    with database.transaction() as connection:
+        for table in _TABLES:
+            if rows[table]:
+                connection.execute(insert(table), rows[table])
+        add_evaluations(connection, rows[Evaluation])
     rows.clear()
 
 
 def _count_on(database: Database) -> None:
     """PostgreSQL gives the next trial the number after these."""
     if database.engine.dialect.name == "postgresql":
-        with database.session() as session:
-            session.execute(
+        with database.transaction() as connection:
+            connection.execute(
                 text(
                     "SELECT setval(pg_get_serial_sequence('syncswitch_trials', 'trial_id'),"
                     " MAX(trial_id)) FROM syncswitch_trials"
                 )
             )
-            session.execute(text("ANALYZE"))  # which its autovacuum does, sooner or later
+            connection.execute(text("ANALYZE"))  # which its autovacuum does, sooner or later
 
 
 def _workload(identity: WorkloadIdentity) -> Row:
@@ -142,19 +141,19 @@ def _add_search(
 ) -> None:
     fingerprint = identity.fingerprint
     if not is_imported(search):
-        rows[SearchRow].append(_search(search, fingerprint))
+        rows[SEARCHES].append(_search(search, fingerprint))
     trials = [
         _trial(search, number, fingerprint, values.gauss(0, 0.003))
         for number in range(TRIALS_PER_SEARCH)
     ]
-    rows[TrialRow] += trials
+    rows[TRIALS] += trials
     for trial in trials:
-        rows[PhaseRow] += _phases(trial, identity)
+        rows[PHASES] += _phases(trial, identity)
         rows[Evaluation].append((trial["trial_id"], _evaluations(trial, evaluations)))
     if not is_imported(search):
         policy = _policy(search, identity)
-        rows[PolicyRow].append(policy)
-        rows[EvidenceRow] += [_evidence(policy, trial) for trial in trials]
+        rows[POLICIES].append(policy)
+        rows[EVIDENCE] += [_evidence(policy, trial) for trial in trials]
 
 
 def _search(search: int, fingerprint: str) -> Row:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks import engines, loopback, sharded_tables
+from benchmarks import all_reduce, engines, loopback, sharded_tables
 from benchmarks.engines import WORKERS, Train
 from benchmarks.limit import at_most
 from benchmarks.sizes import PARAMETERS, SPARSE, WORKLOADS
@@ -147,6 +147,12 @@ def strategy(size: str, seconds: float) -> float:
     return rate(engines.coordinator(load_workload(WORKLOADS[size])), seconds)
 
 
+def all_reduced(size: str, seconds: float) -> float:
+    if not isolate_network():
+        print("no private network: workers listen on all interfaces", file=sys.stderr)
+    return rate(all_reduce.ring(WORKLOADS[size]), seconds)
+
+
 def sharded(servers: int) -> Row:
     """The strategy with tables sharded by rows, for the size that has some."""
 
@@ -193,6 +199,7 @@ ROWS: dict[str, Row] = {
     "ASP, threads of one process": threads(0.0),
     "BSP, threads of one process": threads(100.0),
     STRATEGY: strategy,
+    "MultiWorkerMirroredStrategy": all_reduced,
     "one process, not distributed": single,
     LOOPBACK: plain_loopback,
     "the same, encrypted": sealed_loopback,

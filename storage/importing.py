@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
-from sqlalchemy import ColumnElement, func, insert, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import RecordingError
@@ -22,7 +21,8 @@ from syncswitch.storage.files import check_plain_file
 from syncswitch.storage.metrics import is_converged
 from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialState
-from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow
+from syncswitch.storage.tables.base import add_rows
+from syncswitch.storage.tables.trials import EVALUATIONS, PHASES, TRIALS
 from syncswitch.storage.trials.evaluations import add_evaluations, record_target
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 
@@ -391,23 +391,23 @@ def import_runs(database: Database, runs: Sequence[ImportedRun]) -> ImportReport
     )
 
 
-def _add(session: Session, runs: Sequence[ImportedRun]) -> list[ImportedRun]:
+def _add(connection: Connection, runs: Sequence[ImportedRun]) -> list[ImportedRun]:
     """Adds the runs that are not there, and gives them."""
-    evaluations = func.count(EvaluationRow.trial_id).label("evaluations")
-    columns = [getattr(TrialRow, name) for name in _COMPARED]
+    evaluations = func.count(EVALUATIONS.c.trial_id).label("evaluations")
+    columns = [TRIALS.c[name] for name in _COMPARED]
     query = (
-        select(TrialRow.source, *columns, evaluations)
-        .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
-        .where(TrialRow.source.in_([run.source for run in runs]))
-        .group_by(TrialRow.trial_id)
+        select(TRIALS.c.source, *columns, evaluations)
+        .outerjoin(EVALUATIONS, EVALUATIONS.c.trial_id == TRIALS.c.trial_id)
+        .where(TRIALS.c.source.in_([run.source for run in runs]))
+        .group_by(TRIALS.c.trial_id)
     )
-    present = {row["source"]: dict(row) for row in session.execute(query).mappings()}
+    present = {row["source"]: dict(row) for row in connection.execute(query).mappings()}
     for run in runs:
         if run.source in present:
             _check_same(run, present[run.source])
     new = [run for run in runs if run.source not in present]
     if new:
-        _insert(session, new)
+        _insert(connection, new)
     return new
 
 
@@ -424,36 +424,36 @@ def _check_same(run: ImportedRun, there: Mapping[str, Any]) -> None:
             )
 
 
-def _set_target(session: Session, fingerprint: str) -> None:
+def _set_target(connection: Connection, fingerprint: str) -> None:
     # So that of two importers the later one sees the runs of both.
-    lock_workload(session, fingerprint)
-    target = _mean_baseline_accuracy(session, fingerprint)
+    lock_workload(connection, fingerprint)
+    target = _mean_baseline_accuracy(connection, fingerprint)
     if target is not None:
-        record_target(session, _is_imported(fingerprint), target)
+        record_target(connection, _is_imported(fingerprint), target)
 
 
 def _is_imported(fingerprint: str) -> ColumnElement[bool]:
-    return (TrialRow.fingerprint == fingerprint) & TrialRow.source.is_not(None)
+    return (TRIALS.c.fingerprint == fingerprint) & TRIALS.c.source.is_not(None)
 
 
-def _mean_baseline_accuracy(session: Session, fingerprint: str) -> float | None:
+def _mean_baseline_accuracy(connection: Connection, fingerprint: str) -> float | None:
     """Of the runs with the first protocol alone; None where there is none."""
-    query = select(TrialRow.converged_accuracy).where(
+    query = select(TRIALS.c.converged_accuracy).where(
         _is_imported(fingerprint),
-        TrialRow.candidate_percent == 100.0,
-        TrialRow.diverged.is_(False),
-        TrialRow.converged_accuracy.is_not(None),
+        TRIALS.c.candidate_percent == 100.0,
+        TRIALS.c.diverged.is_(False),
+        TRIALS.c.converged_accuracy.is_not(None),
     )
-    accuracies = [value for value in session.scalars(query) if value is not None]
+    accuracies = [value for value in connection.scalars(query) if value is not None]
     # Sorted, so that databases that list them in another order sum to the same bits.
     return math.fsum(sorted(accuracies)) / len(accuracies) if accuracies else None
 
 
-def _insert(session: Session, runs: Sequence[ImportedRun]) -> None:
+def _insert(connection: Connection, runs: Sequence[ImportedRun]) -> None:
     for identity in {run.identity.fingerprint: run.identity for run in runs}.values():
-        upsert_workload(session, identity, reference=identity.name)
-    statement = insert(TrialRow).returning(TrialRow.source, TrialRow.trial_id)
-    rows = session.execute(statement, [_trial_values(run) for run in runs])
+        upsert_workload(connection, identity, reference=identity.name)
+    statement = insert(TRIALS).returning(TRIALS.c.source, TRIALS.c.trial_id)
+    rows = connection.execute(statement, [_trial_values(run) for run in runs])
     trial_ids = {row.source: row.trial_id for row in rows}
     phases: list[dict[str, Any]] = []
     for run in runs:
@@ -464,10 +464,9 @@ def _insert(session: Session, runs: Sequence[ImportedRun]) -> None:
             {"trial_id": trial_id, "position": position, **asdict(phase)}
             for position, phase in enumerate(run.measured.phases)
         )
-    if phases:
-        session.execute(insert(PhaseRow), phases)
+    add_rows(connection, PHASES, phases)
     add_evaluations(
-        session,
+        connection,
         ((trial_ids[run.source], run.measured.evaluations) for run in runs if run.measured),
     )
 

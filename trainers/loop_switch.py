@@ -1,33 +1,33 @@
-"""The guarded switch of a training loop of one's own.
+"""A guarded switch inside a training loop of the user's own.
 
-It loads the standard library and `typing_extensions` alone, starts no thread and no server.
+It loads the standard library and `typing_extensions` alone, and starts no thread and no server.
 
 ```
-switch = LoopSwitch("job.json", seed=7)
+switch = LoopSwitch("job.json", seed=7, keeps=[model, optimizer])
 step = 0
 while step < total_steps:
-    if switch.saves_at(step):
-        save(f"state-{step}")
     train(second_way=switch.is_second(step))
     step += 1
     if step % 100 == 0 and (back := switch.test(step, accuracy())) is not None:
-        load(f"state-{back}")
         step = back
 ```
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
 import os
+import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.records.guard import Band, FailedSwitch, later_switch_points
@@ -42,6 +42,19 @@ from syncswitch.trainers.run.guarding import Guarding
 from syncswitch.trainers.run.position import LogMark
 from syncswitch.trainers.run.record import RunResult, trial_record
 
+Broadcast = Callable[[int | None], int | None]
+"""Gives every process what the chief has."""
+
+
+class Stateful(Protocol):
+    """Anything with a state, such as a model or an optimizer of PyTorch."""
+
+    def state_dict(self) -> Any:
+        """The whole state; it may share memory with the object."""
+
+    def load_state_dict(self, state: Any, /) -> Any:
+        """Takes a state over."""
+
 
 class LoopSwitch:
     """Says which of two ways of training holds at a step, and when to go back to a saved state.
@@ -52,9 +65,13 @@ class LoopSwitch:
 
     Args:
         policy: Policy file; None for none.
-        seed: Of this run.
-        is_chief: Whether this process decides and records; of several, one does.
-        broadcast: Gives every process what the chief has; None for a single process.
+        seed: Seed of this run.
+        keeps: Copied in memory at the switch, and put back after an alarm; empty where the loop
+            saves and loads its state itself, see `saves_at`.
+        clock: Training time so far, in seconds.
+        is_chief: Whether this process decides and records; of several, one does. None for rank 0
+            of `torch.distributed` where that is initialized, and for a single process otherwise.
+        broadcast: Gives every process what the chief has; None as above.
 
     Raises:
         PolicyError: The file is no policy of one switch.
@@ -65,11 +82,19 @@ class LoopSwitch:
         policy: str | Path | None = None,
         *,
         seed: int = 0,
-        is_chief: bool = True,
-        broadcast: Callable[[int | None], int | None] | None = None,
+        keeps: Sequence[Stateful] = (),
+        clock: Callable[[], float] = time.monotonic,
+        is_chief: bool | None = None,
+        broadcast: Broadcast | None = None,
     ) -> None:
-        self._is_chief, self._broadcast = is_chief, broadcast
-        self._started_at, self._started = datetime.now(timezone.utc), time.monotonic()
+        if is_chief is None and broadcast is None:
+            is_chief, broadcast = _torch_processes()
+        self._is_chief, self._broadcast = is_chief is not False, broadcast
+        self._keeps = tuple(keeps)
+        self._kept: list[Any] = []
+        self._clock, self._started = clock, clock()
+        self._started_at = datetime.now(timezone.utc)
+        self._use_id = uuid.uuid4().hex
         self._evaluations: list[Evaluation] = []
         self._events: tuple[RunEvent, ...] = ()
         self._lost_seconds = 0.0
@@ -94,20 +119,26 @@ class LoopSwitch:
         return switch_worker_step(plan) if plan.switch_percent < 100 else None
 
     def is_second(self, step: int) -> bool:
-        """Whether the step after so many is made in the second way."""
+        """Whether the step after so many is made in the second way.
+
+        To be asked before each step: here the states to keep are copied, if there are any.
+        """
+        if self._keeps:
+            self.saves_at(step)
         return self.switch_step is not None and step >= self.switch_step
 
     def saves_at(self, step: int) -> bool:
         """Whether to save the state now, after so many steps: it is the one to go back to.
 
-        To be asked once before each step.
+        To be asked before each step, where the switch was not given what it `keeps`.
         """
+        guarding = self._guarding
         if step != self.switch_step:
             return False
-        if self._guarding is not None:
-            seconds = time.monotonic() - self._started
-            # What a loop has no part in is not looked at.
-            self._guarding.switch = LogMark(step, step, seconds, 0.0, 0.0, False, (), None, 0)
+        if guarding is not None and (guarding.switch is None or guarding.switch.done != step):
+            self._kept = [copy.deepcopy(one.state_dict()) for one in self._keeps]
+            seconds = self._clock() - self._started
+            guarding.switch = _mark(step, seconds)
         return True
 
     def test(self, step: int, value: float, loss: float = math.nan) -> int | None:
@@ -121,7 +152,8 @@ class LoopSwitch:
             loss: Mean training loss since the test before; nan where nobody knows.
 
         Returns:
-            The step whose saved state is to be loaded, from which the loop goes on; else None.
+            The step whose state is to be loaded, from which the loop goes on; else None. What the
+            switch `keeps` is loaded already.
         """
         guarding = self._guarding
         if guarding is None:
@@ -136,12 +168,50 @@ class LoopSwitch:
         if not self._is_chief:
             guarding.switch = None
             guarding.fail(FailedSwitch(guarding.plan.switch_percent, "", step, 0.0, 0.0))
+        for one, state in zip(self._keeps, self._kept, strict=True):
+            one.load_state_dict(state)
+        self._kept = []  # what was loaded may share its memory
         return back
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a loop that was killed needs to go on; to be saved with its own checkpoints."""
+        guarding = self._guarding
+        mark = None if guarding is None else guarding.switch
+        return {
+            "use_id": self._use_id,
+            "started_at": self._started_at.isoformat(),
+            "elapsed_seconds": self._clock() - self._started,
+            "lost_seconds": self._lost_seconds,
+            "evaluations": [asdict(one) for one in self._evaluations],
+            "events": [asdict(one) for one in self._events],
+            "history": None if guarding is None else guarding.history(),
+            "switch": None if mark is None else [mark.done, mark.elapsed_seconds],
+            "kept": self._kept,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over the state of a loop that was killed, or of an earlier step of this one.
+
+        One from before the last alarm changes nothing: a switch that failed is not forgotten.
+        """
+        guarding, history = self._guarding, state["history"]
+        if guarding is None or history is None or len(history["failed"]) < len(guarding.failed):
+            return
+        guarding.remember(history)
+        guarding.alarm, mark = None, state["switch"]
+        guarding.switch = None if mark is None else _mark(*mark)
+        self._use_id = state["use_id"]
+        self._started_at = datetime.fromisoformat(state["started_at"])
+        self._started = self._clock() - state["elapsed_seconds"]
+        self._lost_seconds = state["lost_seconds"]
+        self._evaluations = [Evaluation.of(one) for one in state["evaluations"]]
+        self._events = tuple(RunEvent(**one) for one in state["events"])
+        self._kept, self._is_over = state["kept"], False
 
     def _decide(self, guarding: Guarding, step: int, value: float, loss: float) -> int | None:
         if self._is_over:
             return None
-        seconds = time.monotonic() - self._started
+        seconds = self._clock() - self._started
         metric = self._policy.decided_by
         is_finite = math.isfinite(value)
         accuracy = metric.accuracy(value) if is_finite else metric.worst_accuracy
@@ -181,11 +251,28 @@ class LoopSwitch:
             guard=guarding.outcome(first_done),
         )
         asked = guarding.plans[0]
-        use = whole_use(
-            self._policy, uuid.uuid4().hex, trial_record(asked, result, self._started_at)
-        )
+        use = whole_use(self._policy, self._use_id, trial_record(asked, result, self._started_at))
         if use is not None:
             spool_use(spool_beside(self._path), use)
+
+
+def _mark(step: int, seconds: float) -> LogMark:
+    """The moment of a switch; what a loop has no part in is not looked at."""
+    return LogMark(step, step, seconds, 0.0, 0.0, False, (), None, 0)
+
+
+def _torch_processes() -> tuple[bool, Broadcast | None]:
+    """Whether this is rank 0, and how it tells the others; a single process without PyTorch."""
+    dist: Any = sys.modules.get("torch.distributed")  # nothing is initialized that is not loaded
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return True, None
+
+    def broadcast(value: int | None) -> int | None:
+        box = [value]
+        dist.broadcast_object_list(box)
+        return box[0]
+
+    return dist.get_rank() == 0, broadcast
 
 
 def _read(path: Path) -> tuple[TimingPolicy, WorkloadIdentity]:

@@ -21,6 +21,7 @@ from syncswitch.trainers.command.options import (
 )
 
 if TYPE_CHECKING:
+    from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import TrialRecord, TrialSpec
     from syncswitch.trainers.command.job import CommandJob
@@ -70,6 +71,8 @@ _KNOWN = (
     "choice",
     "switch_percent",
     "is_guarded",
+    "learns",
+    "expected_uses",
     "workers",
     "protocols",
     "seed",
@@ -84,6 +87,8 @@ def _run(
     choice: str,
     switch_percent: float | None,
     is_guarded: bool,
+    learns: bool | None,
+    expected_uses: int,
     workers: int | None,
     protocols: str | None,
     seed: int | None,
@@ -95,38 +100,55 @@ def _run(
     from syncswitch.cli.run.uses import (
         UsesHome,
         after_use,
+        first_policy,
         known_band,
+        next_run,
         note_bare_use,
         own_seed,
+        run_text,
     )
     from syncswitch.storage.records.guard import later_switch_points
     from syncswitch.storage.records.trial import TrialSpec
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.protocols import parse_named_pair
 
+    check_no_policy(learns=bool(learns))
     pair = None if protocols is None else parse_named_pair(protocols)
+    usual = parse_named_pair(USUAL_COMMAND_PROTOCOLS)
     policy: TimingPolicy | None = None
-    if switch_percent is None:
+    band: Band | None = None
+    retries: tuple[float, ...] = ()
+    goes_back = None
+    if learns:
+        job = described.command_job(name, workers or 1, pair or usual)
+        goes_back = job.template.can_resume
+        planned = next_run(job.identity, storage_url, expected_uses, goes_back=goes_back)
+        policy, switch_percent = planned.policy, planned.switch_percent
+        band, retries = planned.band, planned.retry_percents
+        if seed is None:
+            seed = own_seed(storage_url, job.identity, job.name)
+        console.print_note(run_text(job.identity, seed, switch_percent, policy))
+    elif switch_percent is None:
         policy, job = _fitting(described, name, choice, workers, pair, storage_url)
         switch_percent = policy.switch_percent
         if seed is None:
             seed = own_seed(storage_url, job.identity)
             console.print_note(f"this run has seed {seed}")
+        band = known_band(policy, storage_url) if is_guarded else None
+        retries = later_switch_points(switch_percent) if band else ()
     else:
-        check_no_policy()
-        usual = parse_named_pair(USUAL_COMMAND_PROTOCOLS)
         job = described.command_job(name, workers or 1, pair or usual)
-    band = known_band(policy, storage_url) if policy is not None and is_guarded else None
     note_bare_use(policy, band)
     trainer = CommandTrainer(job)
     alone_seconds = recorded_alone(storage_url, job.identity)
     try:
         use_id = uuid.uuid4().hex
-        retries = later_switch_points(switch_percent) if band else ()
         spec = TrialSpec(job.identity, switch_percent, seed or 0, band=band, retry_percents=retries)
         record = _trained(trainer, spec)
+        if learns and policy is None:
+            policy = first_policy(job.identity, job.name, record, storage_url)
         UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
-        after_use(policy, storage_url)
+        after_use(policy, storage_url, expected_uses if learns else None, goes_back=goes_back)
         _check_sound(record, trainer)
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")

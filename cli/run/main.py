@@ -199,6 +199,7 @@ def main(
     )
     from syncswitch.cli.run.uses import UsesHome, after_use, first_policy, note_bare_use
     from syncswitch.storage.records.trial import TrialSpec
+    from syncswitch.trainers.job.loading import normal_reference
     from syncswitch.trainers.model.export import check_model_path
     from syncswitch.trainers.protocols import alone, parse_pair
     from syncswitch.trainers.run.side_output import SideOutput
@@ -283,7 +284,7 @@ def main(
                 save_model(workload, record, checkpoints, output)
             checkpoints.name_use()
             if run.learns and policy is None:
-                policy = first_policy(identity, reference, record, storage_url)
+                policy = first_policy(identity, normal_reference(reference), record, storage_url)
             uses.record(policy, checkpoints.use_id, record)
             after_use(policy, storage_url, expected_uses if run.learns else None)
             SideOutput(

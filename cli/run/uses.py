@@ -157,11 +157,13 @@ def note_bare_use(policy: TimingPolicy | None, band: Band | None) -> None:
         print_note(warning)
 
 
-def next_run(identity: WorkloadIdentity, storage_url: str, uses: int) -> NextRun:
+def next_run(
+    identity: WorkloadIdentity, storage_url: str, uses: int, *, goes_back: bool | None = None
+) -> NextRun:
     """Where the next training of a job switches that is learnt from its trainings."""
     from syncswitch.searcher.learning import hooks
 
-    return hooks.next_run(storage_url, identity, uses)
+    return hooks.next_run(storage_url, identity, uses, goes_back)
 
 
 def planned_use(policy: TimingPolicy, storage_url: str, uses: int) -> NextRun | None:
@@ -186,10 +188,9 @@ def first_policy(
 ) -> TimingPolicy | None:
     """What the first run of such a job is kept as; None where it diverged or cannot be kept."""
     from syncswitch.searcher.learning import hooks
-    from syncswitch.trainers.job.loading import normal_reference
 
     try:
-        return hooks.first_policy(storage_url, identity, normal_reference(reference), record)
+        return hooks.first_policy(storage_url, identity, reference, record)
     except Exception as error:
         print_error(f"this run teaches nothing: {reason_of(error)}")
         return None
@@ -212,7 +213,11 @@ def run_text(
 
 
 def after_use(
-    policy: TimingPolicy | None, storage_url: str, expected_uses: int | None = None
+    policy: TimingPolicy | None,
+    storage_url: str,
+    expected_uses: int | None = None,
+    *,
+    goes_back: bool | None = None,
 ) -> None:
     """Says what the use that was just recorded teaches; a run never fails for it.
 
@@ -221,6 +226,8 @@ def after_use(
         storage_url: The database, which has the use.
         expected_uses: How often the job is trained in all, by runs that learn; None where they keep
             to the policy.
+        goes_back: Whether a run of this job that failed goes back to its switch; None where only
+            the database knows.
     """
     if policy is None:
         return
@@ -228,7 +235,7 @@ def after_use(
     def ask() -> list[str]:
         from syncswitch.searcher.learning import hooks
 
-        return hooks.after_use(storage_url, policy, expected_uses)
+        return hooks.after_use(storage_url, policy, expected_uses, goes_back)
 
     no_words: list[str] = []
     for word in _asked(ask, storage_url, no_words):

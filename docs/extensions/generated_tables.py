@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
@@ -14,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 from sqlalchemy import Column, Table
 
 from syncswitch.storage import frames
-from syncswitch.storage.tables.base import Base
+from syncswitch.storage.tables.base import METADATA
 
 __all__ = ["database_tables", "frame_columns", "markdown_table", "policy_fields", "setup"]
 
@@ -36,21 +35,17 @@ def frame_columns(name: frames.FrameName) -> str:
 
 
 def database_tables() -> str:
-    """All tables of ours, each with what its class says of it."""
-    return "\n\n".join(_table(mapper.class_) for mapper in _mappers())
+    """All tables of ours, each with its meaning."""
+    tables = sorted(METADATA.tables.values(), key=lambda table: table.name)
+    return "\n\n".join(map(_table, tables))
 
 
-def _mappers() -> list[Any]:
-    return sorted(Base.registry.mappers, key=lambda mapper: str(mapper.local_table.name))
-
-
-def _table(row: Any) -> str:
-    table: Table = row.__table__
+def _table(table: Table) -> str:
     columns = markdown_table(
         ["column", "type", "null", "key"],
         [(f"`{c.name}`", f"`{c.type}`", "yes" if c.nullable else "", _key(c)) for c in table.c],
     )
-    return f"### `{table.name}`\n\n{inspect.getdoc(row)}\n\n{columns}"
+    return f"### `{table.name}`\n\n{table.info['meaning']}\n\n{columns}"
 
 
 def _key(column: Column[Any]) -> str:

@@ -33,7 +33,10 @@ def band(storage_url: str, policy: TimingPolicy) -> Band | None:
 
 
 def after_use(
-    storage_url: str, policy: TimingPolicy, expected_uses: int | None = None
+    storage_url: str,
+    policy: TimingPolicy,
+    expected_uses: int | None = None,
+    goes_back: bool | None = None,
 ) -> list[str]:
     """Asks after a policy when one more use is recorded.
 
@@ -43,6 +46,7 @@ def after_use(
         expected_uses: How often the job is trained in all, by runs that learn: where another
             switch takes less time, they publish it, once nothing is left to try. None where runs
             keep to the policy: then it is said what to type.
+        goes_back: See `used_job`.
 
     Returns:
         What people should know, a sentence each without its full stop.
@@ -53,7 +57,7 @@ def after_use(
             return []
         drift = uses_of(database, stored).drift
         words = [] if drift is None else [drift_text(drift)]
-        revision = revision_of(database, stored, expected_uses)
+        revision = revision_of(database, stored, expected_uses, goes_back)
         if revision is None:
             return words
         if expected_uses is None:

@@ -7,6 +7,7 @@ say that another switch takes less time, that is published as the next version.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from syncswitch.searcher.learning.used_job import FIRST_REASON, LEARNT, Revision, UsedJob
@@ -22,18 +23,22 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord
 from syncswitch.storage.records.use import NextRun
+from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import use_curves, uses
 from syncswitch.storage.uses.summary import is_counted
 
 
-def next_run(storage_url: str, identity: WorkloadIdentity, uses: int) -> NextRun:
+def next_run(
+    storage_url: str, identity: WorkloadIdentity, uses: int, goes_back: bool | None = None
+) -> NextRun:
     """Where the next training of a job switches; it makes the database if need be.
 
     Args:
         storage_url: The database.
         identity: The job.
         uses: How often it is trained in all, those that are done included.
+        goes_back: See `used_job`.
 
     Raises:
         UserError: Nobody knows how much of the job's metric may be lost.
@@ -48,7 +53,7 @@ def next_run(storage_url: str, identity: WorkloadIdentity, uses: int) -> NextRun
                     " `syncswitch-search run` and --threshold, and learn from its policy"
                 )
             return NextRun(None, BASELINE_PERCENT, None, 0)
-        return _next_run(database, found[0], uses)
+        return _next_run(database, found[0], uses, goes_back)
 
 
 def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | None:
@@ -64,8 +69,10 @@ def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | Non
         return _next_run(database, policy, uses) if found == [policy] else None
 
 
-def _next_run(database: Database, policy: TimingPolicy, uses: int) -> NextRun:
-    job = used_job(database, policy)
+def _next_run(
+    database: Database, policy: TimingPolicy, uses: int, goes_back: bool | None = None
+) -> NextRun:
+    job = used_job(database, policy, goes_back)
     percent = job.next_percent(uses)
     band = job.band(use_curves(database, policy.fingerprint))
     return NextRun(job.policy, percent, band, len(job.uses), later_switch_points(percent))
@@ -108,7 +115,10 @@ def first_policy(
 
 
 def revision_of(
-    database: Database, policy: TimingPolicy, expected_uses: int | None = None
+    database: Database,
+    policy: TimingPolicy,
+    expected_uses: int | None = None,
+    goes_back: bool | None = None,
 ) -> Revision | None:
     """What a version of this database's policies should be left for.
 
@@ -117,7 +127,7 @@ def revision_of(
     current = PolicyRegistry(database).aliases(policy.fingerprint).get(CURRENT)
     if current != policy.version:
         return None
-    return used_job(database, policy).revision(expected_uses)
+    return used_job(database, policy, goes_back).revision(expected_uses)
 
 
 def publish_revision(database: Database, policy: TimingPolicy, revision: Revision) -> TimingPolicy:
@@ -132,10 +142,22 @@ def publish_revision(database: Database, policy: TimingPolicy, revision: Revisio
     return PolicyRegistry(database).publish(draft, replaces=policy.version)
 
 
-def used_job(database: Database, policy: TimingPolicy) -> UsedJob:
-    """A version with the uses of all."""
+def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
+    """A version with the uses of all.
+
+    Args:
+        database: The database.
+        policy: The version.
+        goes_back: Whether a run that failed goes back to its switch; None for what the searches of
+            the job were told, and else for what its failed switches have cost.
+    """
     counted = (use for use in uses(database, policy.fingerprint) if is_counted(use))
-    return UsedJob(policy, tuple(counted))
+    job = UsedJob(policy, tuple(counted))
+    if goes_back is None:
+        searches = TrialStore(database).searches(workload=policy.fingerprint)
+        told = [one.options.get("goes_back", True) for one in searches]
+        goes_back = all(told) and not job.has_begun_anew
+    return replace(job, goes_back=goes_back)
 
 
 def stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:

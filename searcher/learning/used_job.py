@@ -105,10 +105,21 @@ class UsedJob:
     Attributes:
         policy: The version that is asked about; found by the adaptive strategy or by another.
         uses: In the order in which they were recorded; those under disturbances left out.
+        goes_back: A run that failed goes back to its switch; else to its beginning.
     """
 
     policy: TimingPolicy
     uses: tuple[StoredTrial, ...]
+    goes_back: bool = True
+
+    @property
+    def has_begun_anew(self) -> bool:
+        """Whether a use lost what came before its switch as well."""
+        first_failures = (use.failed_switches[0] for use in self.uses if use.failed_switches)
+        return any(
+            one.switch_percent > 0 and one.lost_seconds >= one.elapsed_seconds > 0
+            for one in first_failures
+        )
 
     @property
     def kept(self) -> list[bool]:
@@ -198,6 +209,7 @@ class UsedJob:
             usual,
             threshold=policy.threshold,
             guarded=policy.guarded,
+            goes_back=self.goes_back,
             keep=policy.keep or usual.keep,
             share_prefix=False,
             early_stop=False,

@@ -11,7 +11,7 @@ from sqlalchemy import inspect
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.database.inspection import VERSION_TABLE
 from syncswitch.storage.errors import SyncSwitchError, one_line
-from syncswitch.storage.tables.base import TABLE_PREFIX, Base
+from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 
 RESTORE = "restore the database from a copy"
@@ -57,7 +57,7 @@ def _missing(database: Database) -> list[str]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from syncswitch.storage.tables import checkpoints, policies  # noqa: F401 (with all other tables)
+    from syncswitch.storage.tables import policies, trials  # noqa: F401 (METADATA holds them)
 
     def is_ours(name: str | None, kind: str, _: object) -> bool:
         return kind != "table" or (name or "").startswith(TABLE_PREFIX)
@@ -65,7 +65,7 @@ def _missing(database: Database) -> list[str]:
     options = {"version_table": VERSION_TABLE, "include_name": is_ours, "compare_type": True}
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts=options)
-        changes = compare_metadata(context, Base.metadata)
+        changes = compare_metadata(context, METADATA)
         found = [name for change in changes for name in _lacking(change)]
         if TRIAL_FACTS.name not in inspect(connection).get_view_names():
             found.append(TRIAL_FACTS.name)
@@ -87,8 +87,8 @@ def _lacking(change: Any) -> list[str]:
 def _damage(database: Database) -> list[str]:
     """What SQLite says of its file."""
     try:
-        with database.session(read_only=True) as session:
-            run = session.connection().exec_driver_sql
+        with database.transaction(read_only=True) as connection:
+            run = connection.exec_driver_sql
             faults = run("PRAGMA integrity_check").scalars().all()
             lost = run("PRAGMA foreign_key_check").all()
     except SyncSwitchError as error:

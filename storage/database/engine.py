@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
-from sqlalchemy.orm import Session
 
 from syncswitch.storage.database.driver_errors import CollisionError, reason, translated
 from syncswitch.storage.database.inspection import (
@@ -130,7 +129,7 @@ class Database:
         self._writer = engine.execution_options(**{WRITER: True})
 
     @contextmanager
-    def session(self, *, read_only: bool = False) -> Iterator[Session]:
+    def transaction(self, *, read_only: bool = False) -> Iterator[Connection]:
         """One transaction: committed at the end, rolled back by an exception.
 
         On SQLite a transaction that may write waits for the others from its start, as one that
@@ -141,8 +140,8 @@ class Database:
         """
         engine = self.engine if read_only else self._writer
         try:
-            with Session(engine, expire_on_commit=False) as session, session.begin():
-                yield session
+            with engine.begin() as connection:
+                yield connection
         except DBAPIError as error:
             raise translated(error, shown(self.url)) from error
         except (ValueError, TypeError) as error:  # of what turns columns into Python's values
@@ -152,7 +151,7 @@ class Database:
             ) from error
 
     def write(
-        self, operation: Callable[[Session], _T], *, patience_seconds: float = RESTART_SECONDS
+        self, operation: Callable[[Connection], _T], *, patience_seconds: float = RESTART_SECONDS
     ) -> _T:
         """Runs an operation as one transaction, and anew in a new one after a passing fault.
 
@@ -169,8 +168,8 @@ class Database:
         while True:
             attempt += 1
             try:
-                with self.session() as session:
-                    return operation(session)
+                with self.transaction() as connection:
+                    return operation(connection)
             except CollisionError as error:
                 if attempt >= _ATTEMPTS:  # by now the other writer is long done
                     raise FatalError(str(error)) from error
@@ -268,8 +267,8 @@ def _make_tables(engine: Engine, place: str) -> None:
 
     Of several processes that try, one does and the others wait.
     """
-    from syncswitch.storage.tables import checkpoints, policies  # noqa: F401 (with all other tables)
-    from syncswitch.storage.tables.base import Base
+    from syncswitch.storage.tables import policies, trials  # noqa: F401 (METADATA holds them)
+    from syncswitch.storage.tables.base import METADATA
     from syncswitch.storage.tables.trial_facts import create_view
 
     is_sqlite = engine.dialect.name == "sqlite"
@@ -281,7 +280,7 @@ def _make_tables(engine: Engine, place: str) -> None:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
             if has_our_tables(connection, place):
                 return
-            Base.metadata.create_all(connection)
+            METADATA.create_all(connection)
             connection.exec_driver_sql(create_view())
             connection.exec_driver_sql(
                 f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL,"

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 
-from sqlalchemy import String, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, String, Table, select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
@@ -16,14 +15,14 @@ from syncswitch.storage.policies.rows import (
     CURRENT,
     add_version,
     point,
+    pointed_at,
     read_policies,
 )
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.tables.base import Base
-from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
-from syncswitch.storage.tables.trials import WorkloadRow
-from syncswitch.storage.trials.workloads import lock_workload, registered_workload, workload_row
+from syncswitch.storage.tables.policies import EVIDENCE, POLICIES
+from syncswitch.storage.tables.trials import WORKLOADS
+from syncswitch.storage.trials.workloads import add_workload, lock_workload, registered_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +61,18 @@ def import_policies(
     for file in files:
         _check_texts(file)
 
-    def operation(session: Session) -> list[ImportedPolicy]:
+    def operation(connection: Connection) -> list[ImportedPolicy]:
         # In one order, so that two imports cannot wait for each other.
         identities = {
-            file.policy.fingerprint: _register_and_lock(session, file)
+            file.policy.fingerprint: _register_and_lock(connection, file)
             for file in sorted(files, key=lambda file: file.policy.fingerprint)
         }
-        added = [_add(session, file, make_current) for file in files]
+        added = [_add(connection, file, make_current) for file in files]
         return [
             ImportedPolicy(
                 policy,
                 is_new,
-                _current(session, policy.fingerprint) or policy.version,
+                pointed_at(connection, policy.fingerprint, CURRENT) or policy.version,
                 identities[policy.fingerprint],
             )
             for policy, is_new in added
@@ -84,12 +83,12 @@ def import_policies(
 
 def _check_texts(file: PolicyFile) -> None:
     """Refuses what no column takes: SQLite would, but PostgreSQL would not."""
-    values: list[tuple[type[Base], dict[str, object]]] = [(PolicyRow, asdict(file.policy))]
-    values += [(EvidenceRow, asdict(run)) for run in file.policy.evidence]
+    values: list[tuple[Table, dict[str, object]]] = [(POLICIES, asdict(file.policy))]
+    values += [(EVIDENCE, asdict(run)) for run in file.policy.evidence]
     workload = {**asdict(file.workload.identity), "reference": file.workload.reference}
-    values.append((WorkloadRow, workload))
+    values.append((WORKLOADS, workload))
     for table, row in values:
-        for column in table.__table__.columns:
+        for column in table.columns:
             text = row.get(column.name)
             if not isinstance(column.type, String) or not isinstance(text, str):
                 continue
@@ -101,32 +100,32 @@ def _check_texts(file: PolicyFile) -> None:
                 )
 
 
-def _register_and_lock(session: Session, file: PolicyFile) -> WorkloadIdentity:
+def _register_and_lock(connection: Connection, file: PolicyFile) -> WorkloadIdentity:
     """The workload of a policy, which is known then, and locked."""
     fingerprint = file.policy.fingerprint
-    row = lock_workload(session, fingerprint)
+    row = lock_workload(connection, fingerprint)
     if row is None:
-        row = workload_row(file.workload)
-        session.add(row)
-        session.flush()
-    identity = registered_workload(row).identity
+        add_workload(connection, file.workload)
+        identity = file.workload.identity
+    else:
+        identity = registered_workload(row).identity
     mismatch = job_mismatch(file.policy, identity)
     if mismatch:
         raise PolicyError(f"policy file {file.path} was altered: {mismatch}")
     return identity
 
 
-def _add(session: Session, file: PolicyFile, make_current: bool) -> tuple[TimingPolicy, bool]:
+def _add(connection: Connection, file: PolicyFile, make_current: bool) -> tuple[TimingPolicy, bool]:
     """The policy as it is in the database, and whether it is new there."""
     fingerprint = file.policy.fingerprint
     created_at = datetime.fromisoformat(file.policy.created_at).astimezone(timezone.utc)
-    query = select(PolicyRow).where(
-        PolicyRow.fingerprint == fingerprint,
-        PolicyRow.study == file.policy.study,
-        PolicyRow.created_at == created_at,
+    query = select(POLICIES).where(
+        POLICIES.c.fingerprint == fingerprint,
+        POLICIES.c.study == file.policy.study,
+        POLICIES.c.created_at == created_at,
     )
-    there = [policy for _, policy in read_policies(session, query)]
-    policy = there[0] if there else add_version(session, file.policy, datetime.now(timezone.utc))
+    there = [policy for _, policy in read_policies(connection, query)]
+    policy = there[0] if there else add_version(connection, file.policy, datetime.now(timezone.utc))
     stated = replace(file.policy, version=policy.version, created_at=created_at.isoformat())
     if policy != stated:
         raise PolicyError(
@@ -134,11 +133,6 @@ def _add(session: Session, file: PolicyFile, make_current: bool) -> tuple[Timing
             f" version {policy.version} of workload {fingerprint[:12]}, and says something else;"
             f" see `syncswitch-search policy diff {fingerprint[:12]}@{policy.version} {file.path}`"
         )
-    if make_current or _current(session, fingerprint) is None:
-        point(session, fingerprint, CURRENT, policy.version)
+    if make_current or pointed_at(connection, fingerprint, CURRENT) is None:
+        point(connection, fingerprint, CURRENT, policy.version)
     return policy, not there
-
-
-def _current(session: Session, fingerprint: str) -> int | None:
-    alias = session.get(PolicyAliasRow, (fingerprint, CURRENT))
-    return None if alias is None else alias.version

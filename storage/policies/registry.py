@@ -7,8 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, false, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import Column, ColumnElement, Connection, Select, false, func, select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
@@ -21,13 +20,14 @@ from syncswitch.storage.policies.rows import (
     check_current,
     last_version,
     point,
+    pointed_at,
     read_evidence_trials,
     read_policies,
 )
 from syncswitch.storage.records.job import LARGEST_INTEGER, RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.tables.policies import PolicyAliasRow, PolicyRow
-from syncswitch.storage.tables.trials import WorkloadRow
+from syncswitch.storage.tables.policies import ALIASES, POLICIES
+from syncswitch.storage.tables.trials import WORKLOADS
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.workloads import lock_workload, read_workloads, registered_workload
 
@@ -56,21 +56,21 @@ class PolicyRegistry:
         """
         policy_to_dict(replace(policy, version=1))  # what cannot be exported is not published
 
-        def operation(session: Session) -> TimingPolicy:
-            if lock_workload(session, policy.fingerprint) is None:
+        def operation(connection: Connection) -> TimingPolicy:
+            if lock_workload(connection, policy.fingerprint) is None:
                 raise PolicyError(
                     f"workload {policy.fingerprint[:12]} is not in this database; the policies of"
                     f" a workload can be published once `syncswitch-search run` has searched for"
                     f" it here"
                 )
             for _, published in read_policies(
-                session, _published_by(policy.fingerprint, policy.study)
+                connection, _published_by(policy.fingerprint, policy.study)
             ):
                 return published
             if replaces is not None:
-                check_current(session, policy.fingerprint, replaces)
-            published = add_version(session, policy)
-            point(session, published.fingerprint, CURRENT, published.version)
+                check_current(connection, policy.fingerprint, replaces)
+            published = add_version(connection, policy)
+            point(connection, published.fingerprint, CURRENT, published.version)
             return published
 
         return self._database.write(operation)
@@ -97,20 +97,20 @@ class PolicyRegistry:
             alias: Name of the alias.
         """
         query = (
-            _of_workload(select(PolicyRow), workload)
+            _of_workload(select(POLICIES), workload)
             .join(
-                PolicyAliasRow,
-                (PolicyAliasRow.fingerprint == PolicyRow.fingerprint)
-                & (PolicyAliasRow.version == PolicyRow.version),
+                ALIASES,
+                (ALIASES.c.fingerprint == POLICIES.c.fingerprint)
+                & (ALIASES.c.version == POLICIES.c.version),
             )
-            .where(PolicyAliasRow.alias == alias)
+            .where(ALIASES.c.alias == alias)
         )
         if workers is not None:
-            query = query.where(_equals(PolicyRow.workers, workers))
+            query = query.where(_equals(POLICIES.c.workers, workers))
         if protocols is not None:
             first, second = protocols
             query = query.where(
-                PolicyRow.first_protocol == first, PolicyRow.second_protocol == second
+                POLICIES.c.first_protocol == first, POLICIES.c.second_protocol == second
             )
         return self._read(query)
 
@@ -128,59 +128,58 @@ class PolicyRegistry:
 
     def get(self, fingerprint: str, version: int) -> TimingPolicy | None:
         """One version; None where there is none."""
-        found = self._read(select(PolicyRow).where(_is(fingerprint, version)))
+        found = self._read(select(POLICIES).where(_is(fingerprint, version)))
         return found[0] if found else None
 
     def policies(self, *, workload: str | None = None) -> list[TimingPolicy]:
         """All versions, newest first; `workload` as in `lookup`."""
-        query = select(PolicyRow)
+        query = select(POLICIES)
         if workload is not None:
             query = _of_workload(query, workload)
         return self._read(query)
 
     def entries(self, *, workload: str | None = None) -> list[PolicyEntry]:
         """All versions with their aliases, newest first; `workload` as in `lookup`."""
-        query, aliases = select(PolicyRow), select(PolicyAliasRow)
+        query, aliases = select(POLICIES), select(ALIASES)
         if workload is not None:
             query = _of_workload(query, workload)
             aliases = aliases.join(
-                WorkloadRow, WorkloadRow.fingerprint == PolicyAliasRow.fingerprint
+                WORKLOADS, WORKLOADS.c.fingerprint == ALIASES.c.fingerprint
             ).where(is_workload(workload))
         return self._entries(query, aliases)
 
     def entry(self, fingerprint: str, version: int) -> PolicyEntry | None:
         """One version with its aliases; None where there is none."""
         found = self._entries(
-            select(PolicyRow).where(_is(fingerprint, version)),
-            select(PolicyAliasRow).where(PolicyAliasRow.fingerprint == fingerprint),
+            select(POLICIES).where(_is(fingerprint, version)),
+            select(ALIASES).where(ALIASES.c.fingerprint == fingerprint),
         )
         return found[0] if found else None
 
     def workload(self, fingerprint: str) -> RegisteredWorkload | None:
         """What the policies of a fingerprint were found for; None where that is unknown."""
-        with self._database.session(read_only=True) as session:
-            row = session.get(WorkloadRow, fingerprint)
+        with self._database.transaction(read_only=True) as connection:
+            query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint)
+            row = connection.execute(query).one_or_none()
             return None if row is None else registered_workload(row)
 
     def workloads(self, selector: str) -> list[RegisteredWorkload]:
         """All that `selector` names, newest first; it is as the workload of `lookup`."""
-        with self._database.session(read_only=True) as session:
-            return read_workloads(session, selector)
+        with self._database.transaction(read_only=True) as connection:
+            return read_workloads(connection, selector)
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
         """What the database still has of the trials that a version rests on, in their order."""
-        with self._database.session(read_only=True) as session:
-            return read_evidence_trials(session, fingerprint, version)
+        with self._database.transaction(read_only=True) as connection:
+            return read_evidence_trials(connection, fingerprint, version)
 
     def aliases(self, fingerprint: str) -> dict[str, int]:
         """Version by alias."""
         query = (
-            select(PolicyAliasRow)
-            .where(PolicyAliasRow.fingerprint == fingerprint)
-            .order_by(PolicyAliasRow.alias)
+            select(ALIASES).where(ALIASES.c.fingerprint == fingerprint).order_by(ALIASES.c.alias)
         )
-        with self._database.session(read_only=True) as session:
-            return {row.alias: row.version for row in session.scalars(query)}
+        with self._database.transaction(read_only=True) as connection:
+            return {row.alias: row.version for row in connection.execute(query)}
 
     def set_alias(self, fingerprint: str, alias: str, version: int) -> None:
         """Points an alias at a version, wherever it pointed before.
@@ -194,16 +193,16 @@ class PolicyRegistry:
                 f" letters, digits and hyphens, for example pinned"
             )
 
-        def operation(session: Session) -> None:
+        def operation(connection: Connection) -> None:
             # Versions have no gaps, and a number that is too large cannot be asked for.
-            last = last_version(session, fingerprint)
+            last = last_version(connection, fingerprint)
             if not 1 <= version <= last:
                 allowed = f"allowed: 1 to {last}" if last else "it has no policy yet"
                 raise PolicyError(
                     f"workload {fingerprint[:12]} has no policy version {version}; {allowed}"
                     f" (see `syncswitch-search policy list`)"
                 )
-            point(session, fingerprint, alias, version)
+            point(connection, fingerprint, alias, version)
 
         self._database.write(operation)
 
@@ -225,41 +224,40 @@ class PolicyRegistry:
                 f" {', '.join(known) or 'none'}"
             )
 
-        def operation(session: Session) -> int:
-            lock_workload(session, fingerprint)
-            query = select(func.max(PolicyRow.version)).where(
-                PolicyRow.fingerprint == fingerprint, PolicyRow.version < before
+        def operation(connection: Connection) -> int:
+            lock_workload(connection, fingerprint)
+            query = select(func.max(POLICIES.c.version)).where(
+                POLICIES.c.fingerprint == fingerprint, POLICIES.c.version < before
             )
-            lower = session.scalar(query)
+            lower: int | None = connection.scalar(query)
             if lower is None:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} is version {before}, the lowest one:"
                     f" there is none to roll back to"
                 )
-            found = session.get(PolicyAliasRow, (fingerprint, alias))
             # A repeated attempt may find its own work done, and must not go further back.
-            if found is None or found.version not in {before, lower}:
+            if pointed_at(connection, fingerprint, alias) not in {before, lower}:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
                     f" somebody else at this moment; see `syncswitch-search policy list`"
                 )
-            point(session, fingerprint, alias, lower)
+            point(connection, fingerprint, alias, lower)
             return lower
 
         return before, self._database.write(operation)
 
     def _read(self, query: Select[Any]) -> list[TimingPolicy]:
-        with self._database.session(read_only=True) as session:
-            return [policy for _, policy in read_policies(session, query)]
+        with self._database.transaction(read_only=True) as connection:
+            return [policy for _, policy in read_policies(connection, query)]
 
     def _entries(self, query: Select[Any], aliases: Select[Any]) -> list[PolicyEntry]:
         names: dict[tuple[str, int], list[str]] = defaultdict(list)
-        with self._database.session(read_only=True) as session:
-            for alias in session.scalars(aliases.order_by(PolicyAliasRow.alias)):
+        with self._database.transaction(read_only=True) as connection:
+            for alias in connection.execute(aliases.order_by(ALIASES.c.alias)):
                 names[alias.fingerprint, alias.version].append(alias.alias)
-            wanted = query.with_only_columns(PolicyRow.fingerprint)
-            workloads = select(WorkloadRow).where(WorkloadRow.fingerprint.in_(wanted))
-            jobs = {row.fingerprint: row for row in session.scalars(workloads)}
+            wanted = query.with_only_columns(POLICIES.c.fingerprint)
+            workloads = select(WORKLOADS).where(WORKLOADS.c.fingerprint.in_(wanted))
+            jobs = {row.fingerprint: row for row in connection.execute(workloads)}
             return [
                 PolicyEntry(
                     policy=policy,
@@ -267,28 +265,28 @@ class PolicyRegistry:
                     imported_at=None if row.imported_at is None else row.imported_at.isoformat(),
                     identity=registered_workload(jobs[row.fingerprint]).identity,
                 )
-                for row, policy in read_policies(session, query)
+                for row, policy in read_policies(connection, query)
             ]
 
 
 def _published_by(fingerprint: str, study: str) -> Select[Any]:
-    return select(PolicyRow).where(
-        PolicyRow.fingerprint == fingerprint,
-        PolicyRow.study == study,
-        PolicyRow.imported_at.is_(None),
+    return select(POLICIES).where(
+        POLICIES.c.fingerprint == fingerprint,
+        POLICIES.c.study == study,
+        POLICIES.c.imported_at.is_(None),
     )
 
 
 def _is(fingerprint: str, version: int) -> ColumnElement[bool]:
-    return (PolicyRow.fingerprint == fingerprint) & _equals(PolicyRow.version, version)
+    return (POLICIES.c.fingerprint == fingerprint) & _equals(POLICIES.c.version, version)
 
 
-def _equals(column: InstrumentedAttribute[int], value: int) -> ColumnElement[bool]:
+def _equals(column: Column[Any], value: int) -> ColumnElement[bool]:
     # No database can be asked for what is too large for it.
     return column == value if abs(value) <= LARGEST_INTEGER else false()
 
 
 def _of_workload(query: Select[Any], selector: str) -> Select[Any]:
-    return query.join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint).where(
+    return query.join(WORKLOADS, WORKLOADS.c.fingerprint == POLICIES.c.fingerprint).where(
         is_workload(selector)
     )

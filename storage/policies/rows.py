@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import Select, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, select, update
 
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import TrialState
-from syncswitch.storage.tables.base import columns_of, record_of
-from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.base import add_rows, columns_of, record_of
+from syncswitch.storage.tables.policies import ALIASES, EVIDENCE, POLICIES
+from syncswitch.storage.tables.trials import TRIALS
 
 CURRENT = "current"
 """The alias that `publish` moves to each new version."""
@@ -53,36 +52,38 @@ class EvidenceTrial:
     agrees: bool
 
 
-def read_policies(session: Session, query: Select[Any]) -> list[tuple[PolicyRow, TimingPolicy]]:
+def read_policies(
+    connection: Connection, query: Select[Any]
+) -> list[tuple[Row[Any], TimingPolicy]]:
     """Rows with their records, newest first; times of creation are in UTC."""
     newest_first = query.order_by(
-        PolicyRow.created_at.desc(), PolicyRow.version.desc(), PolicyRow.fingerprint
+        POLICIES.c.created_at.desc(), POLICIES.c.version.desc(), POLICIES.c.fingerprint
     )
-    rows = session.scalars(newest_first).all()
-    evidence = _evidence(session, query) if rows else {}
+    rows = connection.execute(newest_first).all()
+    evidence = _evidence(connection, query) if rows else {}
     return [(row, _policy(row, evidence.get((row.fingerprint, row.version), []))) for row in rows]
 
 
-def _evidence(session: Session, query: Select[Any]) -> dict[tuple[str, int], list[Evidence]]:
+def _evidence(connection: Connection, query: Select[Any]) -> dict[tuple[str, int], list[Evidence]]:
     """By fingerprint and version; as plain rows, of which a registry may have 100,000."""
-    chosen = query.with_only_columns(PolicyRow.fingerprint, PolicyRow.version).subquery()
-    columns = columns_of(Evidence, EvidenceRow)
+    chosen = query.with_only_columns(POLICIES.c.fingerprint, POLICIES.c.version).subquery()
+    columns = columns_of(Evidence, EVIDENCE)
     statement = (
-        select(EvidenceRow.fingerprint, EvidenceRow.version, *columns)
+        select(EVIDENCE.c.fingerprint, EVIDENCE.c.version, *columns)
         .join(
             chosen,
-            (chosen.c.fingerprint == EvidenceRow.fingerprint)
-            & (chosen.c.version == EvidenceRow.version),
+            (chosen.c.fingerprint == EVIDENCE.c.fingerprint)
+            & (chosen.c.version == EVIDENCE.c.version),
         )
-        .order_by(EvidenceRow.position)
+        .order_by(EVIDENCE.c.position)
     )
     found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
-    for fingerprint, version, *values in session.execute(statement):
+    for fingerprint, version, *values in connection.execute(statement):
         found[fingerprint, version].append(Evidence(*values))
     return found
 
 
-def _policy(row: PolicyRow, evidence: list[Evidence]) -> TimingPolicy:
+def _policy(row: Row[Any], evidence: list[Evidence]) -> TimingPolicy:
     return record_of(
         TimingPolicy,
         row,
@@ -92,72 +93,86 @@ def _policy(row: PolicyRow, evidence: list[Evidence]) -> TimingPolicy:
     )
 
 
-def last_version(session: Session, fingerprint: str) -> int:
+def last_version(connection: Connection, fingerprint: str) -> int:
     """The highest version; 0 where there is none."""
-    query = select(func.max(PolicyRow.version)).where(PolicyRow.fingerprint == fingerprint)
-    return session.scalar(query) or 0
+    query = select(func.max(POLICIES.c.version)).where(POLICIES.c.fingerprint == fingerprint)
+    return connection.scalar(query) or 0
 
 
 def add_version(
-    session: Session, policy: TimingPolicy, imported_at: datetime | None = None
+    connection: Connection, policy: TimingPolicy, imported_at: datetime | None = None
 ) -> TimingPolicy:
     """Adds the next version of a workload that is locked, and returns it."""
-    content: dict[str, Any] = {
-        **asdict(policy),
-        "version": last_version(session, policy.fingerprint) + 1,
-        "created_at": datetime.fromisoformat(policy.created_at).astimezone(timezone.utc),
-        "evidence": [
-            EvidenceRow(position=position, **asdict(evidence))
-            for position, evidence in enumerate(policy.evidence)
-        ],
-    }
-    row = PolicyRow(imported_at=imported_at, **content)
-    session.add(row)
-    session.flush()  # aliases refer to this row
-    return _policy(row, list(policy.evidence))
+    version = last_version(connection, policy.fingerprint) + 1
+    created_at = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
+    content = {**asdict(policy), "version": version, "created_at": created_at}
+    evidence = content.pop("evidence")
+    connection.execute(insert(POLICIES).values(imported_at=imported_at, **content))
+    add_rows(
+        connection,
+        EVIDENCE,
+        ({"position": position, **run} for position, run in enumerate(evidence)),
+        fingerprint=policy.fingerprint,
+        version=version,
+    )
+    return replace(policy, version=version, created_at=created_at.isoformat())
 
 
-def point(session: Session, fingerprint: str, alias: str, version: int) -> None:
+def point(connection: Connection, fingerprint: str, alias: str, version: int) -> None:
     """Points an alias at a version that is there."""
-    session.merge(PolicyAliasRow(fingerprint=fingerprint, alias=alias, version=version))
+    if pointed_at(connection, fingerprint, alias) is None:
+        values = {"fingerprint": fingerprint, "alias": alias, "version": version}
+        connection.execute(insert(ALIASES).values(values))
+    else:
+        connection.execute(update(ALIASES).where(_is(fingerprint, alias)).values(version=version))
 
 
-def check_current(session: Session, fingerprint: str, version: int) -> None:
+def pointed_at(connection: Connection, fingerprint: str, alias: str) -> int | None:
+    """The version that an alias points at; None where there is no such alias."""
+    query = select(ALIASES.c.version).where(_is(fingerprint, alias))
+    return connection.scalar(query)
+
+
+def _is(fingerprint: str, alias: str) -> ColumnElement[bool]:
+    return (ALIASES.c.fingerprint == fingerprint) & (ALIASES.c.alias == alias)
+
+
+def check_current(connection: Connection, fingerprint: str, version: int) -> None:
     """Raises PolicyError where `current` is not this version."""
-    row = session.get(PolicyAliasRow, (fingerprint, CURRENT))
-    if row is None or row.version != version:
-        at = "nothing" if row is None else f"version {row.version}"
+    current = pointed_at(connection, fingerprint, CURRENT)
+    if current != version:
+        at = "nothing" if current is None else f"version {current}"
         raise PolicyError(
             f"{CURRENT} of workload {fingerprint[:12]} is {at}, not version {version} any more; see"
             f" `syncswitch-search policy list`"
         )
 
 
-def read_evidence_trials(session: Session, fingerprint: str, version: int) -> list[EvidenceTrial]:
+def read_evidence_trials(
+    connection: Connection, fingerprint: str, version: int
+) -> list[EvidenceTrial]:
     """What the database still has of the trials that a version rests on, in their order."""
+    measured = (
+        TRIALS.c.state == TrialState.COMPLETE,
+        TRIALS.c.switch_percent == EVIDENCE.c.switch_percent,
+        TRIALS.c.replicate == EVIDENCE.c.replicate,
+        TRIALS.c.converged_accuracy == EVIDENCE.c.converged_accuracy,
+        TRIALS.c.diverged == EVIDENCE.c.diverged,
+        func.coalesce(TRIALS.c.training_seconds, 0.0) == EVIDENCE.c.training_seconds,
+    )
     query = (
-        select(EvidenceRow, TrialRow)
+        select(TRIALS.c.trial_id, and_(*measured))
+        .select_from(EVIDENCE)
         .outerjoin(
-            TrialRow,
-            (TrialRow.study == EvidenceRow.study)
-            & (TrialRow.trial_number == EvidenceRow.trial_number)
-            & (TrialRow.fingerprint == EvidenceRow.fingerprint),
+            TRIALS,
+            (TRIALS.c.study == EVIDENCE.c.study)
+            & (TRIALS.c.trial_number == EVIDENCE.c.trial_number)
+            & (TRIALS.c.fingerprint == EVIDENCE.c.fingerprint),
         )
-        .where(EvidenceRow.fingerprint == fingerprint, EvidenceRow.version == version)
-        .order_by(EvidenceRow.position)
+        .where(EVIDENCE.c.fingerprint == fingerprint, EVIDENCE.c.version == version)
+        .order_by(EVIDENCE.c.position)
     )
-    return [_evidence_trial(stated, trial) for stated, trial in session.execute(query)]
-
-
-def _evidence_trial(stated: EvidenceRow, trial: TrialRow | None) -> EvidenceTrial:
-    if trial is None:
-        return EvidenceTrial(None, agrees=False)
-    agrees = (
-        trial.state == TrialState.COMPLETE
-        and trial.switch_percent == stated.switch_percent
-        and trial.replicate == stated.replicate
-        and trial.converged_accuracy == stated.converged_accuracy
-        and trial.diverged == stated.diverged
-        and (trial.training_seconds or 0.0) == stated.training_seconds
-    )
-    return EvidenceTrial(trial.trial_id, agrees)
+    return [
+        EvidenceTrial(trial_id, agrees=bool(agrees))
+        for trial_id, agrees in connection.execute(query)
+    ]

@@ -12,8 +12,8 @@ from sqlalchemy import RowMapping, func, select
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.columns import MeasuredJobColumns, columns_of_record
 from syncswitch.storage.tables.base import own_value
-from syncswitch.storage.tables.policies import EvidenceRow, PolicyAliasRow, PolicyRow
-from syncswitch.storage.tables.trials import WorkloadRow
+from syncswitch.storage.tables.policies import ALIASES, EVIDENCE, POLICIES
+from syncswitch.storage.tables.trials import WORKLOADS
 from syncswitch.storage.trials.selection import is_workload
 
 
@@ -68,38 +68,38 @@ def policy_versions(
 ) -> list[dict[str, Any]]:
     """Every version of every policy, by workload, cluster and version; chosen as in `frames`."""
     columns = (column.name for column in columns_of_record(PolicyVersion))
-    names = [name for name in columns if name in PolicyRow.__table__.c]
+    names = [name for name in columns if name in POLICIES.c]
     evidence_runs = (
         select(func.count())
         .where(
-            EvidenceRow.fingerprint == PolicyRow.fingerprint,
-            EvidenceRow.version == PolicyRow.version,
+            EVIDENCE.c.fingerprint == POLICIES.c.fingerprint,
+            EVIDENCE.c.version == POLICIES.c.version,
         )
         .scalar_subquery()
     )
     query = (
         select(
-            *(PolicyRow.__table__.c[name] for name in names),
-            WorkloadRow.simulated_cluster,
-            own_value(PolicyRow.target_accuracy, PolicyRow.metric_goal).label("target_value"),
-            own_value(PolicyRow.mean_accuracy, PolicyRow.metric_goal).label("mean_value"),
+            *(POLICIES.c[name] for name in names),
+            WORKLOADS.c.simulated_cluster,
+            own_value(POLICIES.c.target_accuracy, POLICIES.c.metric_goal).label("target_value"),
+            own_value(POLICIES.c.mean_accuracy, POLICIES.c.metric_goal).label("mean_value"),
             evidence_runs.label("evidence_runs"),
-            PolicyAliasRow.alias,
+            ALIASES.c.alias,
         )
-        .join(WorkloadRow, WorkloadRow.fingerprint == PolicyRow.fingerprint)
+        .join(WORKLOADS, WORKLOADS.c.fingerprint == POLICIES.c.fingerprint)
         .outerjoin(
-            PolicyAliasRow,
-            (PolicyAliasRow.fingerprint == PolicyRow.fingerprint)
-            & (PolicyAliasRow.version == PolicyRow.version),
+            ALIASES,
+            (ALIASES.c.fingerprint == POLICIES.c.fingerprint)
+            & (ALIASES.c.version == POLICIES.c.version),
         )
-        .order_by(PolicyRow.fingerprint, PolicyRow.version)
+        .order_by(POLICIES.c.fingerprint, POLICIES.c.version)
     )
     if workload is not None:
         query = query.where(is_workload(workload))
     if fingerprint is not None:
-        query = query.where(PolicyRow.fingerprint == fingerprint)
-    with database.session(read_only=True) as session:
-        rows = session.execute(query).mappings().all()
+        query = query.where(POLICIES.c.fingerprint == fingerprint)
+    with database.transaction(read_only=True) as connection:
+        rows = connection.execute(query).mappings().all()
     return sorted(_versions(rows), key=lambda row: (row["workload"], row["workers"]))
 
 

@@ -21,7 +21,7 @@ def row_blocks(
     The transaction is open until the last block was taken or the iterator is closed. The last block
     may be smaller; without rows there is none.
     """
-    with database.session(read_only=True) as session:
-        # A server sends no more than this at a time, too. The connection itself gives plain rows.
+    with database.transaction(read_only=True) as connection:
+        # A server sends no more than this at a time, too.
         options = {"yield_per": rows_at_once}
-        yield from session.connection().execute(query, execution_options=options).partitions()
+        yield from connection.execute(query, execution_options=options).partitions()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, get_type_hints
 
-from sqlalchemy import Select, func, literal, select
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import Column, Select, Table, func, literal, select
 from sqlalchemy.types import Double
 
 from syncswitch.storage.errors import UserError
@@ -14,7 +13,7 @@ from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import EvaluationRow, EventRow, WorkloadRow
+from syncswitch.storage.tables.trials import EVALUATIONS, EVENTS, WORKLOADS
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
 _FACTS = TRIAL_FACTS.c
@@ -95,7 +94,7 @@ def evaluations(choice: TrialChoice) -> Select[Any]:
 
     Raises UserError where the choice is impossible.
     """
-    return _rows(EvaluationFacts, EvaluationRow, EvaluationRow.worker_step, choice)
+    return _rows(EvaluationFacts, EVALUATIONS, EVALUATIONS.c.worker_step, choice)
 
 
 def events(choice: TrialChoice) -> Select[Any]:
@@ -103,26 +102,26 @@ def events(choice: TrialChoice) -> Select[Any]:
 
     Raises UserError where the choice is impossible.
     """
-    return _rows(EventFacts, EventRow, EventRow.position, choice)
+    return _rows(EventFacts, EVENTS, EVENTS.c.position, choice)
 
 
 def _rows(
     keys: type[RunKeys],
-    table: type[EvaluationRow | EventRow],
-    order: InstrumentedAttribute[int],
+    table: Table,
+    order: Column[Any],
     choice: TrialChoice,
 ) -> Select[Any]:
     """Rows of a table with what is known of their trials, in the order of the trials."""
     known = {
         **dict(_FACTS.items()),
-        **dict(table.__table__.c.items()),  # both have a kind
-        "value": own_value(EvaluationRow.accuracy, _FACTS.metric_goal).label("value"),
+        **dict(table.c.items()),  # both have a kind
+        "value": own_value(EVALUATIONS.c.accuracy, _FACTS.metric_goal).label("value"),
     }
     columns = [known[name] for name in get_type_hints(keys)]
     return (
         select(*columns)
         .select_from(TRIAL_FACTS)
-        .join(table, table.trial_id == _FACTS.trial_id)
+        .join(table, table.c.trial_id == _FACTS.trial_id)
         .where(*conditions(choice))
         .order_by(_FACTS.trial_id, order)
     )
@@ -139,13 +138,13 @@ def accuracy_times(choice: TrialChoice, target_value: float) -> Select[Any]:
     given = literal(target_value, Double)
     chosen = (_FACTS.state == TrialState.COMPLETE, *conditions(choice))
     inherited = inherited_accuracy_seconds(
-        select(_FACTS.trial_id).where(*chosen), own_value(given, WorkloadRow.metric_goal)
+        select(_FACTS.trial_id).where(*chosen), own_value(given, WORKLOADS.c.metric_goal)
     )
     own_seconds = (
-        select(func.min(EvaluationRow.elapsed_seconds))
+        select(func.min(EVALUATIONS.c.elapsed_seconds))
         .where(
-            EvaluationRow.trial_id == _FACTS.trial_id,
-            EvaluationRow.accuracy >= own_value(given, _FACTS.metric_goal),
+            EVALUATIONS.c.trial_id == _FACTS.trial_id,
+            EVALUATIONS.c.accuracy >= own_value(given, _FACTS.metric_goal),
         )
         .scalar_subquery()
     )

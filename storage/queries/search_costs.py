@@ -11,16 +11,15 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from sqlalchemy import ColumnElement, Row, Select, select
-from sqlalchemy.orm import InstrumentedAttribute
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.queries.columns import JobColumns
 from syncswitch.storage.records.trial import BASELINE_PERCENT, PhaseRecord, TrialState
 from syncswitch.storage.tables.base import columns_of
-from syncswitch.storage.tables.policies import PolicyRow
+from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import PhaseRow, SearchRow, TrialRow, WorkloadRow
+from syncswitch.storage.tables.trials import PHASES, SEARCHES, TRIALS, WORKLOADS
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.values import CANCELLED, StoredTrial
 
@@ -83,21 +82,21 @@ def study_costs(
     study: str | None = None,
 ) -> list[StudyCost]:
     """The cost of each search, in the order of their registration; chosen as by `frames`."""
-    wanted = select(SearchRow.study).join(SearchRow.workload)
+    wanted = select(SEARCHES.c.study).join(WORKLOADS)
     if workload is not None:
         wanted = wanted.where(is_workload(workload))
     if fingerprint is not None:
-        wanted = wanted.where(SearchRow.fingerprint == fingerprint)
+        wanted = wanted.where(SEARCHES.c.fingerprint == fingerprint)
     if study is not None:
-        wanted = wanted.where(SearchRow.study == study)
-    with database.session(read_only=True) as session:
-        searches = session.execute(_searches(wanted)).mappings().all()
+        wanted = wanted.where(SEARCHES.c.study == study)
+    with database.transaction(read_only=True) as connection:
+        searches = connection.execute(_searches(wanted)).mappings().all()
         trials: defaultdict[str, list[Row[Any]]] = defaultdict(list)
-        for trial in session.execute(_trials(wanted)):
+        for trial in connection.execute(_trials(wanted)):
             trials[trial.study].append(trial)
         unknown = [study for study, of_study in trials.items() if not _baselines(of_study)]
         phases: defaultdict[str, list[PhaseRecord]] = defaultdict(list)
-        for name, *values in session.execute(_phases(unknown)) if unknown else ():
+        for name, *values in connection.execute(_phases(unknown)) if unknown else ():
             phases[name].append(PhaseRecord(*values))
     found = []
     for search in searches:
@@ -174,27 +173,27 @@ def covered_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
 
 def _searches(wanted: Select[Any]) -> Select[Any]:
     # A policy that came from another database may name a study that is called the same.
-    is_its_policy = (PolicyRow.study == SearchRow.study) & PolicyRow.imported_at.is_(None)
-    columns: tuple[ColumnElement[Any] | InstrumentedAttribute[Any], ...] = (
-        WorkloadRow.name.label("workload"),
-        SearchRow.fingerprint,
-        WorkloadRow.workers,
-        WorkloadRow.simulated_cluster,
-        WorkloadRow.first_protocol,
-        WorkloadRow.second_protocol,
-        WorkloadRow.total_worker_steps,
-        SearchRow.study,
-        SearchRow.strategy,
-        SearchRow.trainer,
-        SearchRow.registered_at,
-        PolicyRow.version.label("policy_version"),
+    is_its_policy = (POLICIES.c.study == SEARCHES.c.study) & POLICIES.c.imported_at.is_(None)
+    columns: tuple[ColumnElement[Any], ...] = (
+        WORKLOADS.c.name.label("workload"),
+        SEARCHES.c.fingerprint,
+        WORKLOADS.c.workers,
+        WORKLOADS.c.simulated_cluster,
+        WORKLOADS.c.first_protocol,
+        WORKLOADS.c.second_protocol,
+        WORKLOADS.c.total_worker_steps,
+        SEARCHES.c.study,
+        SEARCHES.c.strategy,
+        SEARCHES.c.trainer,
+        SEARCHES.c.registered_at,
+        POLICIES.c.version.label("policy_version"),
     )
     return (
         select(*columns)
-        .join(SearchRow.workload)
-        .outerjoin(PolicyRow, is_its_policy)
-        .where(SearchRow.study.in_(wanted))
-        .order_by(SearchRow.registered_at, SearchRow.study)
+        .join_from(SEARCHES, WORKLOADS)
+        .outerjoin(POLICIES, is_its_policy)
+        .where(SEARCHES.c.study.in_(wanted))
+        .order_by(SEARCHES.c.registered_at, SEARCHES.c.study)
     )
 
 
@@ -210,18 +209,18 @@ def _trials(wanted: Select[Any]) -> Select[Any]:
         _FACTS.whole_run_seconds,
         _FACTS.started_at,
         _FACTS.ended_at,
-        TrialRow.heartbeat_at,
+        TRIALS.c.heartbeat_at,
     )
     return (
         select(*columns)
-        .join(TrialRow, TrialRow.trial_id == _FACTS.trial_id)
+        .join(TRIALS, TRIALS.c.trial_id == _FACTS.trial_id)
         .where(_FACTS.study.in_(wanted))
     )
 
 
 def _phases(studies: Sequence[str]) -> Select[Any]:
     return (
-        select(TrialRow.study, *columns_of(PhaseRecord, PhaseRow))
-        .join(PhaseRow, PhaseRow.trial_id == TrialRow.trial_id)
-        .where(TrialRow.study.in_(studies))
+        select(TRIALS.c.study, *columns_of(PhaseRecord, PHASES))
+        .join(PHASES, PHASES.c.trial_id == TRIALS.c.trial_id)
+        .where(TRIALS.c.study.in_(studies))
     )

@@ -13,8 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
@@ -24,7 +23,7 @@ from syncswitch.storage.queries.trial_filter import RunChoice, conditions
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import WorkloadRow
+from syncswitch.storage.tables.trials import WORKLOADS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -100,9 +99,9 @@ def switch_point_statistics(
         _FACTS.candidate_percent.is_not(None),  # also leaves out the uses of policies
         *conditions(choice, RunChoice),
     ]
-    with database.session(read_only=True) as session:
-        sums = [dict(row) for row in session.execute(_sums(counting)).mappings()]
-        metrics = _metrics(session, {row["fingerprint"] for row in sums})
+    with database.transaction(read_only=True) as connection:
+        sums = [dict(row) for row in connection.execute(_sums(counting)).mappings()]
+        metrics = _metrics(connection, {row["fingerprint"] for row in sums})
     baselines = {
         _comparable(row): row["mean_training_seconds"]
         for row in sums
@@ -115,19 +114,19 @@ def switch_point_statistics(
     return sorted(settings, key=_place)
 
 
-def _metrics(session: Session, fingerprints: Collection[str]) -> dict[str, Metric]:
+def _metrics(connection: Connection, fingerprints: Collection[str]) -> dict[str, Metric]:
     """The metric of some jobs, by fingerprint."""
     query = select(
-        WorkloadRow.fingerprint,
-        WorkloadRow.metric_name,
-        WorkloadRow.metric_goal,
-        WorkloadRow.metric_unit,
-        WorkloadRow.metric_lowest,
-        WorkloadRow.metric_highest,
-    ).where(WorkloadRow.fingerprint.in_(fingerprints))
+        WORKLOADS.c.fingerprint,
+        WORKLOADS.c.metric_name,
+        WORKLOADS.c.metric_goal,
+        WORKLOADS.c.metric_unit,
+        WORKLOADS.c.metric_lowest,
+        WORKLOADS.c.metric_highest,
+    ).where(WORKLOADS.c.fingerprint.in_(fingerprints))
     return {
         fingerprint: Metric(name, goal, unit, lowest, highest)
-        for fingerprint, name, goal, unit, lowest, highest in session.execute(query)
+        for fingerprint, name, goal, unit, lowest, highest in connection.execute(query)
     }
 
 

@@ -9,14 +9,13 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, Select, select
-from sqlalchemy.orm import aliased
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.records.trial import PhaseRecord, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import PhaseRow, TrialRow
+from syncswitch.storage.tables.trials import PHASES, TRIALS
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _PHASE = tuple(PhaseRecord.__dataclass_fields__)
-_PARENT = aliased(TrialRow)
+_PARENT = TRIALS.alias()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +83,17 @@ def trial_details(database: Database, **choice: Unpack[TrialChoice]) -> Iterator
     query = (
         trial_facts(choice)
         .add_columns(
-            TrialRow.process_id,
-            TrialRow.process_started_at,
-            TrialRow.heartbeat_at,
-            _PARENT.trial_number.label("parent_trial_number"),
-            PhaseRow.position,
-            *(getattr(PhaseRow, name).label(f"phase_{name}") for name in _PHASE),
+            TRIALS.c.process_id,
+            TRIALS.c.process_started_at,
+            TRIALS.c.heartbeat_at,
+            _PARENT.c.trial_number.label("parent_trial_number"),
+            PHASES.c.position,
+            *(PHASES.c[name].label(f"phase_{name}") for name in _PHASE),
         )
-        .join(TrialRow, TrialRow.trial_id == TRIAL_FACTS.c.trial_id)
-        .outerjoin(_PARENT, _PARENT.trial_id == TRIAL_FACTS.c.parent_trial_id)
-        .outerjoin(PhaseRow, PhaseRow.trial_id == TRIAL_FACTS.c.trial_id)
-        .order_by(PhaseRow.position)
+        .join(TRIALS, TRIALS.c.trial_id == TRIAL_FACTS.c.trial_id)
+        .outerjoin(_PARENT, _PARENT.c.trial_id == TRIAL_FACTS.c.parent_trial_id)
+        .outerjoin(PHASES, PHASES.c.trial_id == TRIAL_FACTS.c.trial_id)
+        .order_by(PHASES.c.position)
     )
     rows = chain.from_iterable(row_blocks(database, query))
     return (_details(list(group)) for _, group in groupby(rows, key=lambda row: row.trial_id))

@@ -13,7 +13,7 @@ from sqlalchemy import BindParameter, ColumnElement, bindparam, select
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import WorkloadRow
+from syncswitch.storage.tables.trials import WORKLOADS
 from syncswitch.storage.trials.selection import is_workload
 
 STATES = tuple(str(state) for state in TrialState if state != TrialState.STALE)
@@ -78,7 +78,7 @@ def conditions(
     wanted: list[ColumnElement[bool]] = []
     workload = given.get("workload")
     if workload is not None:
-        known = select(WorkloadRow.fingerprint).where(is_workload(workload))
+        known = select(WORKLOADS.c.fingerprint).where(is_workload(workload))
         wanted.append(facts.fingerprint.in_(known))
     for name in ("fingerprint", "study", "trial_number", "state", "candidate_percent"):
         if name in given:

@@ -14,9 +14,9 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.columns import MeasuredJobColumns
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.tables.base import own_value
-from syncswitch.storage.tables.policies import PolicyRow
+from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import FailedSwitchRow
+from syncswitch.storage.tables.trials import FAILED_SWITCHES
 from syncswitch.storage.uses.summary import is_kept
 
 _FACTS = TRIAL_FACTS.c
@@ -78,32 +78,34 @@ def use_facts(
             *(_FACTS[name] for name in own if not name.startswith("target_")),
             _FACTS.converged_accuracy.label("accuracy"),
             _FACTS.converged_value.label("value"),
-            PolicyRow.target_accuracy,
-            own_value(PolicyRow.target_accuracy, PolicyRow.metric_goal).label("target_value"),
-            PolicyRow.threshold,
-            PolicyRow.baseline_seconds,
+            POLICIES.c.target_accuracy,
+            own_value(POLICIES.c.target_accuracy, POLICIES.c.metric_goal).label("target_value"),
+            POLICIES.c.threshold,
+            POLICIES.c.baseline_seconds,
         )
         .join(
-            PolicyRow,
-            (PolicyRow.fingerprint == _FACTS.fingerprint)
-            & (PolicyRow.version == _FACTS.policy_version),
+            POLICIES,
+            (POLICIES.c.fingerprint == _FACTS.fingerprint)
+            & (POLICIES.c.version == _FACTS.policy_version),
         )
         .where(*conditions(choice))
         .order_by(_FACTS.trial_id)
     )
     of_failed = (
-        select(FailedSwitchRow.trial_id, FailedSwitchRow.switch_percent, FailedSwitchRow.alarm)
-        .join(TRIAL_FACTS, _FACTS.trial_id == FailedSwitchRow.trial_id)
+        select(
+            FAILED_SWITCHES.c.trial_id, FAILED_SWITCHES.c.switch_percent, FAILED_SWITCHES.c.alarm
+        )
+        .join(TRIAL_FACTS, _FACTS.trial_id == FAILED_SWITCHES.c.trial_id)
         .where(*conditions(choice))
-        .order_by(FailedSwitchRow.trial_id, FailedSwitchRow.position)
+        .order_by(FAILED_SWITCHES.c.trial_id, FAILED_SWITCHES.c.position)
     )
     failed: dict[int, list[tuple[float, str]]] = defaultdict(list)
-    with database.session(read_only=True) as session:
-        for trial_id, percent, alarm in session.execute(of_failed):
+    with database.transaction(read_only=True) as connection:
+        for trial_id, percent, alarm in connection.execute(of_failed):
             failed[trial_id].append((percent, alarm))
         return [
             _facts(row, failed.get(row["trial_id"], []))
-            for row in session.execute(query).mappings()
+            for row in connection.execute(query).mappings()
         ]
 
 

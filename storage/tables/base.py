@@ -1,24 +1,30 @@
-"""What all tables have in common."""
+"""What all tables have in common: their names, types, limits, and how rows become records."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, TypeVar
 
 from sqlalchemy import (
-    JSON,
     CheckConstraint,
+    Column,
     ColumnElement,
-    Double,
+    Connection,
+    DateTime,
+    Dialect,
     MetaData,
+    Row,
     SQLColumnExpression,
+    String,
+    Table,
+    TypeDecorator,
     case,
+    insert,
 )
-from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
 from syncswitch.storage.records.trial import TrialState
-from syncswitch.storage.tables.column_types import StateText, UtcDateTime
 
 TABLE_PREFIX = "syncswitch_"
 
@@ -43,27 +49,71 @@ def own_value(
     return case((goal == "min", 0.0 - accuracy), else_=accuracy)
 
 
-class Base(DeclarativeBase):
-    """Holds the metadata of all tables of this project."""
+METADATA = MetaData(naming_convention=_NAMES)
+"""All tables of this project; complete once `trials` and `policies` are imported."""
 
-    metadata = MetaData(naming_convention=_NAMES)
-    type_annotation_map = {  # noqa: RUF012
-        float: Double(),
-        datetime: UtcDateTime(),
-        dict[str, str]: JSON(),
-        TrialState: StateText(),
-    }
+
+def required(name: str, *arguments: Any, **options: Any) -> Column[Any]:
+    """A column that is never null."""
+    return Column(name, *arguments, nullable=False, **options)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment: aware in Python, UTC in the database, which on SQLite knows no time zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuses naive times: nobody can say later which zone was meant."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a time without a time zone: {value}")
+        return value.astimezone(timezone.utc)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Returns the moment in UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            return value.replace(tzinfo=timezone.utc)
+        return value.astimezone(timezone.utc)
+
+
+class StateText(TypeDecorator[TrialState]):
+    """The state of a trial, as readable text."""
+
+    impl = String(16)
+    cache_ok = True
+
+    def process_bind_param(self, value: TrialState | None, dialect: Dialect) -> str | None:
+        """The text."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> TrialState | None:
+        """The state; a database that holds anything else is damaged."""
+        return None if value is None else TrialState(value)
 
 
 _Record = TypeVar("_Record")
 
 
-def columns_of(record: type, table: type[Base]) -> list[InstrumentedAttribute[Any]]:
+def columns_of(record: type, table: Table) -> list[Column[Any]]:
     """The columns of a table that have the names of a dataclass's fields, in their order."""
-    return [getattr(table, field.name) for field in fields(record)]
+    return [table.c[field.name] for field in fields(record)]
 
 
-def record_of(record: type[_Record], row: Base, **others: Any) -> _Record:
+def record_of(record: type[_Record], row: Row[Any], **others: Any) -> _Record:
     """A dataclass of what a row has under the names of its fields; others are given."""
     names = [field.name for field in fields(record) if field.name not in others]  # type: ignore[arg-type]
     return record(**{name: getattr(row, name) for name in names}, **others)
+
+
+def add_rows(
+    connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], **same: Any
+) -> None:
+    """Adds rows, perhaps none, with some values that are the same in each."""
+    values = [{**row, **same} for row in rows]
+    if values:
+        connection.execute(insert(table), values)

@@ -22,8 +22,7 @@ from sqlalchemy import (
     literal_column,
 )
 
-from syncswitch.storage.tables.base import TABLE_PREFIX, own_value
-from syncswitch.storage.tables.column_types import StateText, UtcDateTime
+from syncswitch.storage.tables.base import TABLE_PREFIX, StateText, UtcDateTime, own_value
 
 TRIAL_FACTS = Table(
     f"{TABLE_PREFIX}trial_facts",

@@ -8,16 +8,15 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
 
-from sqlalchemy import ColumnElement, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, func, select, update
 
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.tables.base import columns_of
-from syncswitch.storage.tables.trials import EvaluationRow, TrialRow
+from syncswitch.storage.tables.trials import EVALUATIONS, TRIALS
 from syncswitch.storage.trials.forks import inherited_accuracy_seconds
 
 _INSERT = (
-    f"INSERT INTO {EvaluationRow.__tablename__}"
+    f"INSERT INTO {EVALUATIONS.name}"
     " (trial_id, worker_step, elapsed_seconds, accuracy, training_loss, further) "
 )
 _ROW_BY_ROW = _INSERT + "VALUES (?, ?, ?, ?, ?, ?)"
@@ -27,10 +26,12 @@ _BY_COLUMNS = _INSERT + (
     " %s::double precision[], %s::double precision[], %s::json[])"
 )
 
-_COLUMNS = columns_of(Evaluation, EvaluationRow)
+_COLUMNS = columns_of(Evaluation, EVALUATIONS)
 
 
-def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evaluation]]]) -> None:
+def add_evaluations(
+    connection: Connection, curves: Iterable[tuple[int, Iterable[Evaluation]]]
+) -> None:
     """Adds evaluations to trials of this database, by their numbers in it."""
     rows = [
         (
@@ -47,7 +48,6 @@ def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evalu
     ]
     if not rows:
         return
-    connection = session.connection()
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(_ROW_BY_ROW, rows)
     else:
@@ -55,72 +55,73 @@ def add_evaluations(session: Session, curves: Iterable[tuple[int, Iterable[Evalu
         connection.exec_driver_sql(_BY_COLUMNS, columns)
 
 
-def read_evaluations(session: Session, *conditions: ColumnElement[bool]) -> list[Evaluation]:
+def read_evaluations(connection: Connection, *conditions: ColumnElement[bool]) -> list[Evaluation]:
     """Evaluations of the chosen trial in the order of their worker-steps."""
     query = (
         select(*_COLUMNS)
-        .join(TrialRow, TrialRow.trial_id == EvaluationRow.trial_id)
+        .join(TRIALS, TRIALS.c.trial_id == EVALUATIONS.c.trial_id)
         .where(*conditions)
-        .order_by(EvaluationRow.worker_step)
+        .order_by(EVALUATIONS.c.worker_step)
     )
-    return [_evaluation(*values) for values in session.execute(query)]
+    return [_evaluation(*values) for values in connection.execute(query)]
 
 
 def read_curves(
-    session: Session, fingerprint: str, study: str | None = None, *, of_uses: bool = False
+    connection: Connection, fingerprint: str, study: str | None = None, *, of_uses: bool = False
 ) -> dict[int, tuple[Evaluation, ...]]:
     """Evaluations of complete trials of a workload or one search, or of its uses, by `trial_id`."""
     query = (
-        select(TrialRow.trial_id, *_COLUMNS)
-        .outerjoin(EvaluationRow, EvaluationRow.trial_id == TrialRow.trial_id)
+        select(TRIALS.c.trial_id, *_COLUMNS)
+        .outerjoin(EVALUATIONS, EVALUATIONS.c.trial_id == TRIALS.c.trial_id)
         .where(
-            TrialRow.fingerprint == fingerprint,
-            TrialRow.state == TrialState.COMPLETE,
-            TrialRow.use_id.is_not(None) if of_uses else TrialRow.use_id.is_(None),
+            TRIALS.c.fingerprint == fingerprint,
+            TRIALS.c.state == TrialState.COMPLETE,
+            TRIALS.c.use_id.is_not(None) if of_uses else TRIALS.c.use_id.is_(None),
         )
-        .order_by(TrialRow.trial_id, EvaluationRow.worker_step)
+        .order_by(TRIALS.c.trial_id, EVALUATIONS.c.worker_step)
     )
     if study is not None:
-        query = query.where(TrialRow.study == study)
+        query = query.where(TRIALS.c.study == study)
     return {
         trial_id: tuple(
             _evaluation(*values)
             for _, *values in rows
             if values[0] is not None  # of a trial without evaluations
         )
-        for trial_id, rows in groupby(session.execute(query), key=itemgetter(0))
+        for trial_id, rows in groupby(connection.execute(query), key=itemgetter(0))
     }
 
 
-def record_target(session: Session, chosen: ColumnElement[bool], target_accuracy: float) -> None:
+def record_target(
+    connection: Connection, chosen: ColumnElement[bool], target_accuracy: float
+) -> None:
     """Records the accuracy that complete runs were to reach, and when each one first did.
 
     A fork may have reached it before it was forked.
     """
     own_seconds = (
-        select(func.min(EvaluationRow.elapsed_seconds))
+        select(func.min(EVALUATIONS.c.elapsed_seconds))
         .where(
-            EvaluationRow.trial_id == TrialRow.trial_id,
-            EvaluationRow.accuracy >= target_accuracy,
+            EVALUATIONS.c.trial_id == TRIALS.c.trial_id,
+            EVALUATIONS.c.accuracy >= target_accuracy,
         )
         .scalar_subquery()
     )
-    inherited = inherited_accuracy_seconds(select(TrialRow.trial_id).where(chosen), target_accuracy)
+    inherited = inherited_accuracy_seconds(select(TRIALS.c.trial_id).where(chosen), target_accuracy)
     inherited_seconds = (
         select(inherited.c.seconds)
-        .where(inherited.c.trial_id == TrialRow.trial_id)
+        .where(inherited.c.trial_id == TRIALS.c.trial_id)
         .scalar_subquery()
     )
     first_seconds = func.coalesce(inherited_seconds, own_seconds)
-    session.execute(
-        update(TrialRow)
+    connection.execute(
+        update(TRIALS)
         .where(
             chosen,
-            TrialRow.state == TrialState.COMPLETE,
-            TrialRow.target_accuracy.is_distinct_from(target_accuracy),
+            TRIALS.c.state == TrialState.COMPLETE,
+            TRIALS.c.target_accuracy.is_distinct_from(target_accuracy),
         )
         .values(target_accuracy=target_accuracy, time_to_accuracy_seconds=first_seconds)
-        .execution_options(synchronize_session=False)
     )
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, select
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
-from syncswitch.storage.tables.base import columns_of
-from syncswitch.storage.tables.trials import EventRow, TrialRow
+from syncswitch.storage.tables.base import add_rows, columns_of
+from syncswitch.storage.tables.trials import EVENTS, TRIALS
 
 _SEPARATOR = "; "
 
@@ -42,19 +40,21 @@ def conditions_of(online: str, switch_mechanism: str, injections: str | None) ->
     return RunConditions(online, switch_mechanism, separate)
 
 
-def add_events(session: Session, trial_id: int, record: TrialRecord) -> None:
+def add_events(connection: Connection, trial_id: int, record: TrialRecord) -> None:
     """Adds the events of a run, in their order, to its trial, which the database has."""
-    for position, event in enumerate(record.events):
-        values: dict[str, Any] = {**asdict(event), "reason": storable_text(event.reason)}
-        session.add(EventRow(trial_id=trial_id, position=position, **values))
+    rows = (
+        {"position": position, **asdict(event), "reason": storable_text(event.reason)}
+        for position, event in enumerate(record.events)
+    )
+    add_rows(connection, EVENTS, rows, trial_id=trial_id)
 
 
-def read_events(session: Session, study: str, trial_number: int) -> list[RunEvent]:
+def read_events(connection: Connection, study: str, trial_number: int) -> list[RunEvent]:
     """Events of a complete trial in their order."""
     query = (
-        select(*columns_of(RunEvent, EventRow))
-        .join(TrialRow, TrialRow.trial_id == EventRow.trial_id)
-        .where(TrialRow.study == study, TrialRow.trial_number == trial_number)
-        .order_by(EventRow.position)
+        select(*columns_of(RunEvent, EVENTS))
+        .join(TRIALS, TRIALS.c.trial_id == EVENTS.c.trial_id)
+        .where(TRIALS.c.study == study, TRIALS.c.trial_number == trial_number)
+        .order_by(EVENTS.c.position)
     )
-    return [RunEvent(*values) for values in session.execute(query)]
+    return [RunEvent(*values) for values in connection.execute(query)]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Select, Subquery, func, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import CTE, ColumnElement, FromClause, Select, Subquery, func, select
 
-from syncswitch.storage.tables.trials import EvaluationRow, PhaseRow, TrialRow, WorkloadRow
+from syncswitch.storage.tables.trials import EVALUATIONS, PHASES, TRIALS, WORKLOADS
 
 
 def inherited_accuracy_seconds(
@@ -17,17 +16,19 @@ def inherited_accuracy_seconds(
 
     Selects `trial_id` and `seconds` of those that got there in time. The clock of a fork goes on
     from that of its checkpoint, so these times count from the start of the whole run, as its own
-    do. The target may be an expression of the columns of `WorkloadRow`.
+    do. The target may be an expression of the columns of `WORKLOADS`.
     """
     prefix = _prefixes(trial_ids).c
-    query = select(prefix.trial_id, func.min(EvaluationRow.elapsed_seconds).label("seconds")).join(
-        EvaluationRow, EvaluationRow.trial_id == prefix.ancestor_id
+    query = select(prefix.trial_id, func.min(EVALUATIONS.c.elapsed_seconds).label("seconds")).join(
+        EVALUATIONS, EVALUATIONS.c.trial_id == prefix.ancestor_id
     )
     if isinstance(target_accuracy, ColumnElement):
-        query = query.join(TrialRow, TrialRow.trial_id == prefix.ancestor_id).join(WorkloadRow)
-    reached = EvaluationRow.accuracy >= target_accuracy
+        query = query.join(TRIALS, TRIALS.c.trial_id == prefix.ancestor_id).join(
+            WORKLOADS, WORKLOADS.c.fingerprint == TRIALS.c.fingerprint
+        )
+    reached = EVALUATIONS.c.accuracy >= target_accuracy
     return (
-        query.where(EvaluationRow.worker_step <= prefix.end_worker_step, reached)
+        query.where(EVALUATIONS.c.worker_step <= prefix.end_worker_step, reached)
         .group_by(prefix.trial_id)
         .subquery()
     )
@@ -35,33 +36,33 @@ def inherited_accuracy_seconds(
 
 def _prefixes(trial_ids: Select[Any]) -> CTE:
     """A row for each ancestor of each fork: what up to `end_worker_step` it shares."""
-    fork, ancestor = aliased(TrialRow), aliased(TrialRow)
+    fork, ancestor = TRIALS.alias(), TRIALS.alias()
     first = (
         select(
-            fork.trial_id,
-            fork.parent_trial_id.label("ancestor_id"),
+            fork.c.trial_id,
+            fork.c.parent_trial_id.label("ancestor_id"),
             _fork_worker_step(fork).label("end_worker_step"),
         )
-        .where(fork.parent_trial_id.is_not(None), fork.trial_id.in_(trial_ids.correlate(None)))
+        .where(fork.c.parent_trial_id.is_not(None), fork.c.trial_id.in_(trial_ids.correlate(None)))
         .cte("prefixes", recursive=True)
     )
     return first.union_all(
-        select(first.c.trial_id, ancestor.parent_trial_id, _fork_worker_step(ancestor))
-        .join(first, ancestor.trial_id == first.c.ancestor_id)
-        .where(ancestor.parent_trial_id.is_not(None))
+        select(first.c.trial_id, ancestor.c.parent_trial_id, _fork_worker_step(ancestor))
+        .join(first, ancestor.c.trial_id == first.c.ancestor_id)
+        .where(ancestor.c.parent_trial_id.is_not(None))
     )
 
 
-def _fork_worker_step(fork: type[TrialRow]) -> Any:
+def _fork_worker_step(fork: FromClause) -> Any:
     """Where a fork begins: of its checkpoint only the percent of W is known, before rounding."""
     begins = (
-        select(func.min(PhaseRow.start_worker_step))
-        .where(PhaseRow.trial_id == fork.trial_id)
+        select(func.min(PHASES.c.start_worker_step))
+        .where(PHASES.c.trial_id == fork.c.trial_id)
         .scalar_subquery()
     )
     stated = (
-        select(fork.fork_percent / 100 * WorkloadRow.total_worker_steps)
-        .where(WorkloadRow.fingerprint == fork.fingerprint)
+        select(fork.c.fork_percent / 100 * WORKLOADS.c.total_worker_steps)
+        .where(WORKLOADS.c.fingerprint == fork.c.fingerprint)
         .scalar_subquery()
     )
     return func.coalesce(begins, stated)

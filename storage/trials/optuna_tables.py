@@ -37,12 +37,12 @@ def running_accuracies(database: Database, study: str) -> dict[int, float]:
         .join(_TRIALS, _TRIALS.c.trial_id == _VALUES.c.trial_id)
         .join(last, and_(last.c.trial_id == _VALUES.c.trial_id, last.c.step == _VALUES.c.step))
     )
-    with database.session(read_only=True) as session:
-        if not holds_studies(session.connection()):
+    with database.transaction(read_only=True) as connection:
+        if not holds_studies(connection):
             return {}
         return {
             number: accuracy
-            for number, accuracy in session.execute(query)
+            for number, accuracy in connection.execute(query)
             if accuracy is not None  # what is not finite
         }
 
@@ -58,5 +58,5 @@ def given_up_trials(database: Database, study: str) -> set[int]:
         .join(_STUDIES, _STUDIES.c.study_id == _TRIALS.c.study_id)
         .where(_STUDIES.c.study_name == study, cast(_TRIALS.c.state, String) == "FAIL")
     )
-    with database.session(read_only=True) as session:
-        return set(session.scalars(query)) if holds_studies(session.connection()) else set()
+    with database.transaction(read_only=True) as connection:
+        return set(connection.scalars(query)) if holds_studies(connection) else set()

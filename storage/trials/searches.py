@@ -7,18 +7,17 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, insert, select, update
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import DatabaseError, FatalError
 from syncswitch.storage.tables.base import record_of
-from syncswitch.storage.tables.trials import SearchRow
+from syncswitch.storage.tables.trials import SEARCHES, WORKLOADS
 from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.values import SearchInfo
 
 
-def write_search(session: Session, search: SearchInfo) -> SearchInfo:
+def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
     """Adds a search, or brings its settings up to date; gives it as the database has it then.
 
     Its options stay its first writer's: they may be computed from what the database held when the
@@ -29,42 +28,42 @@ def write_search(session: Session, search: SearchInfo) -> SearchInfo:
             FatalError: An option is no JSON.
     """
     values = {**asdict(search), "options": _as_json(search)}
-    row = session.get(SearchRow, search.study)
+    query = select(SEARCHES).where(SEARCHES.c.study == search.study)
+    row = connection.execute(query).one_or_none()
     if row is None:
-        row = SearchRow(registered_at=datetime.now(timezone.utc), **values)
-        session.add(row)
-        return record_of(SearchInfo, row)
+        values["registered_at"] = datetime.now(timezone.utc)
+        connection.execute(insert(SEARCHES).values(values))
+        return record_of(SearchInfo, connection.execute(query).one())
     if row.fingerprint != search.fingerprint:
         raise DatabaseError(
             f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
             f" {search.fingerprint[:12]}; give the new search a study name of its own"
         )
     del values["options"], values["dropped"]
-    for name, value in values.items():
-        setattr(row, name, value)
-    return record_of(SearchInfo, row)
+    connection.execute(update(SEARCHES).where(SEARCHES.c.study == search.study).values(values))
+    return record_of(SearchInfo, connection.execute(query).one())
 
 
-def read_searches(session: Session, workload: str | None) -> list[SearchInfo]:
+def read_searches(connection: Connection, workload: str | None) -> list[SearchInfo]:
     """Searches of a workload or of all, in the order in which they were registered."""
-    query = select(SearchRow).join(SearchRow.workload)
+    query = select(SEARCHES).join(WORKLOADS)
     if workload is not None:
         query = query.where(is_workload(workload))
-    query = query.order_by(SearchRow.registered_at, SearchRow.study)
-    return [record_of(SearchInfo, row) for row in session.scalars(query)]
+    query = query.order_by(SEARCHES.c.registered_at, SEARCHES.c.study)
+    return [record_of(SearchInfo, row) for row in connection.execute(query)]
 
 
-def read_registration(session: Session, study: str) -> datetime | None:
+def read_registration(connection: Connection, study: str) -> datetime | None:
     """When a search was registered; None where it was not."""
-    return session.scalar(select(SearchRow.registered_at).where(SearchRow.study == study))
+    return connection.scalar(select(SEARCHES.c.registered_at).where(SEARCHES.c.study == study))
 
 
 def drop_search(database: Database, study: str, why: str) -> None:
     """Records why a search ends without a policy; see `SearchInfo.dropped`."""
-    statement = update(SearchRow).where(SearchRow.study == study).values(dropped=why)
+    statement = update(SEARCHES).where(SEARCHES.c.study == study).values(dropped=why)
 
-    def operation(session: Session) -> None:
-        session.execute(statement)
+    def operation(connection: Connection) -> None:
+        connection.execute(statement)
 
     database.write(operation)
 

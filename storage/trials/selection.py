@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 from sqlalchemy import ColumnElement, select, union
-from sqlalchemy.orm import aliased
 
-from syncswitch.storage.tables.policies import PolicyRow
-from syncswitch.storage.tables.trials import WorkloadRow
+from syncswitch.storage.tables.policies import POLICIES
+from syncswitch.storage.tables.trials import WORKLOADS
 
 # The query itself may be about workloads or policies.
-_WORKLOAD, _POLICY = aliased(WorkloadRow), aliased(PolicyRow)
+_WORKLOAD, _POLICY = WORKLOADS.alias().c, POLICIES.alias().c
 _FINGERPRINT_PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -30,4 +29,4 @@ def is_workload(selector: str) -> ColumnElement[bool]:
         start = _WORKLOAD.fingerprint.between(selector, f"{selector}g")
         known.append(select(_WORKLOAD.fingerprint).where(start))
     # For alternatives in one condition PostgreSQL would read all trials.
-    return WorkloadRow.fingerprint.in_(union(*known))
+    return WORKLOADS.c.fingerprint.in_(union(*known))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import ColumnElement, delete, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, delete, select, update
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError, UserError
@@ -18,22 +17,23 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
     TrialState,
 )
-from syncswitch.storage.tables.checkpoints import CheckpointRow
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.base import add_rows
+from syncswitch.storage.tables.trials import CHECKPOINTS, TRIALS
 from syncswitch.storage.trials.evaluations import (
-    add_evaluations,
     read_curves,
     read_evaluations,
     record_target,
 )
-from syncswitch.storage.trials.events import add_events, read_events, storable_text
+from syncswitch.storage.trials.events import read_events, storable_text
 from syncswitch.storage.trials.rows import (
+    add_parts,
     begin_trial,
-    begun_row,
-    fill_cost,
-    fill_result,
+    cost_values,
     now,
+    open_trial,
     read_trials,
+    result_values,
+    update_trial,
 )
 from syncswitch.storage.trials.searches import read_registration, read_searches, write_search
 from syncswitch.storage.trials.selection import is_workload
@@ -46,8 +46,6 @@ from syncswitch.storage.trials.values import (
     check_times,
 )
 from syncswitch.storage.trials.workloads import upsert_workload
-
-_TRIALS, _CHECKPOINTS = TrialRow.__table__.c, CheckpointRow.__table__.c
 
 
 def check_paths(spec: TrialSpec) -> None:
@@ -62,44 +60,30 @@ def check_paths(spec: TrialSpec) -> None:
             ) from error
 
 
-def add_checkpoints(session: Session, trial_id: int, record: TrialRecord) -> None:
-    """Adds the checkpoints of a run to its trial, which the database has."""
-    session.add_all(
-        CheckpointRow(
-            trial_id=trial_id, percent=percent, path=str(path.absolute()), host=record.host
-        )
-        for percent, path in record.checkpoints.items()
-    )
-
-
-def read_checkpoints(session: Session, study: str) -> list[StoredCheckpoint]:
+def read_checkpoints(connection: Connection, study: str) -> list[StoredCheckpoint]:
     """Checkpoints of the complete trials of a search by replicate, percent and trial."""
     query = (
         select(
-            _TRIALS.trial_number,
-            _TRIALS.replicate,
-            _CHECKPOINTS.percent,
-            _CHECKPOINTS.path,
-            _CHECKPOINTS.host,
+            TRIALS.c.trial_number,
+            TRIALS.c.replicate,
+            CHECKPOINTS.c.percent,
+            CHECKPOINTS.c.path,
+            CHECKPOINTS.c.host,
         )
-        .join_from(TrialRow, CheckpointRow)
-        .where(_TRIALS.study == study, _TRIALS.state == TrialState.COMPLETE)
-        .order_by(_TRIALS.replicate, _CHECKPOINTS.percent, _TRIALS.trial_number)
+        .join_from(TRIALS, CHECKPOINTS)
+        .where(TRIALS.c.study == study, TRIALS.c.state == TrialState.COMPLETE)
+        .order_by(TRIALS.c.replicate, CHECKPOINTS.c.percent, TRIALS.c.trial_number)
     )
     return [
         StoredCheckpoint(number, replicate, percent, Path(path), host)
-        for number, replicate, percent, path, host in session.execute(query)
+        for number, replicate, percent, path, host in connection.execute(query)
     ]
 
 
-def delete_checkpoints(session: Session, study: str) -> None:
+def delete_checkpoints(connection: Connection, study: str) -> None:
     """Deletes the rows of a search."""
-    of_study = select(TrialRow.trial_id).where(TrialRow.study == study)
-    session.execute(
-        delete(CheckpointRow)
-        .where(CheckpointRow.trial_id.in_(of_study))
-        .execution_options(synchronize_session=False)
-    )
+    of_study = select(TRIALS.c.trial_id).where(TRIALS.c.study == study)
+    connection.execute(delete(CHECKPOINTS).where(CHECKPOINTS.c.trial_id.in_(of_study)))
 
 
 class TrialStore:
@@ -129,9 +113,9 @@ class TrialStore:
         if search.fingerprint != identity.fingerprint:
             raise FatalError(f"search {search.study!r} names another workload than {identity.name}")
 
-        def operation(session: Session) -> SearchInfo:
-            upsert_workload(session, identity, reference)
-            return write_search(session, search)
+        def operation(connection: Connection) -> SearchInfo:
+            upsert_workload(connection, identity, reference)
+            return write_search(connection, search)
 
         return self._database.write(operation)
 
@@ -163,8 +147,8 @@ class TrialStore:
         """
         check_paths(spec)
 
-        def operation(session: Session) -> None:
-            begin_trial(session, study, trial_number, spec, owner, fork, speculative)
+        def operation(connection: Connection) -> None:
+            begin_trial(connection, study, trial_number, spec, owner, fork, speculative)
 
         self._database.write(operation)
 
@@ -195,14 +179,17 @@ class TrialStore:
         """
         check_times(record)
 
-        def operation(session: Session) -> None:
-            row = begun_row(session, study, trial_number)
-            if row.state != TrialState.COMPLETE:
-                fill_result(session, row, record)
-                row.plateau_accuracy = plateau_accuracy
-                add_checkpoints(session, row.trial_id, record)
-                add_events(session, row.trial_id, record)
-                add_evaluations(session, [(row.trial_id, record.evaluations)])
+        def operation(connection: Connection) -> None:
+            trial_id = open_trial(connection, study, trial_number)
+            if trial_id is not None:
+                values = {**result_values(record), "plateau_accuracy": plateau_accuracy}
+                update_trial(connection, trial_id, **values)
+                add_parts(connection, trial_id, record)
+                checkpoints = (
+                    {"percent": percent, "path": str(path.absolute())}
+                    for percent, path in record.checkpoints.items()
+                )
+                add_rows(connection, CHECKPOINTS, checkpoints, trial_id=trial_id, host=record.host)
 
         self._database.write(operation)
 
@@ -233,17 +220,17 @@ class TrialStore:
         check_times(record)
         failure = storable_text(reason)
 
-        def operation(session: Session) -> None:
-            row = begun_row(session, study, trial_number)
-            if row.state != TrialState.COMPLETE:
-                fill_cost(row, record)
-                row.state, row.failure = TrialState.FAILED, failure
+        def operation(connection: Connection) -> None:
+            trial_id = open_trial(connection, study, trial_number)
+            if trial_id is not None:
+                values = {**cost_values(record), "state": TrialState.FAILED, "failure": failure}
+                update_trial(connection, trial_id, **values)
 
         self._database.write(operation)
 
     def get(self, study: str, trial_number: int) -> StoredTrial | None:
         """One trial; None where it was never begun."""
-        found = self._read(TrialRow.study == study, TrialRow.trial_number == trial_number)
+        found = self._read(TRIALS.c.study == study, TRIALS.c.trial_number == trial_number)
         return found[0] if found else None
 
     def trials(
@@ -261,11 +248,11 @@ class TrialStore:
             workload: Only of workloads with this name, normal reference, or start of the
                 fingerprint (8 digits or more).
         """
-        wanted: list[ColumnElement[bool]] = [TrialRow.use_id.is_(None)]
+        wanted: list[ColumnElement[bool]] = [TRIALS.c.use_id.is_(None)]
         if study is not None:
-            wanted.append(TrialRow.study == study)
+            wanted.append(TRIALS.c.study == study)
         if fingerprint is not None:
-            wanted.append(TrialRow.fingerprint == fingerprint)
+            wanted.append(TRIALS.c.fingerprint == fingerprint)
         if workload is not None:
             wanted.append(is_workload(workload))
         return self._read(*wanted)
@@ -277,15 +264,15 @@ class TrialStore:
 
     def evaluations(self, study: str, trial_number: int) -> list[Evaluation]:
         """Evaluations of a complete trial, in the order of their worker-steps."""
-        with self._database.session(read_only=True) as session:
+        with self._database.transaction(read_only=True) as connection:
             return read_evaluations(
-                session, TrialRow.study == study, TrialRow.trial_number == trial_number
+                connection, TRIALS.c.study == study, TRIALS.c.trial_number == trial_number
             )
 
     def events(self, study: str, trial_number: int) -> list[RunEvent]:
         """What happened to a complete trial, in order."""
-        with self._database.session(read_only=True) as session:
-            return read_events(session, study, trial_number)
+        with self._database.transaction(read_only=True) as connection:
+            return read_events(connection, study, trial_number)
 
     def curves(
         self, fingerprint: str, *, study: str | None = None
@@ -296,53 +283,53 @@ class TrialStore:
             fingerprint: Of the workload.
             study: Only of this search.
         """
-        with self._database.session(read_only=True) as session:
-            return read_curves(session, fingerprint, study)
+        with self._database.transaction(read_only=True) as connection:
+            return read_curves(connection, fingerprint, study)
 
     def searches(self, *, workload: str | None = None) -> list[SearchInfo]:
         """Searches in the order in which they were registered; `workload` as in `trials`."""
-        with self._database.session(read_only=True) as session:
-            return read_searches(session, workload)
+        with self._database.transaction(read_only=True) as connection:
+            return read_searches(connection, workload)
 
     def registered_at(self, study: str) -> datetime | None:
         """When a search was registered; None where it was not."""
-        with self._database.session(read_only=True) as session:
-            return read_registration(session, study)
+        with self._database.transaction(read_only=True) as connection:
+            return read_registration(connection, study)
 
     def checkpoints(self, study: str) -> list[StoredCheckpoint]:
         """What the complete trials of a search left, by replicate, percent and trial number."""
-        with self._database.session(read_only=True) as session:
-            return read_checkpoints(session, study)
+        with self._database.transaction(read_only=True) as connection:
+            return read_checkpoints(connection, study)
 
     def forget_checkpoints(self, study: str) -> None:
         """Deletes what is known of the checkpoints of a search; the files stay."""
-        self._database.write(lambda session: delete_checkpoints(session, study))
+        self._database.write(lambda connection: delete_checkpoints(connection, study))
 
     def set_target(self, study: str, target_accuracy: float) -> None:
         """Records the accuracy that a search wants, and when each complete run reached it."""
 
-        def operation(session: Session) -> None:
-            record_target(session, TrialRow.study == study, target_accuracy)
+        def operation(connection: Connection) -> None:
+            record_target(connection, TRIALS.c.study == study, target_accuracy)
 
         self._database.write(operation)
 
     def _update_running(self, study: str, trial_number: int, **values: object) -> None:
         statement = (
-            update(TrialRow)
+            update(TRIALS)
             .where(
-                TrialRow.study == study,
-                TrialRow.trial_number == trial_number,
-                TrialRow.state == TrialState.RUNNING,
+                TRIALS.c.study == study,
+                TRIALS.c.trial_number == trial_number,
+                TRIALS.c.state == TrialState.RUNNING,
             )
             .values(**values)
         )
 
-        def operation(session: Session) -> None:
-            session.execute(statement)
+        def operation(connection: Connection) -> None:
+            connection.execute(statement)
 
         # A heartbeat that is lost does no harm, and a failure that nobody wrote is found out later.
         self._database.write(operation, patience_seconds=0)
 
     def _read(self, *conditions: ColumnElement[bool]) -> list[StoredTrial]:
-        with self._database.session(read_only=True) as session:
-            return read_trials(session, *conditions)
+        with self._database.transaction(read_only=True) as connection:
+            return read_trials(connection, *conditions)

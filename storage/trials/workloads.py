@@ -4,62 +4,62 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timezone
+from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, Row, insert, select, update
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.base import record_of
-from syncswitch.storage.tables.trials import WorkloadRow
+from syncswitch.storage.tables.trials import WORKLOADS
 from syncswitch.storage.trials.selection import is_workload
 
 
-def workload_row(workload: RegisteredWorkload) -> WorkloadRow:
-    """A new row, registered now."""
-    return WorkloadRow(
-        fingerprint=workload.identity.fingerprint,
-        reference=workload.reference,
-        registered_at=datetime.now(timezone.utc),
-        metric_name=workload.identity.decided_by.name,
+def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
+    """Adds a workload that is not there, registered now."""
+    values = {
+        "fingerprint": workload.identity.fingerprint,
+        "reference": workload.reference,
+        "registered_at": datetime.now(timezone.utc),
+        "metric_name": workload.identity.decided_by.name,
         **asdict(workload.identity),
-    )
+    }
+    connection.execute(insert(WORKLOADS).values(values))
 
 
-def upsert_workload(session: Session, identity: WorkloadIdentity, reference: str) -> None:
+def upsert_workload(connection: Connection, identity: WorkloadIdentity, reference: str) -> None:
     """Adds a workload, or brings its names up to date."""
-    row = session.get(WorkloadRow, identity.fingerprint)
-    if row is None:
-        row = workload_row(RegisteredWorkload(identity, reference))
-        session.add(row)
-    row.name = identity.name
-    row.reference = reference
-    session.flush()  # the search refers to this row
+    renamed = (
+        update(WORKLOADS)
+        .where(WORKLOADS.c.fingerprint == identity.fingerprint)
+        .values(name=identity.name, reference=reference)
+    )
+    if not connection.execute(renamed).rowcount:
+        add_workload(connection, RegisteredWorkload(identity, reference))
 
 
 def register_workload(database: Database, identity: WorkloadIdentity, reference: str) -> None:
     """Makes a workload known that no search has registered, so that it can have policies."""
-    database.write(lambda session: upsert_workload(session, identity, reference))
+    database.write(lambda connection: upsert_workload(connection, identity, reference))
 
 
-def lock_workload(session: Session, fingerprint: str) -> WorkloadRow | None:
+def lock_workload(connection: Connection, fingerprint: str) -> Row[Any] | None:
     """Makes writers of one workload take turns, so that each sees what the last one wrote."""
-    query = select(WorkloadRow).where(WorkloadRow.fingerprint == fingerprint).with_for_update()
-    # What this session has read of it may have changed before it was locked.
-    return session.scalars(query, execution_options={"populate_existing": True}).one_or_none()
+    query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint).with_for_update()
+    return connection.execute(query).one_or_none()
 
 
-def read_workloads(session: Session, selector: str) -> list[RegisteredWorkload]:
+def read_workloads(connection: Connection, selector: str) -> list[RegisteredWorkload]:
     """Those with this name, normal reference or start of the fingerprint, newest first."""
     query = (
-        select(WorkloadRow)
+        select(WORKLOADS)
         .where(is_workload(selector))
-        .order_by(WorkloadRow.registered_at.desc(), WorkloadRow.fingerprint)
+        .order_by(WORKLOADS.c.registered_at.desc(), WORKLOADS.c.fingerprint)
     )
-    return [registered_workload(row) for row in session.scalars(query)]
+    return [registered_workload(row) for row in connection.execute(query)]
 
 
-def registered_workload(row: WorkloadRow) -> RegisteredWorkload:
+def registered_workload(row: Row[Any]) -> RegisteredWorkload:
     """What a row says; the fingerprint is again that of the row."""
     stored = row.learning_rate_boundaries  # JSON has lists alone
     boundaries = None if stored is None else tuple((step, factor) for step, factor in stored)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, select, update
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 
 
@@ -35,19 +34,23 @@ def hand_out_seed(
         SyncSwitchError: The database refused; the class says whether to try again.
     """
 
-    def hand_out(session: Session) -> int | None:
+    def hand_out(connection: Connection) -> int | None:
         if reference is not None:
-            upsert_workload(session, identity, reference)
-        row = lock_workload(session, identity.fingerprint)
+            upsert_workload(connection, identity, reference)
+        row = lock_workload(connection, identity.fingerprint)
         if row is None:
             return None
         # Those of runs whose user chose one.
-        query = select(TrialRow.seed).where(
-            TrialRow.fingerprint == identity.fingerprint, TrialRow.seed >= row.next_seed
+        query = select(TRIALS.c.seed).where(
+            TRIALS.c.fingerprint == identity.fingerprint, TRIALS.c.seed >= row.next_seed
         )
-        taken = set(session.scalars(query))
-        seed = next(one for one in itertools.count(row.next_seed) if one not in taken)
-        row.next_seed = seed + 1
+        taken = set(connection.scalars(query))
+        seed: int = next(one for one in itertools.count(row.next_seed) if one not in taken)
+        connection.execute(
+            update(WORKLOADS)
+            .where(WORKLOADS.c.fingerprint == identity.fingerprint)
+            .values(next_seed=seed + 1)
+        )
         return seed
 
     return database.write(hand_out, patience_seconds=patience_seconds)

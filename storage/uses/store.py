@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import Column, ColumnElement, Connection, Row, insert, select
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.records.use import PolicyUse
-from syncswitch.storage.tables.policies import PolicyRow
-from syncswitch.storage.tables.trials import TrialRow
-from syncswitch.storage.trials.evaluations import add_evaluations, read_curves, record_target
-from syncswitch.storage.trials.events import add_events, condition_values
-from syncswitch.storage.trials.rows import fill_result, read_trials
+from syncswitch.storage.tables.policies import POLICIES
+from syncswitch.storage.tables.trials import TRIALS
+from syncswitch.storage.trials.evaluations import read_curves, record_target
+from syncswitch.storage.trials.events import condition_values
+from syncswitch.storage.trials.rows import add_parts, read_trials, result_values
 from syncswitch.storage.trials.values import StoredTrial, check_times
 from syncswitch.storage.uses.summary import (
     OBSERVED,
@@ -28,9 +27,7 @@ from syncswitch.storage.uses.summary import (
 )
 
 # Of whole trials there would be too much to read.
-_OBSERVED: tuple[InstrumentedAttribute[Any], ...] = tuple(
-    getattr(TrialRow, name) for name in OBSERVED
-)
+_OBSERVED: tuple[Column[Any], ...] = tuple(TRIALS.c[name] for name in OBSERVED)
 
 
 def record_use(
@@ -49,19 +46,21 @@ def record_use(
         RetryableError: The database is away.
     """
     check_times(use.record)
-    return database.write(lambda session: _add(session, use), patience_seconds=patience_seconds)
+    return database.write(
+        lambda connection: _add(connection, use), patience_seconds=patience_seconds
+    )
 
 
 def uses(database: Database, fingerprint: str) -> list[StoredTrial]:
     """The uses of all versions of a job's policy, in the order in which they were recorded."""
-    with database.session(read_only=True) as session:
-        return read_trials(session, *_uses_of(fingerprint))
+    with database.transaction(read_only=True) as connection:
+        return read_trials(connection, *_uses_of(fingerprint))
 
 
 def use_curves(database: Database, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
     """Evaluations of the uses of a job's policy by `trial_id`, in order."""
-    with database.session(read_only=True) as session:
-        return read_curves(session, fingerprint, of_uses=True)
+    with database.transaction(read_only=True) as connection:
+        return read_curves(connection, fingerprint, of_uses=True)
 
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
@@ -76,49 +75,48 @@ def use_observations(database: Database, fingerprint: str) -> list[UseObservatio
     """
     query = (
         select(*_OBSERVED)
-        .where(*_uses_of(fingerprint), TrialRow.injections.is_(None))
-        .order_by(TrialRow.trial_id)
+        .where(*_uses_of(fingerprint), TRIALS.c.injections.is_(None))
+        .order_by(TRIALS.c.trial_id)
     )
-    with database.session(read_only=True) as session:
-        return [UseObservation(*values) for values in session.execute(query)]
+    with database.transaction(read_only=True) as connection:
+        return [UseObservation(*values) for values in connection.execute(query)]
 
 
 def _uses_of(fingerprint: str) -> Sequence[ColumnElement[bool]]:
-    return (TrialRow.fingerprint == fingerprint, TrialRow.use_id.is_not(None))
+    return (TRIALS.c.fingerprint == fingerprint, TRIALS.c.use_id.is_not(None))
 
 
-def _add(session: Session, use: PolicyUse) -> bool:
-    if session.scalar(select(TrialRow.trial_id).where(TrialRow.use_id == use.use_id)):
+def _add(connection: Connection, use: PolicyUse) -> bool:
+    if connection.scalar(select(TRIALS.c.trial_id).where(TRIALS.c.use_id == use.use_id)):
         return False
-    policy = _policy_row(session, use)
+    policy = _policy_row(connection, use)
     spec = use.record.spec
-    row = TrialRow(
-        use_id=use.use_id,
-        policy_version=policy.version,
-        fingerprint=use.fingerprint,
-        switch_percent=spec.switch_percent,
-        replicate=0,
-        seed=spec.seed,
-        speculative=False,
+    values = {
+        "use_id": use.use_id,
+        "policy_version": policy.version,
+        "fingerprint": use.fingerprint,
+        "switch_percent": spec.switch_percent,
+        "replicate": 0,
+        "seed": spec.seed,
+        "speculative": False,
         **condition_values(spec.conditions),
-    )
-    session.add(row)
-    fill_result(session, row, use.record)
-    add_events(session, row.trial_id, use.record)
-    add_evaluations(session, [(row.trial_id, use.record.evaluations)])
-    session.flush()
-    record_target(session, TrialRow.trial_id == row.trial_id, policy.target_accuracy)
+        **result_values(use.record),
+    }
+    added = insert(TRIALS).values(values).returning(TRIALS.c.trial_id)
+    trial_id = connection.execute(added).scalar_one()
+    add_parts(connection, trial_id, use.record)
+    record_target(connection, TRIALS.c.trial_id == trial_id, policy.target_accuracy)
     return True
 
 
-def _policy_row(session: Session, use: PolicyUse) -> PolicyRow:
+def _policy_row(connection: Connection, use: PolicyUse) -> Row[Any]:
     """The policy in this database, where it may have another version than where it comes from."""
-    query = select(PolicyRow).where(
-        PolicyRow.fingerprint == use.fingerprint,
-        PolicyRow.study == use.study,
-        PolicyRow.created_at == datetime.fromisoformat(use.created_at).astimezone(timezone.utc),
+    query = select(POLICIES).where(
+        POLICIES.c.fingerprint == use.fingerprint,
+        POLICIES.c.study == use.study,
+        POLICIES.c.created_at == datetime.fromisoformat(use.created_at).astimezone(timezone.utc),
     )
-    found = session.scalars(query).one_or_none()
+    found = connection.execute(query).one_or_none()
     if found is None:
         raise PolicyError(
             f"the policy of {use.record.spec.identity.name!r} that study {use.study!r} found at"

@@ -31,8 +31,8 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.storage.records.use import whole_use
-from syncswitch.storage.tables.base import Base
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.base import METADATA
+from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
 from syncswitch.storage.uses.store import record_use
@@ -126,14 +126,14 @@ def import_runs(database: Database, folder: Path) -> None:
 
 def copy_rows(source: Database, target: Database) -> None:
     """Makes the rows of all our tables the same."""
-    for table in Base.metadata.sorted_tables:
+    for table in METADATA.sorted_tables:
         columns = [column for column in table.columns if column.computed is None]
         query = select(*columns).order_by(*table.primary_key.columns)
-        with source.session(read_only=True) as session:
-            rows = [dict(row) for row in session.execute(query).mappings()]
+        with source.transaction(read_only=True) as connection:
+            rows = [dict(row) for row in connection.execute(query).mappings()]
         if rows:
-            with target.session() as session:
-                session.execute(insert(table), rows)
+            with target.transaction() as connection:
+                connection.execute(insert(table), rows)
 
 
 def fill(url: str) -> None:
@@ -222,12 +222,12 @@ def add_uses(database: Database) -> None:
 
 def content(database: Database) -> dict[str, list[str]]:
     """All imported rows but the times of registration; runs are known by their sources."""
-    with database.session(read_only=True) as session:
-        runs = session.execute(select(TrialRow.trial_id, TrialRow.source))
+    with database.transaction(read_only=True) as connection:
+        runs = connection.execute(select(TRIALS.c.trial_id, TRIALS.c.source))
         sources = {run.trial_id: run.source for run in runs}
         found = {}
-        for table in Base.metadata.sorted_tables:
-            rows = [dict(row) for row in session.execute(select(table)).mappings()]
+        for table in METADATA.sorted_tables:
+            rows = [dict(row) for row in connection.execute(select(table)).mappings()]
             for row in rows:
                 row.pop("registered_at", None)
                 if "trial_id" in row:

@@ -95,6 +95,18 @@ def test_rows_of_one_process_about_sizes_of_models(
     assert scale_rows.ROWS[row]("14k", 0.01) > 0
 
 
+@pytest.mark.slow
+def test_workers_of_an_all_reduce_make_the_steps_of_the_first() -> None:
+    done = ended("""
+        from benchmarks.all_reduce import ring
+        from benchmarks.scale_rows import rate
+        from tests.private_network import isolate_network
+        isolate_network()
+        assert rate(ring("benchmarks.sizes:digits_cnn", workers=2), 0.01) > 0
+    """)
+    assert done.returncode == 0, done.stderr
+
+
 def test_sizes_of_models_are_compared_with_what_loopback_carries() -> None:
     sizes_and_rows = ("--sizes", "14k", "--rows", scale_rows.LOOPBACK)
     arguments = (*sizes_and_rows, "--seconds", 0.1, "--rounds", 2)

@@ -126,6 +126,140 @@ def test_the_others_do_what_the_chief_is_told_and_record_nothing(path: Path) -> 
     recorded(path)  # one line
 
 
+class Model:
+    """One number, which each step in the second way changes."""
+
+    def __init__(self) -> None:
+        self.state = {"steps": [0]}
+
+    def state_dict(self) -> dict[str, list[int]]:
+        return self.state
+
+    def load_state_dict(self, state: dict[str, list[int]]) -> None:
+        self.state = state
+
+
+def test_what_it_keeps_is_put_back_after_each_alarm(path: Path) -> None:
+    model, found = Model(), []
+    switch = LoopSwitch(path, keeps=[model])
+    step = 0
+    while step < W:
+        if switch.is_second(step):
+            model.state["steps"][0] += 1
+        step += 1
+        if step % 100 == 0:
+            accuracy = 0.2 if switch.is_second(step) else 0.9
+            if (back := switch.test(step, accuracy)) is not None:
+                found.append((back, model.state["steps"][0]))
+                step = back
+    assert found == [(125, 0), (250, 0), (500, 0)]
+    assert model.state["steps"][0] == 0
+
+
+@pytest.mark.parametrize("killed_at", [50, 150, 350, 450, 650, 990])
+@pytest.mark.parametrize("saves_every", [10, 100])
+def test_a_loop_that_is_killed_goes_on_as_if_nothing_had_happened(
+    path: Path, killed_at: int, saves_every: int
+) -> None:
+    """Steps are counted as they are made, those that were lost included."""
+
+    def run(switch: LoopSwitch, step: int, kill_after: int | None) -> tuple[int, str]:
+        saved, made = (step, json.dumps(switch.state_dict())), 0
+        while step < W:
+            switch.saves_at(step)
+            if step % saves_every == 0:
+                saved = step, json.dumps(switch.state_dict())
+            if made == kill_after:
+                return saved
+            step, made = step + 1, made + 1
+            if step % 100 == 0:
+                fails = switch.is_second(step) and (switch.switch_step or 0) < 300
+                back = switch.test(step, 0.2 if fails else 0.9)
+                step = step if back is None else back
+        return saved
+
+    def known() -> dict[str, object]:
+        record = recorded(path)
+        guard, tests = record["guard"], record["evaluations"]
+        assert isinstance(guard, dict)
+        assert isinstance(tests, list)
+        failed = [(one["switch_percent"], one["worker_step"]) for one in guard["failed"]]
+        return {
+            "failed": failed,
+            "held": guard["held_percent"],
+            "tests": [(one["worker_step"], one["accuracy"]) for one in tests],
+        }
+
+    run(LoopSwitch(path), 0, None)
+    expected = known()
+    path.with_name("job.uses.jsonl").unlink()
+    step, state = run(LoopSwitch(path), 0, killed_at)
+    again = LoopSwitch(path)
+    again.load_state_dict(json.loads(state))
+    run(again, step, None)
+    assert known() == expected
+    assert expected["failed"] == [(12.5, 400), (25.0, 500)]
+
+
+def test_a_state_from_before_an_alarm_does_not_bring_the_failed_switch_back(path: Path) -> None:
+    switch = LoopSwitch(path)
+    switch.saves_at(125)
+    state = switch.state_dict()
+    assert switch.test(200, NAN) == 125
+    switch.load_state_dict(state)
+    assert switch.switch_step == 250
+
+
+TORCH = """
+import sys
+import torch
+import torch.distributed as dist
+from syncswitch.trainers.loop_switch import LoopSwitch
+
+dist.init_process_group("gloo")
+model = torch.nn.Linear(1, 1, bias=False)
+torch.nn.init.constant_(model.weight, 0.0)
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+switch = LoopSwitch(sys.argv[1], seed=7, keeps=[model, optimizer])
+step, backs = 0, []
+while step < 1000:
+    if switch.is_second(step):
+        optimizer.zero_grad()
+        model(torch.ones(1)).sum().backward()
+        optimizer.step()
+    step += 1
+    if step % 100 == 0:
+        # Only what rank 0 measures counts.
+        bad = dist.get_rank() or (switch.is_second(step) and switch.switch_step < 300)
+        if (back := switch.test(step, 0.2 if bad else 0.9)) is not None:
+            backs.append((back, float(model.weight.detach()), len(optimizer.state)))
+            step = back
+print(dist.get_rank(), backs, float(model.weight.detach()) < 0, flush=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_of_pytorch_go_back_together(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch, which is in the extra pytorch-examples")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    program = path.with_name("loop.py")
+    program.write_text(TORCH)
+    launch = "torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 2"
+    done = subprocess.run(
+        [sys.executable, "-m", *launch.split(), str(program), str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    backs = [(125, 0.0, 0), (250, 0.0, 0)]
+    assert sorted(done.stdout.splitlines()) == [f"{rank} {backs} True" for rank in (0, 1)]
+    assert recorded(path)["spec"]["seed"] == 7  # type: ignore[index]
+
+
 def test_without_a_policy_all_steps_are_in_the_first_way() -> None:
     assert train(LoopSwitch(), lambda _: 0.2) == ([], [], [])
 

@@ -161,19 +161,31 @@ class ModelFunction:
         Returns:
             Inputs and labels of the batch, and a seed of its own, shape [2].
         """
-        if isinstance(self._data.train, ArraySource):
-            indices = self._indices(worker_step, seed)
-            examples = [tf.gather(one, indices) for one in examples]
-        batch_seed = tf.stack([seed, worker_step])
-        return *self._made(examples, batch_seed), batch_seed
+        return self.batches([examples], [worker_step], seed)[0]
 
-    def _indices(self, worker_step: Any, seed: Any) -> Any:
-        """Numbers of the examples of a batch; as `Order` says them, in the traced step."""
+    def batches(
+        self, examples: Sequence[Sequence[Any]], worker_steps: Sequence[Any], seed: Any
+    ) -> list[tuple[Any, Any, Any]]:
+        """Several batches; see `batch`."""
+        if isinstance(self._data.train, ArraySource):
+            # One look for all is far quicker than one for each.
+            indices = self._indices(tf.convert_to_tensor(worker_steps, tf.int64), seed)
+            picked = [tf.gather(one, indices) for one in examples[0]]
+            examples = list(
+                zip(*(tf.unstack(one, len(worker_steps)) for one in picked), strict=True)
+            )
+        seeds = [tf.stack([seed, step]) for step in worker_steps]
+        return [(*self._made(one, own), own) for one, own in zip(examples, seeds, strict=True)]
+
+    def _indices(self, worker_steps: Any, seed: Any) -> Any:
+        """Numbers of the examples of batches; as `Order` says them, in the traced step."""
         B, examples = self.batch_size, self._data.train.examples
-        places = worker_step * B + tf.range(B, dtype=tf.int64)
-        epochs = places // examples
-        seeds = tf.stack([tf.fill([B], seed), epochs, tf.zeros_like(epochs)], axis=-1)
-        return shuffled(places % examples, seeds, tf.constant(examples - 1, tf.int64))
+        places = tf.expand_dims(worker_steps * B, -1) + tf.range(B, dtype=tf.int64)
+        epochs = tf.reshape(places // examples, [-1])
+        seeds = tf.stack([tf.fill(epochs.shape, seed), epochs, tf.zeros_like(epochs)], axis=-1)
+        within = tf.reshape(places % examples, [-1])
+        found = shuffled(within, seeds, tf.constant(examples - 1, tf.int64))
+        return tf.reshape(found, places.shape)
 
     def _made(self, examples: Sequence[Any], seed: Any) -> tuple[Any, Any]:
         """Inputs, and labels or `Weighted`, of a batch of these examples, ready to train on."""

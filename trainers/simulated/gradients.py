@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,10 @@ from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quie
 
 
 def with_patches(model: Any) -> Any:
-    """The same model with `Conv2D` layers that multiply patches of the picture by the kernel.
+    """The same model with convolutions and maxima that a compiler can join.
 
-    A compiler cannot join convolutions with kernels of their own, but it joins matrix products.
+    It can neither join kernels of convolutions, but matrix products of patches, nor look quickly
+    for the place of a maximum in windows, but choose between slices of the picture.
 
     Returns:
         A model with the same variables in the same order.
@@ -42,11 +44,12 @@ def with_patches(model: Any) -> Any:
 
 
 def _clone(layer: Any) -> Any:
-    from keras import layers
-
     config = layer.get_config()
-    if type(layer) is layers.Conv2D and _is_plain(layer):
-        return _patch_layer().from_config(config)
+    convolution, maximum = _patch_layers()
+    if type(layer) is convolution.__base__ and _is_plain(layer):
+        return convolution.from_config(config)
+    if type(layer) is maximum.__base__ and layer.data_format == "channels_last":
+        return maximum.from_config(config)
     return type(layer).from_config(config)
 
 
@@ -59,7 +62,8 @@ def _is_plain(layer: Any) -> bool:
     )
 
 
-def _patch_layer() -> Any:
+@cache
+def _patch_layers() -> tuple[Any, Any]:
     from keras import layers
 
     class PatchConv2D(layers.Conv2D):  # type: ignore[misc]  # Keras has no types
@@ -67,33 +71,51 @@ def _patch_layer() -> Any:
 
         def convolution_op(self, inputs: Any, kernel: Any) -> Any:
             """Replaces the operation, which Keras offers for this."""
-            patches = _patches(inputs, self.kernel_size, self.strides, self.padding)
+            slices = _slices(inputs, self.kernel_size, self.strides, self.padding, 0.0)
+            # In the order of a kernel's values.
+            patches = tf.concat(slices, axis=-1)
             depth = patches.shape[-1]
             product = tf.matmul(tf.reshape(patches, [-1, depth]), tf.reshape(kernel, [depth, -1]))
             return tf.reshape(product, [-1, *patches.shape[1:3], self.filters])
 
-    return PatchConv2D
+    class PatchMaxPooling2D(layers.MaxPooling2D):  # type: ignore[misc]  # Keras has no types
+        """The maximum of windows; of equal values the first has the gradient, as usual."""
+
+        def call(self, inputs: Any) -> Any:
+            """Replaces the operation."""
+            least = inputs.dtype.min
+            slices = _slices(inputs, self.pool_size, self.strides, self.padding, least)
+            return reduce(lambda most, one: tf.where(one > most, one, most), slices)
+
+    return PatchConv2D, PatchMaxPooling2D
 
 
-def _patches(inputs: Any, size: tuple[int, int], strides: tuple[int, int], padding: str) -> Any:
-    """Shape [batch, rows, columns, size * channels], in the order of a kernel's values."""
+def _slices(
+    inputs: Any, size: Sequence[int], strides: Sequence[int], padding: str, outside: float
+) -> list[Any]:
+    """What windows of this size see at each of their places, row by row.
+
+    Args:
+        inputs: Shape [batch, rows, columns, channels].
+        size: Rows and columns of a window.
+        strides: From one window to the next.
+        padding: "same" or "valid".
+        outside: Value beyond the edges.
+    """
     lengths = [int(length) for length in inputs.shape[1:3]]
     if padding == "same":
         paddings = [
             _same_padding(length, one, stride)
             for length, one, stride in zip(lengths, size, strides, strict=True)
         ]
-        inputs = tf.pad(inputs, [(0, 0), *paddings, (0, 0)])
+        inputs = tf.pad(inputs, [(0, 0), *paddings, (0, 0)], constant_values=outside)
         lengths = [length + sum(pad) for length, pad in zip(lengths, paddings, strict=True)]
     ends = [length - one + 1 for length, one in zip(lengths, size, strict=True)]
-    return tf.concat(
-        [
-            inputs[:, row : row + ends[0] : strides[0], column : column + ends[1] : strides[1], :]
-            for row in range(size[0])
-            for column in range(size[1])
-        ],
-        axis=-1,
-    )
+    return [
+        inputs[:, row : row + ends[0] : strides[0], column : column + ends[1] : strides[1], :]
+        for row in range(size[0])
+        for column in range(size[1])
+    ]
 
 
 def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
@@ -241,7 +263,6 @@ class GradientSource:
         self._batched_function = ModelFunction(workload, data, with_patches(self._function.model))
         # Measured once, of the same layers.
         self._batched_function.statistics_decay = self._function.statistics_decay
-        self._batch = tf.function(self._traced_batch, autograph=False)
         self._gradients = tf.function(
             lambda *stacked: tf.vectorized_map(
                 lambda one: self._batched_function.gradient(*one), stacked
@@ -249,6 +270,7 @@ class GradientSource:
             autograph=False,
             jit_compile=True,
         )
+        self._batch = tf.function(self._traced_batch, autograph=False)
         return self._call_batch(wanted, 0)
 
     def _probes(self) -> list[Outstanding]:
@@ -311,10 +333,7 @@ class GradientSource:
     def _traced_batch(
         self, parameters: Any, statistics: Any, steps: Any, seed: Any, rows: list[Any]
     ) -> Any:
-        batches = [
-            self._batched_function.batch(one, step, seed)
-            for one, step in zip(rows, tf.unstack(steps, self.at_once), strict=True)
-        ]
+        batches = self._batched_function.batches(rows, tf.unstack(steps, self.at_once), seed)
         stacked = tf.nest.map_structure(lambda *parts: tf.stack(parts), *batches)
         return self._gradients(parameters, statistics, *stacked)
 

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from syncswitch.cli.run.main import main
+from syncswitch.searcher.learning.stored import used_job
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -166,6 +167,35 @@ def test_the_policy_comes_from_the_database(run: Run, text: str, sqlite_url: str
         assert "syncswitch-search run job --trainer command" in done.stderr
 
 
+@pytest.mark.parametrize("resumes", [False, True], ids=["begins anew", "goes back"])
+def test_it_learns_from_nothing_at_the_price_that_its_failures_have(
+    resumes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sqlite_url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    faster = TRAINS.replace(
+        "float(step)", "min(step, int(switch)) + max(0, step - int(switch)) / 4"
+    )
+    words = command(tmp_path, faster, "{output_dir}", "{switch_step}", "{seed}").words
+    given = ("env FROM={resume_from} " if resumes else "") + shlex.join(words)
+    job = ("job", "--trainer", "command", "--command", given, "--total-steps", "100")
+    arguments = (*job, "--storage", sqlite_url, "--learn", "--uses", "30", "--json")
+    done = [CliRunner().invoke(main, arguments, prog_name="syncswitch-run") for _ in range(4)]
+    reports = [result(one) for one in done]
+    assert "this run, with seed 0, uses FIRST alone" in done[0].stderr
+    assert (reports[0]["switch_percent"], reports[0]["policy"] is not None) == (100, True)
+    switches = [report["switch_percent"] for report in reports[1:]]
+    assert 100 not in switches
+    # Whatever was tried, each delivers a model that keeps the accuracy.
+    assert all(report["reaches_target"] for report in reports)
+    with open_database(sqlite_url, create=False) as database:
+        (policy,) = PolicyRegistry(database).lookup(str(reports[0]["fingerprint"]), alias="current")
+        known = uses(database, policy.fingerprint)
+        assert [use.seed for use in known] == [0, 1, 2, 3]
+        has_failed = any(use.failed_switches for use in known)
+        assert used_job(database, policy).goes_back == (resumes or not has_failed)
+        assert not used_job(database, policy, goes_back=False).strategy().goes_back
+
+
 def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:
     report = result(run("--switch-at", "20", "--protocols", "ddp,local-sgd", "--json"))
     assert (report["policy"], report["first_protocol"]) == (None, "ddp")
@@ -186,6 +216,7 @@ def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:
         ),
         (["--policy", "none.json"], 2, "cannot read the policy file none.json"),
         (["--switch-at", "9", "--policy", "1"], 2, "--switch-at and --policy both say when to"),
+        (["--learn", "--no-guard"], 2, "--learn needs the guard: leave out --no-guard"),
         (["--switch-at", "50", "--seed", "13"], 1, "the training diverged after 0 of its steps"),
     ],
 )

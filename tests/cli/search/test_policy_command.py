@@ -179,8 +179,8 @@ def test_show_says_which_runs_are_in_the_database(invoke: Invoke, tmp_path: Path
     assert text.endswith("0 of 8 runs are in this database.\n")
 
     change = "UPDATE syncswitch_trials SET converged_accuracy = 0.5 WHERE trial_number = 3"
-    with open_database(url, create=False) as database, database.session() as session:
-        session.connection().exec_driver_sql(change)
+    with open_database(url, create=False) as database, database.transaction() as connection:
+        connection.exec_driver_sql(change)
     text = invoke("policy", "show", "generated").stdout
     assert " differs\n" in text
     assert text.endswith("8 of 8 runs are in this database, 1 of them with other results.\n")

@@ -114,9 +114,9 @@ def test_the_schema_is_printed_without_a_database(invoke: Invoke, url: str) -> N
 def test_the_names_of_an_imported_policy_do_not_steer_the_terminal(
     invoke: Invoke, url: str
 ) -> None:
-    with open_database(url, create=False) as database, database.session() as session:
+    with open_database(url, create=False) as database, database.transaction() as connection:
         for table, column in (("policies", "workload"), ("workloads", "name")):
-            session.execute(
+            connection.execute(
                 text(f"UPDATE syncswitch_{table} SET {column} = 'x' || char(27) || ']0;evil'")
             )
     name = "x\x1b]0;evil"

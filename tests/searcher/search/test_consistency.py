@@ -249,8 +249,11 @@ def test_what_cannot_be_looked_at_is_one_line(
     sqlite_url: str, path: Path, command: str, content: str
 ) -> None:
     if content == "newer":
-        with open_database(sqlite_url, create=True) as database, database.session() as session:
-            session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+        with (
+            open_database(sqlite_url, create=True) as database,
+            database.transaction() as connection,
+        ):
+            connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     result = db(command, "--storage", sqlite_url)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()

@@ -64,8 +64,8 @@ def test_what_is_missing_is_named(changed: Change, change: str, missing: str) ->
 def test_a_column_of_another_type_is_named(database: Database) -> None:
     if database.engine.dialect.name == "sqlite":
         pytest.skip("SQLite cannot change a column")
-    with database.session() as session:
-        session.execute(
+    with database.transaction() as connection:
+        connection.execute(
             text("ALTER TABLE syncswitch_checkpoints ALTER COLUMN path TYPE varchar(9)")
         )
     (found,) = findings(database)

@@ -21,8 +21,8 @@ only_postgresql = pytest.mark.parametrize("any_url", ["postgresql"], indirect=Tr
 
 
 def fault_of(database: Database, statement: str, **values: object) -> SyncSwitchError:
-    with pytest.raises(SyncSwitchError) as caught, database.session() as session:
-        session.execute(text(statement), values)
+    with pytest.raises(SyncSwitchError) as caught, database.transaction() as connection:
+        connection.execute(text(statement), values)
     assert "\n" not in str(caught.value)
     assert "SQL:" not in str(caught.value)
     return caught.value
@@ -60,8 +60,8 @@ def test_a_value_that_no_column_holds_is_a_defect(database: Database) -> None:
 def test_a_connection_that_is_lost_is_a_passing_fault(database: Database) -> None:
     fault = fault_of(database, "SELECT pg_terminate_backend(pg_backend_pid())")
     assert type(fault) is DatabaseAwayError
-    with database.session() as session:
-        assert session.scalar(text("SELECT 1")) == 1
+    with database.transaction() as connection:
+        assert connection.scalar(text("SELECT 1")) == 1
 
 
 def test_a_statement_that_cannot_work_names_the_database(database: Database) -> None:
@@ -72,12 +72,12 @@ def test_a_statement_that_cannot_work_names_the_database(database: Database) -> 
 
 
 def test_a_row_that_is_there_is_refused_on_each_kind(database: Database) -> None:
-    with database.session() as session:
-        session.execute(text("CREATE TABLE once (number INTEGER PRIMARY KEY)"))
-        session.execute(text("INSERT INTO once VALUES (1)"))
+    with database.transaction() as connection:
+        connection.execute(text("CREATE TABLE once (number INTEGER PRIMARY KEY)"))
+        connection.execute(text("INSERT INTO once VALUES (1)"))
 
     with pytest.raises(FatalError, match="refuses these values"):
-        database.write(lambda session: session.execute(text("INSERT INTO once VALUES (1)")))
+        database.write(lambda connection: connection.execute(text("INSERT INTO once VALUES (1)")))
 
 
 @pytest.mark.usefixtures("our_tables")
@@ -95,8 +95,8 @@ def test_a_file_that_another_writes_to_is_busy(sqlite_url: str, path: Path) -> N
 
 @only_sqlite
 def test_a_file_that_became_read_only_names_what_to_check(database: Database) -> None:
-    with database.session() as session:
-        session.connection().exec_driver_sql("PRAGMA query_only=ON")
+    with database.transaction() as connection:
+        connection.exec_driver_sql("PRAGMA query_only=ON")
     fault = fault_of(database, "DELETE FROM syncswitch_trials")
     assert type(fault) is DatabaseError
     assert "readonly" in str(fault)

@@ -6,18 +6,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
-from sqlalchemy import text
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, func, select, text
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE
 from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError
-from syncswitch.storage.tables.trials import PhaseRow, WorkloadRow
+from syncswitch.storage.records.trial import PhaseRecord
+from syncswitch.storage.tables.base import add_rows
+from syncswitch.storage.tables.trials import PHASES, WORKLOADS
 from tests.storage.conftest import both_databases
 
 pytestmark = both_databases
@@ -30,14 +32,16 @@ def names_of(directory: Path) -> list[str]:
 
 
 def set_revision(url: str, revision: str) -> None:
-    with open_database(url, create=True) as database, database.session() as session:
-        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = :new"), {"new": revision})
+    with open_database(url, create=True) as database, database.transaction() as connection:
+        connection.execute(
+            text(f"UPDATE {VERSION_TABLE} SET version_num = :new"), {"new": revision}
+        )
 
 
 def test_create_makes_tables_that_a_second_opening_finds(url: str) -> None:
     open_database(url, create=True).close()
-    with open_database(url, create=False) as database, database.session() as session:
-        assert session.query(WorkloadRow).count() == 0
+    with open_database(url, create=False) as database, database.transaction() as connection:
+        assert connection.scalar(select(func.count()).select_from(WORKLOADS)) == 0
 
 
 @pytest.mark.usefixtures("our_tables")
@@ -89,8 +93,8 @@ def test_optuna_and_we_share_one_database(url: str) -> None:
 
 def test_many_processes_create_one_database_at_once(url: str, at_once: Run) -> None:
     def work(number: int) -> int:
-        with open_database(url, create=True) as database, database.session() as session:
-            return session.query(WorkloadRow).count()
+        with open_database(url, create=True) as database, database.transaction() as connection:
+            return connection.scalar(select(func.count()).select_from(WORKLOADS))
 
     assert at_once(work, 4) == [0] * 4
     open_database(url, create=False).close()
@@ -106,81 +110,85 @@ def test_writers_of_one_file_wait_for_each_other(sqlite_url: str, at_once: Run) 
             for _ in range(writes):
                 # Reads first: without the lock from the start, the write would find the
                 # snapshot outdated, and SQLite would refuse it at once.
-                with database.session() as session:
-                    count = session.scalar(text("SELECT count FROM counter"))
-                    session.execute(text("UPDATE counter SET count = :new"), {"new": count + 1})
+                with database.transaction() as connection:
+                    count = connection.scalar(text("SELECT count FROM counter"))
+                    connection.execute(text("UPDATE counter SET count = :new"), {"new": count + 1})
 
-    with open_database(sqlite_url, create=True) as database, database.session() as session:
-        session.execute(text("CREATE TABLE counter (count INTEGER)"))
-        session.execute(text("INSERT INTO counter VALUES (0)"))
+    with open_database(sqlite_url, create=True) as database, database.transaction() as connection:
+        connection.execute(text("CREATE TABLE counter (count INTEGER)"))
+        connection.execute(text("INSERT INTO counter VALUES (0)"))
     at_once(work, 4)
-    with open_database(sqlite_url, create=False) as database, database.session() as session:
-        assert session.scalar(text("SELECT count FROM counter")) == 4 * writes
+    with open_database(sqlite_url, create=False) as database, database.transaction() as connection:
+        assert connection.scalar(text("SELECT count FROM counter")) == 4 * writes
 
 
 def test_a_reader_keeps_its_snapshot_and_holds_up_no_writer(database: Database) -> None:
-    with database.session() as session:
-        session.execute(text("CREATE TABLE counter (count INTEGER)"))
-    with database.session(read_only=True) as reader:
+    with database.transaction() as connection:
+        connection.execute(text("CREATE TABLE counter (count INTEGER)"))
+    with database.transaction(read_only=True) as reader:
         assert reader.scalar(text("SELECT count(*) FROM counter")) == 0
-        database.write(lambda session: session.execute(text("INSERT INTO counter VALUES (1)")))
+        database.write(
+            lambda connection: connection.execute(text("INSERT INTO counter VALUES (1)"))
+        )
         assert reader.scalar(text("SELECT count(*) FROM counter")) == 0
-    with database.session(read_only=True) as reader:
+    with database.transaction(read_only=True) as reader:
         assert reader.scalar(text("SELECT count(*) FROM counter")) == 1
 
 
 def test_threads_share_a_database(database: Database) -> None:
-    with database.session() as session:
-        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+    with database.transaction() as connection:
+        connection.execute(text("CREATE TABLE counter (count INTEGER)"))
 
     def work() -> None:
         for _ in range(20):
-            database.write(lambda session: session.execute(text("INSERT INTO counter VALUES (1)")))
+            database.write(
+                lambda connection: connection.execute(text("INSERT INTO counter VALUES (1)"))
+            )
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    with database.session(read_only=True) as session:
-        assert session.scalar(text("SELECT sum(count) FROM counter")) == 80
+    with database.transaction(read_only=True) as connection:
+        assert connection.scalar(text("SELECT sum(count) FROM counter")) == 80
 
 
 def test_an_exception_rolls_the_transaction_back(database: Database) -> None:
-    with database.session() as session:
-        session.execute(text("CREATE TABLE counter (count INTEGER)"))
+    with database.transaction() as connection:
+        connection.execute(text("CREATE TABLE counter (count INTEGER)"))
 
     def write_and_fail() -> None:
-        with database.session() as session:
-            session.execute(text("INSERT INTO counter VALUES (1)"))
+        with database.transaction() as connection:
+            connection.execute(text("INSERT INTO counter VALUES (1)"))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
-    with database.session(read_only=True) as session:
-        assert session.scalar(text("SELECT count(*) FROM counter")) == 0
+    with database.transaction(read_only=True) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM counter")) == 0
 
 
 def test_a_passing_fault_is_tried_again_in_a_new_transaction(database: Database) -> None:
-    with database.session() as session:
-        session.execute(text("CREATE TABLE counter (count INTEGER)"))
-    sessions: list[Session] = []
+    with database.transaction() as connection:
+        connection.execute(text("CREATE TABLE counter (count INTEGER)"))
+    connections: list[Connection] = []
 
-    def operation(session: Session) -> str:
-        sessions.append(session)
-        session.execute(text("INSERT INTO counter VALUES (1)"))
-        if len(sessions) < 3:
+    def operation(connection: Connection) -> str:
+        connections.append(connection)
+        connection.execute(text("INSERT INTO counter VALUES (1)"))
+        if len(connections) < 3:
             raise RetryableError("lost")
         return "done"
 
     assert database.write(operation) == "done"
-    assert len({id(session) for session in sessions}) == 3
-    with database.session(read_only=True) as session:
-        assert session.scalar(text("SELECT count(*) FROM counter")) == 1
+    assert len({id(connection) for connection in connections}) == 3
+    with database.transaction(read_only=True) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM counter")) == 1
 
 
 def test_a_fault_that_does_not_pass_is_raised_in_the_end(database: Database) -> None:
-    def operation(session: Session) -> None:
+    def operation(connection: Connection) -> None:
         raise RetryableError("lost")
 
     with pytest.raises(RetryableError, match="lost"):
@@ -188,19 +196,9 @@ def test_a_fault_that_does_not_pass_is_raised_in_the_end(database: Database) -> 
 
 
 def test_a_value_that_the_database_refuses_is_a_defect(database: Database) -> None:
-    def operation(session: Session) -> None:
-        session.add(
-            PhaseRow(
-                trial_id=12345,
-                position=0,
-                protocol="bsp",
-                start_worker_step=0,
-                end_worker_step=1,
-                seconds=1.0,
-                mean_staleness=0.0,
-                max_staleness=0,
-            )
-        )
+    def operation(connection: Connection) -> None:
+        phase = PhaseRecord("bsp", 0, 1, 1.0, 0.0, 0)
+        add_rows(connection, PHASES, [asdict(phase)], trial_id=12345, position=0)
 
     with pytest.raises(FatalError, match=r"(?i)refuses these values.*foreign key"):
         database.write(operation)
@@ -216,8 +214,8 @@ def test_a_creator_killed_at_any_moment_leaves_what_another_completes(url: str) 
         time.sleep(wait_seconds)
         creator.kill()
         creator.join()
-    with open_database(url, create=True) as database, database.session() as session:
-        assert session.query(WorkloadRow).count() == 0
+    with open_database(url, create=True) as database, database.transaction() as connection:
+        assert connection.scalar(select(func.count()).select_from(WORKLOADS)) == 0
 
 
 @pytest.mark.usefixtures("our_tables")
@@ -239,7 +237,7 @@ def test_what_sqlite_committed_survives_a_power_failure(sqlite_url: str, read_on
     full = 2  # with the write-ahead log, less may lose the last commits
     with (
         open_database(sqlite_url, create=True) as database,
-        database.session(read_only=read_only) as session,
+        database.transaction(read_only=read_only) as connection,
     ):
-        assert session.scalar(text("PRAGMA synchronous")) == full
-        assert session.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert connection.scalar(text("PRAGMA synchronous")) == full
+        assert connection.scalar(text("PRAGMA journal_mode")) == "wal"

@@ -21,8 +21,8 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.tables.base import TABLE_PREFIX, Base
-from syncswitch.storage.tables.policies import PolicyRow
+from syncswitch.storage.tables.base import METADATA, TABLE_PREFIX
+from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from tests.conftest import make_database
 from tests.storage.conftest import both_databases
@@ -38,12 +38,12 @@ def test_the_view_has_the_columns_that_are_described(database: Database) -> None
 
 
 def test_no_table_can_meet_one_of_optuna() -> None:
-    names = [*Base.metadata.tables, VERSION_TABLE]
+    names = [*METADATA.tables, VERSION_TABLE]
     assert all(name.startswith(TABLE_PREFIX) for name in names)
 
 
 def test_every_constraint_has_a_name_that_postgresql_can_hold() -> None:
-    for table in Base.metadata.tables.values():
+    for table in METADATA.tables.values():
         names = [part.name for part in table.constraints] + [part.name for part in table.indexes]
         assert all(name and len(str(name)) <= 63 for name in names)
 
@@ -72,14 +72,14 @@ IMPOSSIBLE: list[tuple[str, float | str | None, float | str | None]] = [
 def test_the_database_itself_refuses_an_impossible_policy(
     database: Database, policy: TimingPolicy
 ) -> None:
-    names = set(PolicyRow.__table__.columns.keys()) - {"imported_at"}
+    names = set(POLICIES.columns.keys()) - {"imported_at"}
     values = {column: getattr(policy, column) for column in names}
     values["created_at"] = datetime.fromisoformat(policy.created_at)
 
     def add(version: int, **changed: float | str | None) -> None:
         own = {"version": version, "study": f"digits-{version}"}
         with database.engine.begin() as connection:
-            connection.execute(insert(PolicyRow).values({**values, **own, **changed}))
+            connection.execute(insert(POLICIES).values({**values, **own, **changed}))
 
     for version, (name, value, possible) in enumerate(IMPOSSIBLE, start=1):
         with pytest.raises(IntegrityError) as caught:

@@ -19,12 +19,12 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.queries.uses import use_facts
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import use_observations
 
-IMPORTED = (TrialRow.fingerprint == "a" * 64) & TrialRow.source.is_not(None)
+IMPORTED = (TRIALS.c.fingerprint == "a" * 64) & TRIALS.c.source.is_not(None)
 
 OPERATIONS: dict[str, Callable[[Database], object]] = {
     "policy by name": lambda database: PolicyRegistry(database).lookup("digits"),
@@ -46,7 +46,7 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     "searches": lambda database: TrialStore(database).searches(workload="digits"),
     "target": lambda database: TrialStore(database).set_target("digits-1", 0.9),
     "imported target": lambda database: database.write(
-        lambda session: record_target(session, IMPORTED, 0.9)
+        lambda connection: record_target(connection, IMPORTED, 0.9)
     ),
     "switch_points": lambda database: switch_point_statistics(database, workload="digits"),
     "switch points of a search": lambda database: switch_point_statistics(
@@ -61,8 +61,8 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
 
 
 def read(database: Database, query: Any) -> object:
-    with database.session(read_only=True) as session:
-        return session.execute(query).all()
+    with database.transaction(read_only=True) as connection:
+        return connection.execute(query).all()
 
 
 def plan(database: Database, operation: Callable[[Database], object]) -> list[str]:

@@ -5,13 +5,13 @@ from datetime import datetime, timedelta, timezone
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import select
+from sqlalchemy import update
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.search_costs import covered_seconds, study_costs
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo
 from tests.storage.conftest import both_databases
@@ -96,10 +96,12 @@ def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
 ) -> None:
     complete(store, "digits-1", 0, record)
     store.begin("digits-1", 1, record.spec, OWNER)
-    with database.session() as session:
-        lost = session.scalars(select(TrialRow).where(TrialRow.trial_number == 1)).one()
-        lost.started_at = record.ended_at
-        lost.heartbeat_at = record.ended_at + timedelta(seconds=7)
+    with database.transaction() as connection:
+        moments = {
+            "started_at": record.ended_at,
+            "heartbeat_at": record.ended_at + timedelta(seconds=7),
+        }
+        connection.execute(update(TRIALS).where(TRIALS.c.trial_number == 1).values(moments))
     before = (record.ended_at - record.started_at).total_seconds()
     assert study_costs(database)[0].wall_seconds == before + 7
     store.fail("digits-1", 1, "its process is gone")

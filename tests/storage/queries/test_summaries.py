@@ -22,7 +22,7 @@ from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import PhaseRecord
-from syncswitch.storage.tables.trials import PhaseRow, TrialRow
+from syncswitch.storage.tables.trials import PHASES, TRIALS
 from syncswitch.storage.trials.workloads import upsert_workload
 from tests.properties import FIXTURES_STAY
 from tests.storage.conftest import both_databases
@@ -67,18 +67,19 @@ def add(database: Database, identity: WorkloadIdentity, runs: Sequence[Run]) -> 
         for number, values in enumerate(runs)
     ]
     phases = [row.pop("phase", None) for row in rows]
-    with database.session() as session:
-        upsert_workload(session, own, own.name)
-        trial_ids = session.scalars(
-            insert(TrialRow).returning(TrialRow.trial_id, sort_by_parameter_order=True), rows
-        ).all()
+    with database.transaction() as connection:
+        upsert_workload(connection, own, own.name)
+        trial_ids = [
+            connection.scalar(insert(TRIALS).values(row).returning(TRIALS.c.trial_id))
+            for row in rows
+        ]
         known = [
             {"trial_id": trial_id, "position": 0, **asdict(phase)}
             for trial_id, phase in zip(trial_ids, phases, strict=True)
             if phase is not None
         ]
         if known:
-            session.execute(insert(PhaseRow), known)
+            connection.execute(insert(PHASES), known)
     return own.fingerprint
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.dialects import sqlite
 
-from syncswitch.storage.tables.column_types import UtcDateTime
+from syncswitch.storage.tables.base import UtcDateTime
 
 DIALECT = sqlite.dialect()
 

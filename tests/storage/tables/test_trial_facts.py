@@ -10,7 +10,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.queries.columns import columns_of_table
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.store import uses
@@ -20,8 +20,8 @@ from tests.storage.filled import REGRET, identity
 
 def facts(database: Database) -> list[dict[str, Any]]:
     query = select(TRIAL_FACTS).order_by(TRIAL_FACTS.c.trial_id)
-    with database.session(read_only=True) as session:
-        return [dict(row) for row in session.execute(query).mappings()]
+    with database.transaction(read_only=True) as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def expected(trial: StoredTrial, software: dict[str, str] | None) -> dict[str, Any]:
@@ -68,9 +68,9 @@ def test_the_view_has_the_columns_that_are_described(database: Database) -> None
 
 
 def test_every_value_of_the_view_is_what_the_store_says(any_filled: Database) -> None:
-    with any_filled.session(read_only=True) as session:
-        query = select(TrialRow.trial_id, TrialRow.software)
-        software = {row.trial_id: row.software for row in session.execute(query)}
+    with any_filled.transaction(read_only=True) as connection:
+        query = select(TRIALS.c.trial_id, TRIALS.c.software)
+        software = {row.trial_id: row.software for row in connection.execute(query)}
     trials = TrialStore(any_filled).trials()
     assert len(trials) > 20
     trials += uses(any_filled, identity().fingerprint)

@@ -12,7 +12,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.evaluations import add_evaluations, read_evaluations
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, SearchInfo
@@ -37,12 +37,12 @@ def trial_ids(store: TrialStore, record: TrialRecord) -> list[int]:
 
 
 def added(database: Database, *curves: tuple[int, list[Evaluation]]) -> None:
-    database.write(lambda session: add_evaluations(session, curves))
+    database.write(lambda connection: add_evaluations(connection, curves))
 
 
 def read(database: Database, trial_id: int) -> list[Evaluation]:
-    with database.session(read_only=True) as session:
-        return read_evaluations(session, TrialRow.trial_id == trial_id)
+    with database.transaction(read_only=True) as connection:
+        return read_evaluations(connection, TRIALS.c.trial_id == trial_id)
 
 
 def test_curves_come_back_bit_by_bit(database: Database, trial_ids: list[int]) -> None:

@@ -15,7 +15,7 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
-from syncswitch.storage.tables.trials import EventRow
+from syncswitch.storage.tables.trials import EVENTS
 from syncswitch.storage.trials.events import condition_values, conditions_of, storable_text
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
@@ -136,7 +136,7 @@ def test_the_database_itself_refuses_an_impossible_event(
 
     def add(**changes: int) -> None:
         with database.engine.begin() as connection:
-            connection.execute(insert(EventRow).values({**values, **changes}))
+            connection.execute(insert(EVENTS).values({**values, **changes}))
 
     names = ("position", "worker_step", "elapsed_seconds", "worker", "seconds")
     for position, name in enumerate(names):

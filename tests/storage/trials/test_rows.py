@@ -18,7 +18,7 @@ from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import TrialRow
+from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, StoredTrial
 from tests.storage.filled import OWNER, complete
@@ -60,15 +60,15 @@ def cancel(store: TrialStore, record: TrialRecord, number: int = 0) -> StoredTri
 
 def facts(database: Database) -> list[dict[str, Any]]:
     query = select(TRIAL_FACTS).order_by(TRIAL_FACTS.c.trial_id)
-    with database.session(read_only=True) as session:
-        return [dict(row) for row in session.execute(query).mappings()]
+    with database.transaction(read_only=True) as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def software_is_null(database: Database) -> list[bool]:
     """Of each trial; JSON has a null of its own, which is another one."""
-    query = select(TrialRow.software.is_not_distinct_from(null())).order_by(TrialRow.trial_id)
-    with database.session(read_only=True) as session:
-        return [bool(found) for found in session.scalars(query)]
+    query = select(TRIALS.c.software.is_not_distinct_from(null())).order_by(TRIALS.c.trial_id)
+    with database.transaction(read_only=True) as connection:
+        return [bool(found) for found in connection.scalars(query)]
 
 
 def test_whether_a_run_is_needed_is_known_from_its_beginning(

@@ -125,8 +125,8 @@ def made(store: TrialStore, record: TrialRecord) -> TrialStore:
 
 
 def facts(database: Database) -> Rows:
-    with database.session(read_only=True) as session:
-        rows = session.execute(select(TRIAL_FACTS)).mappings()
+    with database.transaction(read_only=True) as connection:
+        rows = connection.execute(select(TRIAL_FACTS)).mappings()
         return {row["trial_number"]: dict(row) for row in rows}
 
 
@@ -176,8 +176,8 @@ def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
 ) -> None:
     ids = {number: row["trial_id"] for number, row in facts(database).items()}
     for target in TARGETS:
-        with database.session(read_only=True) as session:
-            found = session.execute(run_rows.accuracy_times({}, target)).mappings().all()
+        with database.transaction(read_only=True) as connection:
+            found = connection.execute(run_rows.accuracy_times({}, target)).mappings().all()
         times = {row["trial_id"]: row for row in found}
         made.set_target(STUDY, target)
         stored = made.numbered(STUDY)
@@ -204,8 +204,8 @@ def test_a_target_is_chosen_for_one_trial_without_its_ancestors(
     database: Database, made: TrialStore
 ) -> None:
     (mine,) = [row["trial_id"] for number, row in facts(database).items() if number == 3]
-    with database.session(read_only=True) as session:
-        (row,) = session.execute(run_rows.accuracy_times({"trial_ids": [mine]}, 0.2)).all()
+    with database.transaction(read_only=True) as connection:
+        (row,) = connection.execute(run_rows.accuracy_times({"trial_ids": [mine]}, 0.2)).all()
     assert (row.trial_id, row.time_to_accuracy_seconds) == (mine, 1.5)
 
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sqlalchemy import select
+
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
-from syncswitch.storage.tables.trials import WorkloadRow
-from syncswitch.storage.trials.workloads import registered_workload, workload_row
+from syncswitch.storage.tables.trials import WORKLOADS
+from syncswitch.storage.trials.workloads import add_workload, registered_workload
 from tests.storage.conftest import both_databases
 
 pytestmark = both_databases
@@ -36,12 +38,11 @@ def test_a_workload_is_the_same_again_with_the_same_fingerprint(
     for change in CHANGES:
         workload = RegisteredWorkload(replace(identity, **change), "job.py:it")
         fingerprint = workload.identity.fingerprint
-        with database.session() as session:
-            session.add(workload_row(workload))
-        with database.session(read_only=True) as session:
-            row = session.get(WorkloadRow, fingerprint)
-            assert row is not None
-            found = registered_workload(row)
+        with database.transaction() as connection:
+            add_workload(connection, workload)
+        with database.transaction(read_only=True) as connection:
+            query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint)
+            found = registered_workload(connection.execute(query).one())
         assert found == workload
         assert found.identity.fingerprint == fingerprint
 
@@ -53,8 +54,8 @@ def test_all_workloads_of_a_name_are_found_newest_first(
         RegisteredWorkload(replace(identity, workers=workers), "job.py:it") for workers in (4, 8)
     ]
     for workload in known:
-        with database.session() as session:
-            session.add(workload_row(workload))
+        with database.transaction() as connection:
+            add_workload(connection, workload)
     registry = PolicyRegistry(database)
     assert registry.workloads("digits") == registry.workloads("job.py:it") == known[::-1]
     assert registry.workloads(known[0].identity.fingerprint[:8]) == known[:1]

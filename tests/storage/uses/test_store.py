@@ -62,9 +62,9 @@ def test_a_use_is_a_trial_with_its_policy_its_guard_and_all_that_it_measured(
     (stored,) = uses(database, IDENTITY.fingerprint)
     assert (stored.kind, stored.phases) == ("use", RECORD.phases)
     assert (stored.failed_switches, stored.held_percent) == (ALARM.failed, 50.0)
-    with database.session(read_only=True) as session:
+    with database.transaction(read_only=True) as connection:
         query = "SELECT position, switch_percent, lost_seconds FROM syncswitch_failed_switches"
-        assert session.execute(text(query)).all() == [(0, 12.5, 1.25), (1, 25.0, 2.25)]
+        assert connection.execute(text(query)).all() == [(0, 12.5, 1.25), (1, 25.0, 2.25)]
     curve = frames.evaluations(database, kinds=["use"])
     assert list(curve["accuracy"]) == [0.8, 0.9]
     assert list(frames.events(database, kinds=["use"])["kind"]) == ["alarmed"]

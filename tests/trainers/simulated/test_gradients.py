@@ -276,6 +276,31 @@ class TestPatches:
         assert type(patched.layers[0]) is not type(model.layers[0])
         np.testing.assert_allclose(patched(pictures), model(pictures), atol=1e-5)
 
+    @pytest.mark.parametrize("padding", ["same", "valid"])
+    @pytest.mark.parametrize("strides", [None, 1, (3, 1)])
+    @pytest.mark.parametrize("size", [2, (2, 5)])
+    def test_choose_the_maximum_and_who_has_its_gradient(
+        self, keras: Any, padding: str, strides: Any, size: Any
+    ) -> None:
+        import tensorflow as tf
+
+        layer = keras.layers.MaxPooling2D(size, strides, padding)
+        model = keras.Sequential([keras.Input((9, 7, 2)), layer])
+        patched = with_patches(model)
+        assert type(patched.layers[0]) is not type(layer)
+        # Whole numbers below zero: many are equal, and what is beyond the edge is no maximum.
+        pictures = tf.constant(np.random.default_rng(1).integers(-4, 0, (2, 9, 7, 2)), tf.float32)
+        found = []
+        for one in (model, patched):
+            with tf.GradientTape() as tape:
+                tape.watch(pictures)
+                output = one(pictures)
+                weights = tf.reshape(tf.range(tf.size(output, tf.int64)), tf.shape(output))
+                total = tf.reduce_sum(output * tf.cast(weights, tf.float32))
+            found.append((output.numpy(), tape.gradient(total, pictures).numpy()))
+        np.testing.assert_array_equal(found[1][0], found[0][0])
+        np.testing.assert_array_equal(found[1][1], found[0][1])
+
     def test_leave_other_convolutions_as_they_are(self, keras: Any) -> None:
         model = keras.Sequential(
             [
