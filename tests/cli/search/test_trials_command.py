@@ -296,8 +296,7 @@ def test_nothing_to_show(invoke: Invoke) -> None:
 def test_a_long_table_shows_the_newest(
     invoke: Invoke, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The package has the command under this name.
-    monkeypatch.setattr(sys.modules["syncswitch.cli.search.runs.trials"], "_MOST_ROWS", 3)
+    monkeypatch.setattr("syncswitch.cli.search.rows._MOST_ROWS", 3)
     done = invoke("trials")
     with open_database(url, create=False) as database:
         number = len(TrialStore(database).trials())
