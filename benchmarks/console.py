@@ -1,10 +1,16 @@
-"""What the benchmarks share on the command line: options by their defaults, and tables."""
+"""What the benchmarks share: options by their defaults, tables, and a limit of time."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import psutil
 from rich.table import Table
 
 
@@ -38,3 +44,29 @@ def new_table(*columns: str, left: int = 1, **style: Any) -> Table:
     for number, name in enumerate(columns):
         made.add_column(name, justify="left" if number < left else "right", no_wrap=True)
     return made
+
+
+@contextmanager
+def at_most(seconds: float, what: str = "the benchmark") -> Iterator[None]:
+    """Ends this process, and all that it has started, where something takes longer.
+
+    Not by an exception: what hangs may be TensorFlow's own code, and catches none.
+
+    Args:
+        seconds: Many times what it usually takes.
+        what: Takes so long; for the message.
+    """
+
+    def end() -> None:
+        print(f"error: {what} is not done after {seconds:g} s; ended", file=sys.stderr, flush=True)
+        for process in psutil.Process().children(recursive=True):
+            process.kill()
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,17 +1,152 @@
-"""The strategies that are compared, and how one search of theirs is judged."""
+"""The strategies that are compared, how one search of theirs is judged, and what many say; pure.
+
+Beside ours there is what users would take instead: a grid, chance, and general optimizers.
+
+Each is told the candidates below 100 %: the first protocol alone is acceptable by definition, and
+the answer where nothing else is. A new job first measures A with 5 runs of the first protocol
+alone; all runs are paid from their start to their end.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import importlib.util
+import statistics
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks import rivals
-from benchmarks.problems import Problem, earliest_acceptable, is_acceptable
-from syncswitch.searcher.simulation.simulator import SimulatedSearch, search_with
+from benchmarks.problems import BASELINE_PERCENT, Problem, earliest_acceptable, is_acceptable
+from syncswitch.searcher.simulation.estimates import Estimate, mean, ratio_of_means, share
+from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.samplers import BaseSampler
+
+TRIALS = 20
+BASELINE_RUNS = 5
+
+Sampler = Callable[[int], "BaseSampler"]
+
+
+class _Buyer:
+    """Pays whole runs, and remembers them."""
+
+    def __init__(self, problem: Problem, is_known: bool) -> None:
+        self._problem = problem
+        self._runs: dict[float, list[PlayedRun]] = defaultdict(list)
+        self.seconds = 0.0
+        if is_known:
+            target = problem.known_accuracy
+        else:
+            target = _mean_accuracy([self.buy(BASELINE_PERCENT) for _ in range(BASELINE_RUNS)])
+        self.least_accuracy = target - problem.threshold
+
+    def buy(self, percent: float) -> PlayedRun:
+        """The next run at a switch point."""
+        made = self._runs[percent]
+        run = self._problem.run_at(percent, len(made))
+        assert run is not None  # the grid holds what there are runs of
+        self.seconds += run.seconds
+        made.append(run)
+        return run
+
+    def judged_by_means(self) -> float:
+        """The earliest switch point whose runs are acceptable on average."""
+        fit = [
+            percent
+            for percent, runs in self._runs.items()
+            if not any(run.diverged for run in runs)
+            and _mean_accuracy(runs) >= self.least_accuracy - ROUNDING
+        ]
+        return min(fit, default=BASELINE_PERCENT)
+
+    def search(self, answer: float) -> SimulatedSearch:
+        """What was paid for an answer."""
+        return SimulatedSearch(answer, self.seconds, sum(map(len, self._runs.values())))
+
+
+def _mean_accuracy(runs: Sequence[PlayedRun]) -> float:
+    return statistics.fmean(run.accuracy for run in runs)
+
+
+def grid_search(problem: Problem, is_known: bool, *, repeats: int) -> Iterable[SimulatedSearch]:
+    """Every candidate the same number of times."""
+    buyer = _Buyer(problem, is_known)
+    for percent in problem.grid[:-1]:
+        for _ in range(repeats):
+            buyer.buy(percent)
+    yield buyer.search(buyer.judged_by_means())
+
+
+def optuna_search(
+    problem: Problem, is_known: bool, *, sampler: Sampler
+) -> Iterable[SimulatedSearch]:
+    """Least training time, with accuracy as a constraint.
+
+    Returns:
+        The same runs with two answers: judged by the means of the switch points, and Optuna's own
+        best trial.
+    """
+    import optuna
+
+    buyer = _Buyer(problem, is_known)
+    candidates = problem.grid[:-1]
+
+    def train(trial: Trial) -> float:
+        percent = candidates[trial.suggest_int("place", 0, len(candidates) - 1)]
+        run = buyer.buy(percent)
+        trial.set_constraint("accuracy", buyer.least_accuracy - run.accuracy)
+        return run.seconds
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study = optuna.create_study(sampler=sampler(problem.number))
+        study.optimize(train, n_trials=TRIALS)
+    yield buyer.search(buyer.judged_by_means())
+    yield buyer.search(_best_trial(study, candidates))
+
+
+def _best_trial(study: Study, candidates: tuple[float, ...]) -> float:
+    try:
+        place: int = study.best_trial.params["place"]
+    except ValueError:  # none is feasible
+        return BASELINE_PERCENT
+    return candidates[place]
+
+
+def random_sampler(seed: int) -> BaseSampler:
+    """Chance."""
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=seed)
+
+
+def tpe_sampler(seed: int) -> BaseSampler:
+    """Optuna's default."""
+    from optuna.samplers import TPESampler
+
+    return TPESampler(seed=seed)
+
+
+def gp_sampler(seed: int) -> BaseSampler:
+    """Bayesian optimization with a Gaussian process."""
+    from optuna.samplers import GPSampler
+
+    return GPSampler(seed=seed)
+
+
+def has_gp() -> bool:
+    """Whether Optuna's Gaussian process can be used: it needs PyTorch."""
+    return importlib.util.find_spec("torch") is not None
+
 
 REFERENCE = "paper 5x5"
 """What costs are compared with."""
@@ -75,11 +210,11 @@ def contenders() -> list[Contender]:
         _adaptive(f"{_ADAPTIVE}, no early stop", early_stop=False),
         _adaptive(f"{_ADAPTIVE}, neither", share_prefix=False, early_stop=False),
         *(Contender((f"grid, {repeats} runs each",), _grid(repeats)) for repeats in (3, 5)),
-        _optuna("random", rivals.random_sampler),
-        _optuna("Optuna TPE", rivals.tpe_sampler),
+        _optuna("random", random_sampler),
+        _optuna("Optuna TPE", tpe_sampler),
     ]
-    if rivals.has_gp():
-        found.append(replace(_optuna("Optuna GP", rivals.gp_sampler), is_slow=True))
+    if has_gp():
+        found.append(replace(_optuna("Optuna GP", gp_sampler), is_slow=True))
     return found
 
 
@@ -167,11 +302,73 @@ def _search_adaptively(
 
 
 def _grid(repeats: int) -> Search:
-    return functools.partial(rivals.grid_search, repeats=repeats)
+    return functools.partial(grid_search, repeats=repeats)
 
 
-def _optuna(name: str, sampler: rivals.Sampler) -> Contender:
+def _optuna(name: str, sampler: Sampler) -> Contender:
     return Contender(
         (f"{name}, means", f"{name}, best trial"),
-        functools.partial(rivals.optuna_search, sampler=sampler),
+        functools.partial(optuna_search, sampler=sampler),
     )
+
+
+_ANSWERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One strategy on some problems; see `Outcome` for the measures.
+
+    Attributes:
+        problems: How many.
+        answers: The most frequent answers in percent, and how often each was given.
+        runs: Of a search, on average.
+        cost: Of a search, on average.
+        cost_ratio: Mean cost by that of the reference on the same problems.
+        success_percent: Of the searches.
+        too_early_percent: Of the searches.
+        regret: On average; None where every answer was too early.
+        policy_time: The same.
+    """
+
+    strategy: str
+    problems: int
+    answers: list[tuple[float, int]]
+    runs: float
+    cost: Estimate
+    cost_ratio: Estimate
+    success_percent: Estimate
+    too_early_percent: Estimate
+    regret: Estimate | None
+    policy_time: Estimate | None
+
+
+def score(
+    strategy: str, outcomes: Mapping[int, Outcome], reference: Mapping[int, Outcome]
+) -> Score:
+    """Sums up one strategy.
+
+    Args:
+        strategy: Its name.
+        outcomes: By the number of the problem.
+        reference: Of the strategy that costs are compared with; at least on the same problems.
+    """
+    values = list(outcomes.values())
+    costs = [outcome.cost for outcome in values]
+    return Score(
+        strategy=strategy,
+        problems=len(values),
+        answers=Counter(outcome.answer for outcome in values).most_common(_ANSWERS),
+        runs=statistics.fmean(outcome.runs for outcome in values),
+        cost=mean(costs),
+        cost_ratio=ratio_of_means(costs, [reference[number].cost for number in outcomes]),
+        success_percent=share(outcome.is_success for outcome in values),
+        too_early_percent=share(outcome.is_too_early for outcome in values),
+        regret=_known_mean(outcome.regret for outcome in values),
+        policy_time=_known_mean(outcome.policy_time for outcome in values),
+    )
+
+
+def _known_mean(values: Iterable[float | None]) -> Estimate | None:
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import Connection, event, text
 
-from benchmarks.console import new_table, parser
+from benchmarks.console import at_most, new_table, parser
 from benchmarks.database_content import (
     TRIALS_PER_SEARCH,
     fill,
@@ -36,7 +36,6 @@ from benchmarks.database_content import (
     study_of,
     write_runs,
 )
-from benchmarks.limit import at_most
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry

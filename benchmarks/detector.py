@@ -23,8 +23,7 @@ import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
 
-from benchmarks.console import new_table
-from benchmarks.limit import at_most
+from benchmarks.console import at_most, new_table
 from syncswitch.trainers.stragglers.detector import DetectorSettings, StragglerDetector
 from tests.trainers.stragglers.traces import NOISES, round_seconds
 

@@ -24,8 +24,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.console import parser
-from benchmarks.limit import at_most
+from benchmarks.console import at_most, parser
 from benchmarks.problems import BASELINE_PERCENT, BETA
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.search_costs import study_costs

@@ -17,8 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.console import new_table, parser
-from benchmarks.limit import at_most
+from benchmarks.console import at_most, new_table, parser
 from benchmarks.stragglers import Estimate
 from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec

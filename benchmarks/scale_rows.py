@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks import all_reduce, engines, loopback, sharded_tables
+from benchmarks.console import at_most
 from benchmarks.engines import WORKERS, Train
-from benchmarks.limit import at_most
 from benchmarks.sizes import PARAMETERS, SPARSE, WORKLOADS
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from benchmarks.console import new_table, parser
-from benchmarks.limit import at_most
+from benchmarks.console import at_most, new_table, parser
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.gradients import GradientSource

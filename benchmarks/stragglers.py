@@ -28,8 +28,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from scipy import stats
 
-from benchmarks.console import new_table
-from benchmarks.limit import at_most
+from benchmarks.console import at_most, new_table
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.local import LAUNCHERS, LocalCluster, load_local_workload

@@ -27,14 +27,20 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.console import new_table, parser
-from benchmarks.contenders import REFERENCE, Contender, Outcome, contenders, judged
-from benchmarks.generated_problems import generated_problem
-from benchmarks.limit import at_most
-from benchmarks.problems import Problem
-from benchmarks.recorded_problems import recorded_jobs
-from benchmarks.rivals import BASELINE_RUNS, TRIALS, has_gp
-from benchmarks.scores import Score, score
+from benchmarks.console import at_most, new_table, parser
+from benchmarks.contenders import (
+    BASELINE_RUNS,
+    REFERENCE,
+    TRIALS,
+    Contender,
+    Outcome,
+    Score,
+    contenders,
+    has_gp,
+    judged,
+    score,
+)
+from benchmarks.problems import Problem, generated_problem, recorded_jobs
 from syncswitch.searcher.simulation.estimates import Estimate
 from tests.reproduction.recordings import PAPER
 

@@ -20,11 +20,10 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.console import new_table, parser
+from benchmarks.console import at_most, new_table, parser
 from benchmarks.contenders import contenders
-from benchmarks.limit import at_most
 from benchmarks.problems import BASELINE_PERCENT
-from benchmarks.trust_problems import JOBS, TrustJob, trust_jobs
+from benchmarks.recorded_jobs import JOBS, TrustJob, trust_jobs
 
 _SHOWN = (
     "adaptive",

@@ -177,11 +177,6 @@ def _whole(number: float | None) -> int | None:
 cluster_options = combined(*map(trainer_option, CLUSTER_OPTIONS))
 
 
-def is_policy_file(choice: str) -> bool:
-    """Whether a policy is named by its file, which need not be there, or by what a database has."""
-    return choice.endswith(".json") or Path(choice).is_file()
-
-
 def is_given(name: str) -> bool:
     """Whether the command line has this parameter."""
     source = click.get_current_context().get_parameter_source(name)

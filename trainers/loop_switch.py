@@ -38,9 +38,9 @@ from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.uses.waiting import spool_beside, spool_use
 from syncswitch.trainers.command import report
 from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.run.guarding import Guarding
-from syncswitch.trainers.run.position import LogMark
-from syncswitch.trainers.run.record import RunResult, trial_record
+from syncswitch.trainers.run.guard import Guarding
+from syncswitch.trainers.run.position import Position
+from syncswitch.trainers.run.record import trial_record
 
 Broadcast = Callable[[int | None], int | None]
 """Gives every process what the chief has."""
@@ -138,7 +138,7 @@ class LoopSwitch:
         if guarding is not None and (guarding.switch is None or guarding.switch.done != step):
             self._kept = [copy.deepcopy(one.state_dict()) for one in self._keeps]
             seconds = self._clock() - self._started
-            guarding.switch = _mark(step, seconds)
+            guarding.switch = Position(step, step, seconds)
         return True
 
     def test(self, step: int, value: float, loss: float = math.nan) -> int | None:
@@ -158,7 +158,9 @@ class LoopSwitch:
         guarding = self._guarding
         if guarding is None:
             if self._is_chief and self._told_step is not None:
-                report(step, value, loss=None if math.isnan(loss) else loss)
+                # Without a clock of the loop's own, that of whoever reads the report is as good.
+                seconds = None if self._clock is time.monotonic else self._clock() - self._started
+                report(step, value, seconds=seconds, loss=None if math.isnan(loss) else loss)
             return None
         back = self._decide(guarding, step, value, loss) if self._is_chief else None
         if self._broadcast is not None:
@@ -199,7 +201,7 @@ class LoopSwitch:
             return
         guarding.remember(history)
         guarding.alarm, mark = None, state["switch"]
-        guarding.switch = None if mark is None else _mark(*mark)
+        guarding.switch = None if mark is None else Position(mark[0], *mark)
         self._use_id = state["use_id"]
         self._started_at = datetime.fromisoformat(state["started_at"])
         self._started = self._clock() - state["elapsed_seconds"]
@@ -240,25 +242,20 @@ class LoopSwitch:
             (pair.first_protocol, 0, first_done, first_end - self._lost_seconds),
             (pair.second_protocol, first_done, step, seconds - first_end),
         )
-        result = RunResult(
+        record = trial_record(
+            guarding.plans[0],
+            self._started_at,
             worker_steps=step,
-            evaluations=tuple(self._evaluations),
-            phases=tuple(PhaseRecord(*one, None, None) for one in phases if one[1] < one[2]),
+            evaluations=self._evaluations,
+            phases=(PhaseRecord(*one, None, None) for one in phases if one[1] < one[2]),
             diverged=diverged,
-            stopped_early=False,
             training_seconds=seconds,
             events=self._events,
             guard=guarding.outcome(first_done),
         )
-        asked = guarding.plans[0]
-        use = whole_use(self._policy, self._use_id, trial_record(asked, result, self._started_at))
+        use = whole_use(self._policy, self._use_id, record)
         if use is not None:
             spool_use(spool_beside(self._path), use)
-
-
-def _mark(step: int, seconds: float) -> LogMark:
-    """The moment of a switch; what a loop has no part in is not looked at."""
-    return LogMark(step, step, seconds, 0.0, 0.0, False, (), None, 0)
 
 
 def _torch_processes() -> tuple[bool, Broadcast | None]:

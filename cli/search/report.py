@@ -12,11 +12,9 @@ from syncswitch.cli.console import echo, print_json
 from syncswitch.cli.options import common_options, protocols_option, workers_option
 from syncswitch.cli.search.policy.selection import Selection
 from syncswitch.searcher.report.load import load_report
-from syncswitch.searcher.report.page import page_of
+from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.files import whole_file
 
-_BEGINNING = b"<!DOCTYPE html>"
 _STANDARD_OUTPUT = Path("-")
 
 
@@ -65,17 +63,16 @@ def report(
     data = load_report(
         storage_url, workload, workers=workers, protocols=pair, study=study, version=version
     )
-    page = page_of(data).encode()
+    page = page_of(data)
     if output == _STANDARD_OUTPUT:
-        sys.stdout.buffer.write(page)
+        sys.stdout.buffer.write(page.encode())
         return
-    with whole_file(output, replaces=(_BEGINNING,)) as file:
-        file.write(page)
+    write_page(page, output)
     if as_json:
         print_json(
             {
                 "path": str(output),
-                "bytes": len(page),
+                "bytes": len(page.encode()),
                 "workload": data.identity.name,
                 "fingerprint": data.identity.fingerprint,
                 "policy_version": None if data.answer is None else data.answer.version,

@@ -12,7 +12,6 @@ from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.search.observations import cost_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, Decision
-from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band
@@ -194,17 +193,11 @@ class UsedJob:
         return [*rests_on, *used]
 
     def strategy(self) -> AdaptiveStrategy:
-        """How this job would be searched, on all switch points that it has seen.
-
-        Once it is known between which halvings the answer lies, the middle of the two as well.
-        """
+        """How this job would be searched, on all switch points that it has seen."""
         policy, runs = self.policy, self.observations()
         tried = {run.switch_percent for run in runs}
         usual = AdaptiveStrategy(settings=6)
         known_runs = policy.band.runs if policy.band is not None else 0
-        here, halved = policy.switch_percent, set(halvings(usual.settings)[1:])
-        below = max((percent for percent in tried if percent < here), default=None)
-        middle = {(here + below) / 2} if below in halved and here in halved else set()
         return replace(
             usual,
             threshold=policy.threshold,
@@ -213,7 +206,7 @@ class UsedJob:
             keep=policy.keep or usual.keep,
             share_prefix=False,
             early_stop=False,
-            switch_points=tuple(sorted({*usual.grid(), *tried, *middle, policy.switch_percent})),
+            switch_points=tuple(sorted({*usual.grid(), *tried, policy.switch_percent})),
             target_accuracy=None if self._has_baseline else policy.target_accuracy,
             target_runs=known_runs or _USUAL_TARGET_RUNS,
             accuracy_range=policy.decided_by.accuracies,

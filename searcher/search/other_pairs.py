@@ -23,7 +23,7 @@ from syncswitch.storage.records.trial import (
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredCheckpoint, StoredTrial
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
-from syncswitch.trainers.run.phases import merge_phases
+from syncswitch.trainers.run.record import merge_phases
 
 
 class OtherPairs:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import learning, parallel_searches, strategies, trust
-from benchmarks.learning_jobs import guarded_jobs
-from benchmarks.trust_problems import trust_jobs
+from benchmarks.recorded_jobs import guarded_jobs, trust_jobs
 from tests.program import TINY_WORKLOAD
 from tests.warm_program import run_code
 

@@ -15,11 +15,15 @@ from benchmarks.contenders import (
     answer_without_noise,
     contenders,
     judged,
+    score,
 )
-from benchmarks.generated_problems import GeneratedProblem, generated_problem
-from benchmarks.problems import earliest_acceptable, is_acceptable
-from benchmarks.recorded_problems import recorded_jobs
-from benchmarks.scores import score
+from benchmarks.problems import (
+    GeneratedProblem,
+    earliest_acceptable,
+    generated_problem,
+    is_acceptable,
+    recorded_jobs,
+)
 
 # Loses beta where it is at 10 %: half an octave below its knee.
 PLAIN = GeneratedProblem(

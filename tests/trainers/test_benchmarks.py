@@ -135,7 +135,7 @@ def test_a_row_that_does_not_end_gives_no_figure_and_says_so(
 def test_what_takes_too_long_ends_with_one_line_and_all_its_processes() -> None:
     done = ended("""
         import subprocess, time
-        from benchmarks.limit import at_most
+        from benchmarks.console import at_most
         with at_most(60):
             pass
         child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import open_plain_file
-from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.trainers.command.results import Report
 from syncswitch.trainers.job.schedule import segments
-from syncswitch.trainers.run.record import RunResult
+from syncswitch.trainers.run.record import trial_record
 
 Line = tuple[int, str]
 """Number of a line, from 1, and its text."""
@@ -118,6 +119,7 @@ class ReportLog:
 
     def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
         self._spec, self.metric = spec, spec.identity.decided_by
+        self._started_at = datetime.now(timezone.utc)
         self.start_step = start_step
         self.evaluations: list[Evaluation] = []
         self.diverged = False
@@ -203,7 +205,7 @@ class ReportLog:
                 " steps that it makes, or have it report up to its last one"
             )
 
-    def result(self, *, stopped_early: bool = False) -> RunResult:
+    def record(self, *, stopped_early: bool = False) -> TrialRecord:
         """What the run measured.
 
         A run that went to its end took as long as it would have at the speed of its last stretch,
@@ -219,9 +221,11 @@ class ReportLog:
             pace = (seconds[-1] - seconds[-2]) / (steps[-1] - steps[-2])
             seconds.append(seconds[-1] + pace * (W - steps[-1]))
             steps.append(W)
-        return RunResult(
+        return trial_record(
+            self._spec,
+            self._started_at,
             worker_steps=steps[-1],
-            evaluations=tuple(self.evaluations),
+            evaluations=self.evaluations,
             phases=_phases(self._spec, steps, seconds),
             diverged=self.diverged,
             stopped_early=stopped_early,

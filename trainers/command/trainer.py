@@ -20,7 +20,7 @@ from typing_extensions import override
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.command import guard
+from syncswitch.trainers.command import reaper
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.report_log import GrowingFile, ReportLog, last_lines, size_bytes
 from syncswitch.trainers.command.results import (
@@ -33,9 +33,8 @@ from syncswitch.trainers.command.template import environment_of, fill, run_value
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.guard import Guard
-from syncswitch.trainers.run.guarding import Guarding, accuracy_since, next_switch_text
-from syncswitch.trainers.run.record import RunResult, trial_record
+from syncswitch.trainers.run.guard import Guard, Guarding, accuracy_since, next_switch_text
+from syncswitch.trainers.run.record import trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 
@@ -82,13 +81,13 @@ class FailedRun:
 
     Attributes:
         plan: The trial as it was carried out.
-        result: Up to the alarm; its clock began with the run, perhaps at the switch of another one.
+        record: Up to the alarm; its clock began with the run, perhaps at the switch of another one.
         alarm: Why it failed.
         is_kept: The next run goes on from its switch; else that begins anew.
     """
 
     plan: TrialSpec
-    result: RunResult
+    record: TrialRecord
     alarm: str
     is_kept: bool
 
@@ -100,26 +99,26 @@ class FailedRun:
     @property
     def kept_seconds(self) -> float:
         """Those of the part before its switch, where that is not made again."""
-        return sum(one.seconds for one in self.result.phases[:1]) if self.is_kept else 0.0
+        return sum(one.seconds for one in self.record.phases[:1]) if self.is_kept else 0.0
 
     @property
     def evaluations(self) -> list[Evaluation]:
         """Those that count."""
-        tests = self.result.evaluations
+        tests = self.record.evaluations
         return [one for one in tests if self.is_kept and one.worker_step <= self.switch_worker_step]
 
 
 def failed_switch(runs: Sequence[FailedRun]) -> FailedSwitch:
     """What is known of the last of these runs."""
     *_, last = runs
-    result = last.result
+    record = last.record
     return FailedSwitch(
         last.plan.switch_percent,
         last.alarm,
-        result.worker_steps,
-        sum(one.result.training_seconds for one in runs),
-        result.training_seconds - last.kept_seconds,
-        accuracy_since(result.evaluations, switch_worker_step(last.plan)),
+        record.worker_steps,
+        sum(one.record.training_seconds for one in runs),
+        record.training_seconds - last.kept_seconds,
+        accuracy_since(record.evaluations, switch_worker_step(last.plan)),
     )
 
 
@@ -133,27 +132,44 @@ def alarm_event(guarding: Guarding, *, is_kept: bool) -> RunEvent:
     return RunEvent("alarmed", failed.worker_step, seconds, reason, seconds=failed.lost_seconds)
 
 
-def whole_result(failed: Sequence[FailedRun], last: RunResult) -> RunResult:
+def whole_record(
+    spec: TrialSpec,
+    started_at: datetime,
+    failed: Sequence[FailedRun],
+    last: TrialRecord,
+    guarding: Guarding,
+    events: Iterable[RunEvent],
+) -> TrialRecord:
     """One run of all: what was lost stays on the clock, and its results are left out.
 
     Args:
+        spec: What was asked for.
+        started_at: When the first run began.
         failed: In their order.
         last: Of the run that came to its end; its clock began with it.
+        guarding: What the guard did.
+        events: All that happened.
     """
     evaluations: list[Evaluation] = []
     start, before_seconds, kept_seconds = 0, 0.0, 0.0
     for one in failed:
         evaluations += _later(one.evaluations, start, before_seconds)
-        start, before_seconds = one.switch_worker_step, before_seconds + one.result.training_seconds
+        start, before_seconds = one.switch_worker_step, before_seconds + one.record.training_seconds
         kept_seconds += one.kept_seconds
-    return replace(
-        last,
+    return trial_record(
+        spec,
+        started_at,
+        worker_steps=last.worker_steps,
         evaluations=(*evaluations, *_later(last.evaluations, start, before_seconds)),
-        phases=tuple(
+        phases=(
             replace(one, seconds=one.seconds + kept_seconds * (number == 0))
             for number, one in enumerate(last.phases)
         ),
+        diverged=last.diverged,
+        stopped_early=last.stopped_early,
         training_seconds=before_seconds + last.training_seconds,
+        events=events,
+        guard=guarding.outcome(last.worker_steps),
     )
 
 
@@ -194,7 +210,7 @@ def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
 class GuardedCommand:
     """Starts at once, and runs until it ends or is ended; a context manager.
 
-    A guard (see `guard`) stands between, which ends all processes of the command also where this
+    A `reaper` stands between, which ends all processes of the command also where this
     one is killed.
     """
 
@@ -202,9 +218,9 @@ class GuardedCommand:
         self, words: Sequence[str], environment: Mapping[str, str], log: Path, grace_seconds: float
     ) -> None:
         with log.open("ab") as output:
-            self._guard = subprocess.Popen(
+            self._reaper = subprocess.Popen(
                 # By its path: the working folder is the user's, whose modules are none of its own.
-                [sys.executable, guard.__file__, str(grace_seconds), *words],
+                [sys.executable, reaper.__file__, str(grace_seconds), *words],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -218,16 +234,16 @@ class GuardedCommand:
         Nothing of the command is left then.
         """
         try:
-            status = self._guard.wait(wait_seconds)
+            status = self._reaper.wait(wait_seconds)
         except subprocess.TimeoutExpired:
             return None
         return status if status >= 0 else 128 - status
 
     def end(self) -> None:
         """Ends it with everything that it started; returns when all of it is gone."""
-        assert self._guard.stdin is not None
-        self._guard.stdin.close()  # that is what the guard waits for
-        self._guard.wait()
+        assert self._reaper.stdin is not None
+        self._reaper.stdin.close()  # that is what the reaper waits for
+        self._reaper.wait()
 
     def __enter__(self) -> GuardedCommand:
         return self
@@ -294,34 +310,29 @@ class CommandTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
+        # The command is run once more after each alarm; all that makes one run.
         self._check(spec)
         observer, started_at = observer or SilentObserver(), datetime.now(timezone.utc)
-        return trial_record(spec, self._result(spec, observer), started_at)
-
-    def _result(self, spec: TrialSpec, observer: Observer) -> RunResult:
-        """Runs the command, and once more after each alarm; makes one run of all."""
         can_resume = self._job.template.can_resume
-        if not can_resume:
-            # A later switch is not worth another run from the start.
-            spec = replace(spec, retry_percents=())
-        guarding, origin = Guarding(spec), None
+        # Without a checkpoint a later switch is not worth another run from the start.
+        guarding = Guarding(spec if can_resume else replace(spec, retry_percents=()))
+        origin: _CommandRun | None = None
         runs: list[FailedRun] = []
         events: list[RunEvent] = []
         while True:
             plan = guarding.plan
             run = _CommandRun(self._job, plan, observer, origin)
             self.last_folder = run.folder
-            result = run.to_its_end()
+            record = run.to_its_end()
             if run.alarm is None:
                 break
             is_kept = can_resume and switch_worker_step(plan) > 0
             origin = run if is_kept else None
-            runs.append(FailedRun(plan, result, run.alarm, is_kept))
+            runs.append(FailedRun(plan, record, run.alarm, is_kept))
             guarding.fail(failed_switch(runs))
             events.append(alarm_event(guarding, is_kept=is_kept))
             observer.on_event(events[-1])
-        whole = whole_result(runs, result)
-        return replace(whole, events=tuple(events), guard=guarding.outcome(whole.worker_steps))
+        return whole_record(spec, started_at, runs, record, guarding, events)
 
     def _check(self, spec: TrialSpec) -> None:
         identity = spec.identity
@@ -379,7 +390,7 @@ class _CommandRun:
         self._lines = 0
         self._has_warned = False
 
-    def to_its_end(self) -> RunResult:
+    def to_its_end(self) -> TrialRecord:
         """Runs it; see `Trainer.train`."""
         # A Python program that writes into a file keeps its lines back otherwise.
         environment = {"PYTHONUNBUFFERED": "1", **os.environ, **environment_of(self._values)}
@@ -398,7 +409,7 @@ class _CommandRun:
             self._look_for_alarm(is_over=True)
             self._observer.on_progress(self.spec.identity.total_worker_steps)
         is_cut = self._is_told_to_stop or (self.alarm is not None and not self._reports.diverged)
-        return self._reports.result(stopped_early=is_cut)
+        return self._reports.record(stopped_early=is_cut)
 
     @property
     def tests_to_switch(self) -> list[Evaluation]:

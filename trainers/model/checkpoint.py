@@ -30,7 +30,7 @@ from syncswitch.trainers.model.tables.file import (
     listed,
     write_tables,
 )
-from syncswitch.trainers.run.position import Position, run_identity
+from syncswitch.trainers.run.position import run_identity
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,10 +38,13 @@ _GROUPS = ("parameters", "slots", "statistics")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint(Position):
+class Checkpoint:
     """The state of a training run between two worker-steps.
 
     Attributes:
+        worker_step: Worker-steps done, and the position in the data.
+        first_protocol_worker_steps: How many of them were done before the switch.
+        elapsed_seconds: Training time so far.
         model: Digest of the model's structure.
         seed: Seed of the run: with the worker-step it determines the order of the data.
         updates: Updates applied (the optimizer's own step).
@@ -51,8 +54,12 @@ class Checkpoint(Position):
         tables: Embedding tables that are trained by their rows, with the optimizer's slots of them;
             None where there are none.
         forms: Of these.
+        history: What `RunLog.history` said; a fork does not look at it.
     """
 
+    worker_step: int
+    first_protocol_worker_steps: int
+    elapsed_seconds: float
     model: str
     seed: int
     updates: int
@@ -61,6 +68,12 @@ class Checkpoint(Position):
     statistics: Mapping[str, Vector]
     tables: TableSource | None = None
     forms: tuple[TableForm, ...] = ()
+    history: str = ""
+
+    @property
+    def position(self) -> tuple[int, int, float]:
+        """Where the run was, as `RunLog.fork` and `RunLog.go_back` take it."""
+        return self.worker_step, self.first_protocol_worker_steps, self.elapsed_seconds
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

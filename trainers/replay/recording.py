@@ -18,7 +18,7 @@ from syncswitch.storage.records.trial import (
     TrialState,
 )
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
-from syncswitch.trainers.run.phases import RunTimes, cut_phases, merge_phases
+from syncswitch.trainers.run.record import RunTimes, cut_phases, merge_phases
 
 if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database

@@ -29,8 +29,7 @@ from syncswitch.trainers.job.schedule import (
     switch_worker_step,
 )
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
-from syncswitch.trainers.run.phases import cut_phases
-from syncswitch.trainers.run.record import RunResult, trial_record
+from syncswitch.trainers.run.record import cut_phases, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 
@@ -212,18 +211,19 @@ class _Replay:
         self, worker_steps: int, training_seconds: float, *, diverged: bool, stopped_early: bool
     ) -> TrialRecord:
         phases = cut_phases(self._run.phases, self._start, worker_steps, self._clock)
-        result = RunResult(
-            worker_steps,
-            tuple(self._evaluations),
-            phases,
-            diverged,
-            stopped_early,
-            training_seconds,
-            self._inherited_seconds,
-            self._run.switch_overhead_seconds if len(phases) > 1 else 0.0,
-            self._checkpoints,
+        return trial_record(
+            self._spec,
+            self._started_at,
+            worker_steps=worker_steps,
+            evaluations=self._evaluations,
+            phases=phases,
+            diverged=diverged,
+            stopped_early=stopped_early,
+            training_seconds=training_seconds,
+            inherited_seconds=self._inherited_seconds,
+            switch_overhead_seconds=self._run.switch_overhead_seconds if len(phases) > 1 else 0.0,
+            checkpoints=self._checkpoints,
         )
-        return trial_record(self._spec, result, self._started_at)
 
     def _report_progress(self, worker_step: int) -> None:
         # A log may count a few worker-steps beyond the job.

@@ -8,15 +8,25 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from datetime import datetime, timezone
 from pathlib import Path
 
-from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    PhaseRecord,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+)
 from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
-from syncswitch.trainers.run.guarding import Guarding
-from syncswitch.trainers.run.phases import merge_phases
-from syncswitch.trainers.run.position import LogMark, Position, run_identity
-from syncswitch.trainers.run.record import RunResult, is_after_first_decay, phase_record
-from syncswitch.trainers.run.running_counts import StalenessCount
+from syncswitch.trainers.run.guard import Guarding
+from syncswitch.trainers.run.position import Position, run_identity
+from syncswitch.trainers.run.record import (
+    StalenessCount,
+    merge_phases,
+    phase_record,
+    trial_record,
+)
 from syncswitch.trainers.trainer import Observer, Verdict
 
 
@@ -63,38 +73,65 @@ class RunLog:
 
     Evaluations may come from another thread than the rest.
 
+    Args:
+        spec: The trial.
+        observer: Told of each test once, of events and of progress.
+        is_chance: Says of an accuracy that the model guesses.
+        told_step: Worker-step of the last test that the observer knows from a chief that was lost.
+
     Attributes:
-        done: Worker-steps done when the cluster was last drained.
-        first_protocol_done: How many of them in the first protocol.
-        elapsed_seconds: Training time then.
-        inherited_seconds: What a fork did not pay for itself.
-        switch_overhead_seconds: So far.
+        position: Where it was when the cluster was last drained.
         files: Its checkpoints.
         diverged: Whether the training blew up.
         reached: Worker-steps done at the last report.
-        is_detour: An online policy has left the first protocol for now.
         guarding: What its guard knows.
     """
 
     def __init__(
-        self, spec: TrialSpec, observer: Observer, is_chance: Callable[[float], bool]
+        self,
+        spec: TrialSpec,
+        observer: Observer,
+        is_chance: Callable[[float], bool],
+        told_step: int = -1,
     ) -> None:
         self._spec = spec
         self._observer = observer
         self._is_chance = is_chance
+        self._started_at = datetime.now(timezone.utc)
         self.guarding = Guarding(spec)
         self._observing = threading.Lock()
-        self.done = self.first_protocol_done = self.reached = 0
-        self.elapsed_seconds = self.inherited_seconds = self.switch_overhead_seconds = 0.0
+        self.position = Position(next_test=self._evaluation_after(0))
+        self.reached = 0
         self.files = CheckpointFiles()
-        self.diverged = self.is_detour = False
-        self._told_step, self._told_to_stop = -1, False
+        self.diverged = False
+        self._told_step, self._told_to_stop = told_step, False
         self._evaluations: list[Evaluation] = []
-        self._phases: tuple[PhaseRecord, ...] = ()
-        self._protocol_before: str | None = None
         self._events: list[RunEvent] = []
         self._untold: deque[RunEvent] = deque()
-        self._next_test = self._evaluation_after(0)
+
+    @property
+    def done(self) -> int:
+        """Worker-steps done when the cluster was last drained."""
+        return self.position.done
+
+    @property
+    def first_protocol_done(self) -> int:
+        """How many of them in the first protocol."""
+        return self.position.first_protocol_done
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Training time then."""
+        return self.position.elapsed_seconds
+
+    @property
+    def is_detour(self) -> bool:
+        """Whether an online policy has left the first protocol for now."""
+        return self.position.is_detour
+
+    @is_detour.setter
+    def is_detour(self, is_detour: bool) -> None:
+        self.position = replace(self.position, is_detour=is_detour)
 
     @property
     def is_stopping(self) -> bool:
@@ -109,7 +146,8 @@ class RunLog:
     @property
     def last_protocol(self) -> str | None:
         """Of the last phase, a fork's prefix included; None before the first."""
-        return self._phases[-1].protocol if self._phases else self._protocol_before
+        phases = self.position.phases
+        return phases[-1].protocol if phases else self.position.protocol_before
 
     @property
     def last_evaluation_step(self) -> int:
@@ -127,90 +165,91 @@ class RunLog:
         is_now = self.last_protocol in (None, self._spec.identity.first_protocol)
         return self.guarding.is_on and is_now and not self.is_before_switch
 
-    def fork(self, start: Position) -> None:
-        """Starts from another run's checkpoint."""
-        self.done = start.worker_step
-        self.first_protocol_done = start.first_protocol_worker_steps
-        self.elapsed_seconds = self.inherited_seconds = start.elapsed_seconds
-        self._next_test = self._evaluation_after(self.done)
-        is_first, identity = self.first_protocol_done == self.done, self._spec.identity
+    def fork(self, done: int, first_protocol_done: int, elapsed_seconds: float) -> None:
+        """Starts from another run's checkpoint; see `Position`."""
+        identity, is_first = self._spec.identity, first_protocol_done == done
         before = identity.first_protocol if is_first else identity.second_protocol
-        self._protocol_before = before if self.done else None
+        self.position = Position(
+            done,
+            first_protocol_done,
+            elapsed_seconds,
+            inherited_seconds=elapsed_seconds,
+            protocol_before=before if done else None,
+            next_test=self._evaluation_after(done),
+        )
 
-    def go_back(self, start: Position) -> None:
+    def go_back(
+        self, done: int, first_protocol_done: int, elapsed_seconds: float, history: str
+    ) -> None:
         """Goes back to a checkpoint of this run.
 
         Events since then are kept, as they did happen; evaluations are not, as they will be made
         again.
+
+        Args:
+            done: See `Position`, as for the next two.
+            first_protocol_done: See there.
+            elapsed_seconds: See there.
+            history: What `history` said then.
         """
-        known = json.loads(start.history)
+        known = json.loads(history)
         events = [RunEvent(**event) for event in known["events"]]
         self._events = events + self._events[len(events) :]
         self._evaluations = [Evaluation.of(evaluation) for evaluation in known["evaluations"]]
-        self._phases = tuple(PhaseRecord(**phase) for phase in known["phases"])
         self.guarding.remember(known["guard"])
-        self.fork(start)
-        self.inherited_seconds = known["inherited_seconds"]
-        self.switch_overhead_seconds = known["switch_overhead_seconds"]
+        self.fork(done, first_protocol_done, elapsed_seconds)
+        self.position = replace(
+            self.position,
+            inherited_seconds=known["inherited_seconds"],
+            switch_overhead_seconds=known["switch_overhead_seconds"],
+            phases=tuple(PhaseRecord(**phase) for phase in known["phases"]),
+        )
 
     def mark(
-        self,
-        segment: Segment | None = None,
-        done: int = 0,
-        elapsed_seconds: float = 0.0,
-        staleness: StalenessCount | None = None,
-    ) -> LogMark:
-        """Where the run is now, for `fall_back`.
+        self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
+    ) -> Position:
+        """Where the run is in the middle of a segment, for `fall_back`.
 
         Args:
-            segment: In which it is; None where the cluster is drained.
+            segment: In which it is.
             done: Worker-steps done.
             elapsed_seconds: Training time.
             staleness: Of the segment.
         """
-        mark = LogMark(
-            self.done,
-            self.first_protocol_done,
-            self.elapsed_seconds,
-            self.inherited_seconds,
-            self.switch_overhead_seconds,
-            self.is_detour,
-            self._phases,
-            self._protocol_before,
-            self._next_test,
-        )
-        if segment is None:
-            return mark
+        before = self.position
         is_first = segment.protocol == self._spec.identity.first_protocol
-        seconds = elapsed_seconds - self.elapsed_seconds
-        phase = phase_record(segment, done, seconds, staleness or StalenessCount())
+        seconds = elapsed_seconds - before.elapsed_seconds
+        phase = phase_record(segment, done, seconds, staleness)
         return replace(
-            mark,
+            before,
             done=done,
-            first_protocol_done=self.first_protocol_done + (done - self.done) * is_first,
+            first_protocol_done=before.first_protocol_done + (done - before.done) * is_first,
             elapsed_seconds=elapsed_seconds,
-            phases=merge_phases((*self._phases, phase)),
+            phases=merge_phases((*before.phases, phase)),
         )
 
-    def fall_back(self, mark: LogMark) -> None:
-        """Goes back to a mark; events, and tests of what was done by then, are kept."""
-        self.done, self.first_protocol_done = mark.done, mark.first_protocol_done
-        self.elapsed_seconds, self.inherited_seconds = mark.elapsed_seconds, mark.inherited_seconds
-        self.switch_overhead_seconds, self.is_detour = mark.switch_overhead_seconds, mark.is_detour
-        self._phases, self._protocol_before = mark.phases, mark.protocol_before
-        self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
-        self._next_test = max(mark.next_test, self._evaluation_after(self.last_evaluation_step))
+    def add_phase(
+        self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
+    ) -> None:
+        """Records a segment that ended with worker-step `done`, at that training time."""
+        self.position = self.mark(segment, done, elapsed_seconds, staleness)
 
-    def keep_switch(self, mark: LogMark | None = None) -> None:
-        """The guard takes the run back to here, or to the mark; perhaps at once."""
-        self.guarding.switch = mark or self.mark()
+    def fall_back(self, start: Position) -> None:
+        """Goes back to where it was; events, and tests of what was done by then, are kept."""
+        self._evaluations = [one for one in self._evaluations if one.worker_step <= start.done]
+        next_test = max(start.next_test, self._evaluation_after(self.last_evaluation_step))
+        self.position = replace(start, next_test=next_test)
+
+    def keep_switch(self, position: Position | None = None) -> None:
+        """The guard takes the run back to here, or to that position; perhaps at once."""
+        self.guarding.switch = position or self.position
         self.guarding.look(self._evaluations)
 
     def heed_alarm(self, now_seconds: float) -> None:
         """Goes back to the switch; the time since then stays on the clock, tests are told anew."""
-        mark, event = self.guarding.go_back(self.done, now_seconds, self._evaluations)
-        self.fall_back(mark)
-        self.elapsed_seconds, self._told_step = now_seconds, mark.done
+        start, event = self.guarding.go_back(self.done, now_seconds, self._evaluations)
+        self.fall_back(replace(start, elapsed_seconds=now_seconds))
+        self._told_step = start.done
         self.add_event(event)
 
     def history(self) -> str:
@@ -218,11 +257,11 @@ class RunLog:
         content = {
             "run": run_identity(self._spec),
             "evaluations": [asdict(evaluation) for evaluation in self._evaluations],
-            "phases": [asdict(phase) for phase in self._phases],
+            "phases": [asdict(phase) for phase in self.position.phases],
             "events": [asdict(event) for event in self._events],
             "guard": self.guarding.history(),
-            "inherited_seconds": self.inherited_seconds,
-            "switch_overhead_seconds": self.switch_overhead_seconds,
+            "inherited_seconds": self.position.inherited_seconds,
+            "switch_overhead_seconds": self.position.switch_overhead_seconds,
         }
         return json.dumps(content)
 
@@ -246,8 +285,8 @@ class RunLog:
         second = self._spec.identity.second_protocol
         if segment.protocol != second or second == self._spec.identity.first_protocol:
             return None
-        if len(self._phases) > 1:
-            last = self._phases[-1]
+        if len(self.position.phases) > 1:
+            last = self.position.phases[-1]
             return last.start_worker_step if last.protocol == second else self.done
         # So far it went from the first to the second at most, perhaps in the run of a fork's start.
         return self.first_protocol_done
@@ -262,9 +301,9 @@ class RunLog:
 
     def is_due(self, done: int) -> bool:
         """Whether a test is due after so many worker-steps; says so once."""
-        if done < self._next_test:
+        if done < self.position.next_test:
             return False
-        self._next_test = self._evaluation_after(done)
+        self.position = replace(self.position, next_test=self._evaluation_after(done))
         return True
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
@@ -273,8 +312,9 @@ class RunLog:
             self.diverge("the parameters are not finite")
             return
         self._evaluations.append(evaluation)
-        after_decay = is_after_first_decay(self._spec, evaluation.worker_step)
-        if after_decay and self._is_chance(evaluation.accuracy):
+        boundaries = self._spec.identity.learning_rate_boundaries or ()
+        is_after_decay = any(evaluation.worker_step > step for step, _ in boundaries[:1])
+        if is_after_decay and self._is_chance(evaluation.accuracy):
             self.diverge(f"after the first decay the accuracy is {evaluation.accuracy:.4f}: chance")
         self.guarding.look(self._evaluations)
         # After a loss some tests are made again.
@@ -289,17 +329,10 @@ class RunLog:
         """The training has blown up, which ends the run unless its guard takes it back."""
         self.diverged |= not self.guarding.catches(reason)
 
-    def add_phase(
-        self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
-    ) -> None:
-        """Records a segment that ended with worker-step `done`, at that training time."""
-        after = self.mark(segment, done, elapsed_seconds, staleness)
-        self.done, self.first_protocol_done = after.done, after.first_protocol_done
-        self.elapsed_seconds, self._phases = after.elapsed_seconds, after.phases
-
     def add_switch(self, protocol: str, seconds: float, now_seconds: float) -> None:
         """Records a change of protocol; the policy's switch is an event."""
-        self.switch_overhead_seconds += seconds
+        overhead_seconds = self.position.switch_overhead_seconds + seconds
+        self.position = replace(self.position, switch_overhead_seconds=overhead_seconds)
         if not self.is_before_switch:
             percent = self.guarding.plan.switch_percent
             reason = f"from {self.last_protocol} to {protocol}: the switch is at {percent:g} %"
@@ -311,29 +344,31 @@ class RunLog:
         with self._observing:
             self._observer.on_event(event)
 
-    def add_event_once(self, event: RunEvent) -> None:
-        """The same, unless it has happened before and was given the same reason."""
-        if (event.kind, event.reason) not in {(one.kind, one.reason) for one in self._events}:
-            self.add_event(event)
+    def add_unsaved(self, reason: str) -> None:
+        """Records that something could not be written; once for each reason."""
+        if ("unsaved", reason) not in {(one.kind, one.reason) for one in self._events}:
+            self.add_event(RunEvent("unsaved", self.done, self.elapsed_seconds, reason))
 
     def keep_event(self, event: RunEvent) -> None:
         """Records something that happened, for whoever must not wait for the observer."""
         self._events.append(event)
         self._untold.append(event)
 
-    def result(self) -> RunResult:
-        """The result of the run."""
-        return RunResult(
+    def record(self) -> TrialRecord:
+        """The record of the run, which is over."""
+        return trial_record(
+            self._spec,
+            self._started_at,
             worker_steps=self.done,
-            evaluations=tuple(self._evaluations),
-            phases=self._phases,
+            evaluations=self._evaluations,
+            phases=self.position.phases,
             diverged=self.diverged,
             stopped_early=self._told_to_stop and self.done < self._spec.identity.total_worker_steps,
             training_seconds=self.elapsed_seconds,
-            inherited_seconds=self.inherited_seconds,
-            switch_overhead_seconds=self.switch_overhead_seconds,
+            inherited_seconds=self.position.inherited_seconds,
+            switch_overhead_seconds=self.position.switch_overhead_seconds,
             checkpoints=self.files.paths,
-            events=tuple(self._events),
+            events=self._events,
             guard=self.guarding.outcome(self.first_protocol_done),
         )
 

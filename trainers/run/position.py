@@ -1,4 +1,4 @@
-"""Where a run was: at a checkpoint, or at a moment from which it may go on."""
+"""Where a run is: at a checkpoint, or at a moment from which it may go on."""
 
 from __future__ import annotations
 
@@ -21,38 +21,29 @@ def run_identity(spec: TrialSpec) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Position:
-    """Where a run was at a checkpoint.
-
-    Attributes:
-        worker_step: Worker-steps done, and the position in the data.
-        first_protocol_worker_steps: How many of them were done before the switch.
-        elapsed_seconds: Training time so far.
-        history: Of `RunLog.history`; a fork does not look at it.
-    """
-
-    worker_step: int
-    first_protocol_worker_steps: int
-    elapsed_seconds: float
-    history: str = ""
-
-
 @dataclass(frozen=True)
-class LogMark:
-    """Where a run was at a moment; see `RunLog.mark`.
+class Position:
+    """Where a run is.
 
     Attributes:
-        next_test: Worker-step of the test that nobody had asked for, perhaps one of those
+        done: Worker-steps done, and the position in the data.
+        first_protocol_done: How many of them were done before the switch.
+        elapsed_seconds: Training time so far.
+        inherited_seconds: The part of it that a fork did not pay for itself.
+        switch_overhead_seconds: So far.
+        is_detour: An online policy has left the first protocol for now.
+        phases: So far, without those before a fork.
+        protocol_before: The protocol that a fork's start was trained with; None at the start.
+        next_test: Worker-step of the test that nobody has asked for yet, perhaps one of those
             that are done: the servers may know of steps that the chief has not heard of.
     """
 
-    done: int
-    first_protocol_done: int
-    elapsed_seconds: float
-    inherited_seconds: float
-    switch_overhead_seconds: float
-    is_detour: bool
-    phases: tuple[PhaseRecord, ...]
-    protocol_before: str | None
-    next_test: int
+    done: int = 0
+    first_protocol_done: int = 0
+    elapsed_seconds: float = 0.0
+    inherited_seconds: float = 0.0
+    switch_overhead_seconds: float = 0.0
+    is_detour: bool = False
+    phases: tuple[PhaseRecord, ...] = ()
+    protocol_before: str | None = None
+    next_test: int = 0

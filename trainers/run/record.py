@@ -1,11 +1,16 @@
-"""The record of a trial."""
+"""What a run measures: its record, its phases, staleness and loss."""
 
 from __future__ import annotations
 
+import math
 import socket
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 
 from syncswitch.storage.metrics import converged_accuracy, is_converged
 from syncswitch.storage.provenance import software_versions
@@ -18,52 +23,87 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.trainers.job.schedule import Segment, last_boundary
-from syncswitch.trainers.run.running_counts import StalenessCount
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """The result of a run; see `TrialRecord` for the fields."""
-
-    worker_steps: int
-    evaluations: tuple[Evaluation, ...]
-    phases: tuple[PhaseRecord, ...]
-    diverged: bool
-    stopped_early: bool
-    training_seconds: float
-    inherited_seconds: float = 0.0
-    switch_overhead_seconds: float = 0.0
-    checkpoints: dict[float, Path] = field(default_factory=dict)
-    events: tuple[RunEvent, ...] = ()
-    guard: GuardOutcome | None = None
-
-
-def trial_record(spec: TrialSpec, result: RunResult, started_at: datetime) -> TrialRecord:
-    """The record of a run that has just ended on this machine."""
-    boundaries = spec.identity.learning_rate_boundaries or ()
-    evaluations = (*spec.inherited_evaluations, *result.evaluations)
-    metric = spec.identity.decided_by
+def trial_record(
+    spec: TrialSpec,
+    started_at: datetime,
+    *,
+    worker_steps: int,
+    evaluations: Iterable[Evaluation],
+    phases: Iterable[PhaseRecord],
+    training_seconds: float,
+    diverged: bool = False,
+    stopped_early: bool = False,
+    inherited_seconds: float = 0.0,
+    switch_overhead_seconds: float = 0.0,
+    checkpoints: Mapping[float, Path] = MappingProxyType({}),
+    events: Iterable[RunEvent] = (),
+    guard: GuardOutcome | None = None,
+) -> TrialRecord:
+    """The record of a run that has just ended on this machine; see `TrialRecord` for the fields."""
+    own, metric = tuple(evaluations), spec.identity.decided_by
+    tests = (*spec.inherited_evaluations, *own)
+    boundary = last_boundary(spec.identity.learning_rate_boundaries or ())
     return TrialRecord(
         spec=spec,
-        worker_steps=result.worker_steps,
-        evaluations=result.evaluations,
-        phases=result.phases,
-        converged_accuracy=converged_accuracy(evaluations, metric.worst_accuracy),
-        converged=not result.diverged
-        and is_converged(evaluations, last_boundary(boundaries), metric),
-        diverged=result.diverged,
-        stopped_early=result.stopped_early,
-        training_seconds=result.training_seconds,
-        inherited_seconds=result.inherited_seconds,
-        switch_overhead_seconds=result.switch_overhead_seconds,
+        worker_steps=worker_steps,
+        evaluations=own,
+        phases=tuple(phases),
+        converged_accuracy=converged_accuracy(tests, metric.worst_accuracy),
+        converged=not diverged and is_converged(tests, boundary, metric),
+        diverged=diverged,
+        stopped_early=stopped_early,
+        training_seconds=training_seconds,
+        inherited_seconds=inherited_seconds,
+        switch_overhead_seconds=switch_overhead_seconds,
         started_at=started_at,
         ended_at=datetime.now(timezone.utc),
         host=socket.gethostname(),
         software=software_versions(),
-        checkpoints=result.checkpoints,
-        events=result.events,
-        guard=result.guard,
+        checkpoints=dict(checkpoints),
+        events=tuple(events),
+        guard=guard,
     )
+
+
+@dataclass
+class StalenessCount:
+    """Sum and maximum of what was measured at each push."""
+
+    pushes: int = 0
+    total: int = 0
+    maximum: int = 0
+
+    def add(self, staleness: int) -> None:
+        """Counts one push."""
+        self.pushes += 1
+        self.total += staleness
+        self.maximum = max(self.maximum, staleness)
+
+    @property
+    def mean(self) -> float | None:
+        """None where nothing was measured."""
+        return self.total / self.pushes if self.pushes else None
+
+
+@dataclass
+class LossMean:
+    """Mean training loss since it was last taken."""
+
+    pushes: int = 0
+    total: float = 0.0
+
+    def add(self, loss: float) -> None:
+        """Counts one push."""
+        self.pushes += 1
+        self.total += loss
+
+    def take(self) -> float:
+        """The mean, from which the next one starts anew; NaN where nothing was pushed."""
+        mean = self.total / self.pushes if self.pushes else math.nan
+        self.pushes, self.total = 0, 0.0
+        return mean
 
 
 def phase_record(
@@ -80,7 +120,81 @@ def phase_record(
     )
 
 
-def is_after_first_decay(spec: TrialSpec, worker_step: int) -> bool:
-    """Whether a model that is still at chance has diverged."""
-    boundaries = spec.identity.learning_rate_boundaries
-    return worker_step > boundaries[0][0] if boundaries else False
+class RunTimes:
+    """Training time of a run by its worker-steps.
+
+    It is linear between what is known: the start, the evaluations and the ends of the phases.
+    Before and after the run it stands still.
+    """
+
+    def __init__(
+        self,
+        phases: Iterable[PhaseRecord],
+        evaluations: Iterable[Evaluation],
+        training_seconds: float,
+        worker_steps: int,
+    ) -> None:
+        known = {evaluation.worker_step: evaluation.elapsed_seconds for evaluation in evaluations}
+        seconds = 0.0
+        for phase in phases:
+            seconds += phase.seconds
+            known[phase.end_worker_step] = seconds
+        known = {step: known[step] for step in sorted(known) if 0 < step < worker_steps}
+        known = {0: 0.0, **known, worker_steps: training_seconds}
+        self._worker_steps = list(known)
+        # Two measurements of nearly the same moment may contradict each other a little.
+        times = accumulate(known.values(), max)
+        self._seconds = [min(one, training_seconds) for one in times]
+
+    def seconds_at(self, worker_step: float) -> float:
+        """Training time from the run's start."""
+        steps, seconds = self._worker_steps, self._seconds
+        after = bisect_right(steps, worker_step)
+        if after in (0, len(steps)):
+            return seconds[max(0, after - 1)]
+        share = (worker_step - steps[after - 1]) / (steps[after] - steps[after - 1])
+        return seconds[after - 1] + share * (seconds[after] - seconds[after - 1])
+
+
+def cut_phases(
+    phases: Iterable[PhaseRecord], start_worker_step: int, end_worker_step: int, clock: RunTimes
+) -> tuple[PhaseRecord, ...]:
+    """The part of a run between two worker-steps; the staleness is that of the whole phases."""
+    found = []
+    for phase in phases:
+        start = max(phase.start_worker_step, start_worker_step)
+        end = min(phase.end_worker_step, end_worker_step)
+        if (start, end) == (phase.start_worker_step, phase.end_worker_step):
+            found.append(phase)
+        elif start < end:
+            seconds = clock.seconds_at(end) - clock.seconds_at(start)
+            found.append(
+                replace(phase, start_worker_step=start, end_worker_step=end, seconds=seconds)
+            )
+    return tuple(found)
+
+
+def merge_phases(phases: Sequence[PhaseRecord]) -> tuple[PhaseRecord, ...]:
+    """The same phases, where neighbours of one protocol are one phase."""
+    found: list[PhaseRecord] = []
+    for phase in phases:
+        if found and found[-1].protocol == phase.protocol:
+            phase = _merged(found.pop(), phase)
+        found.append(phase)
+    return tuple(found)
+
+
+def _merged(first: PhaseRecord, second: PhaseRecord) -> PhaseRecord:
+    means = (first.mean_staleness, second.mean_staleness)
+    mean = None
+    if means[0] is not None and means[1] is not None:
+        steps = [one.end_worker_step - one.start_worker_step for one in (first, second)]
+        mean = (means[0] * steps[0] + means[1] * steps[1]) / max(1, sum(steps))
+    most = (first.max_staleness, second.max_staleness)
+    return replace(
+        first,
+        end_worker_step=second.end_worker_step,
+        seconds=first.seconds + second.seconds,
+        mean_staleness=mean,
+        max_staleness=None if most[0] is None or most[1] is None else max(most[0], most[1]),
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
-from syncswitch.trainers.run.running_counts import StalenessCount
+from syncswitch.trainers.run.record import StalenessCount
 from syncswitch.trainers.simulated.links import NEVER, Moment, SharedLink
 from syncswitch.trainers.simulated.membership import Change, Membership
 from syncswitch.trainers.simulated.timing import StepTimes

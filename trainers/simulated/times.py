@@ -48,7 +48,7 @@ def simulate_phases(
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)
     for _ in Timeline(spec, log, times, Learner(), profile.switch_seconds).segments():
         pass
-    return log.result().phases
+    return log.position.phases
 
 
 def _identity(job: TimedJob) -> WorkloadIdentity:

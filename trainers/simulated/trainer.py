@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import cached_property
 
 import psutil
@@ -26,7 +25,6 @@ from syncswitch.trainers.model.tables.local import LocalTables
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.record import RunResult, trial_record
 from syncswitch.trainers.simulated.gradients import THREADS, GradientSource
 from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
 from syncswitch.trainers.simulated.profile import ClusterProfile
@@ -56,7 +54,7 @@ class SimulatedRun:
         self._switch_state = form.switch_state(spec, log)
         self._timeline = Timeline(spec, log, times, learner, switch_seconds, self._on_done)
 
-    def execute(self) -> RunResult:
+    def execute(self) -> None:
         """Runs to the end, to divergence, or until the observer says stop."""
         log = self._log
         log.progress(log.done)
@@ -66,7 +64,6 @@ class SimulatedRun:
             self._go_back()
             self._train()
         log.progress(log.done)
-        return log.result()
 
     def _train(self) -> None:
         """Trains until the end, or an alarm."""
@@ -75,16 +72,15 @@ class SimulatedRun:
         for segment in self._timeline.segments():
             if log.is_stopping:
                 break
-            self._keep_switch()
             if segment.checkpoint_percents and log.done == segment.end_worker_step:
                 self._save(segment.checkpoint_percents)
+            self._keep_switch()
         self._evaluate(log.done, log.elapsed_seconds)
 
     def _keep_switch(self) -> None:
         """Keeps the state with which the second protocol begins, if a guard may go back to it."""
         if self._log.is_at_guarded_switch:
-            self._switch_state = self._learner.kept_state()
-            self._log.keep_switch()
+            self._switch_state = self._form.kept_switch(self._learner.kept_state, self._log)
 
     def _go_back(self) -> None:
         """Heeds an alarm: the first protocol goes on from the switch."""
@@ -104,7 +100,8 @@ class SimulatedRun:
 
     def _save(self, percents: Sequence[float]) -> None:
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        self._form.save(path, percents, self._learner.kept_state(), self._spec, self._log)
+        with self._learner.readable_state() as state:
+            self._form.save(path, percents, state, self._spec, self._log)
 
     def _evaluate(self, done: int, seconds: float) -> None:
         if done == self._log.last_evaluation_step or self._log.diverged or self._log.has_to_go_back:
@@ -208,12 +205,12 @@ class SimulatedTrainer(Trainer):
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, simulated_identity(self._workload, self._workers, pair, self._profile))
         check_tables(spec, [table.layer for table in self._function.tables])
-        started_at = datetime.now(timezone.utc)
         self._is_idle = False
         with told(self._workload, spec, observer or SilentObserver()) as watching:
-            result = self._result(spec, RunLog(spec, watching, self._tester.is_chance))
+            log = RunLog(spec, watching, self._tester.is_chance)
+            self._run(spec, log)
         self._is_idle = True
-        record = trial_record(spec, result, started_at)
+        record = log.record()
         self._tester.warn_if_hardly_above_chance(record)
         return record
 
@@ -225,7 +222,7 @@ class SimulatedTrainer(Trainer):
         elif compiled is not None:
             compiled.close()  # in the middle of a run, which failed
 
-    def _result(self, spec: TrialSpec, log: RunLog) -> RunResult:
+    def _run(self, spec: TrialSpec, log: RunLog) -> None:
         learner = TrainingLearner(
             self._source,
             self._update,
@@ -245,7 +242,7 @@ class SimulatedTrainer(Trainer):
             self._profile.switch_seconds,
         )
         try:
-            return run.execute()
+            run.execute()
         except SyncSwitchError:
             raise
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ def evaluate(
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.comparison.making import check_switch
+    from syncswitch.searcher.comparison.making import check_chief, check_switch
     from syncswitch.searcher.comparison.transfer import PolicyEvaluation
 
     trainer.check_jobs(jobs)
@@ -201,16 +201,6 @@ class _ToEvaluate:
     job: Job
     conditions: RunConditions
     reference: str
-
-
-def check_chief(injections: Iterable[str], command: str) -> None:
-    """Such a run would be made again and again. Raises UserError."""
-    for text in injections:
-        if text.startswith("kill:chief"):
-            raise UserError(
-                f"injection {text!r} cannot be used with {command}, whose runs begin afresh without"
-                " their chief; try it with syncswitch-run"
-            )
 
 
 def _switch_points(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSwitchPoint]]:

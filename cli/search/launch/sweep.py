@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -30,13 +28,11 @@ from syncswitch.cli.options import (
     tensorboard_option,
 )
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.evaluate import check_chief
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for_several
 from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.backends.local import named
-from syncswitch.searcher.comparison.sweep import Sweep, SweptJob, with_reference
+from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.searcher.comparison.sweep import Sweep, SweptJob
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.speed_up import SpeedUp
@@ -51,16 +47,9 @@ from syncswitch.searcher.words import (
     workers_text,
 )
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
-from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.conditions import ConditionsChoice
-from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.run.tensorboard import logged
 
-if TYPE_CHECKING:
-    from syncswitch.trainers.trainer import Trainer
-
-_MOST_POINTS = 30
 _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 
 
@@ -168,60 +157,33 @@ def sweep(
     Recorded runs count as for `evaluate`; only missing ones are made. Repeat the command to
     continue an interrupted sweep; several processes on one database share the work.
     """
-    from syncswitch.searcher.comparison.sweep import JobToSweep, make_sweep
+    from syncswitch.searcher.comparison.sweep import plan_sweep
 
     trainer.check_jobs(jobs)
-    percents = _percents(at_text)
-    pairs, reference_percent = with_reference([trainer.pair(text) for text in protocols or (None,)])
-    columns = list(itertools.product(_variants(reference, variants), pairs))
-    to_train: list[tuple[str, Job, RunConditions]] = []
-    for size in _sizes(workers_text):
-        for name, pair in columns:
-            workers, usual = trainer.workers(size), trainer.default_workers
-            request = JobRequest(name, workers, usual, pair, storage_url, seed)
-            conditions = trainer.conditions(chosen, request.size, max(percents), pair[0])
-            check_chief(conditions.injections, "sweep")
-            job = noted(trainer.job(request))
-            called = job.reference or normal_reference(named(request))
-            to_train.append((called, job, conditions))
-    metric = to_train[0][1].identity.decided_by  # no variant has another one
-    allowed, target = allowed_and_target(metric, threshold, target_accuracy)
-
-    def announce(job: JobToSweep) -> None:
-        if len(to_train) > 1 and not is_further_job():
-            reporter.tell(f"{job.reference} on {job.identity.cluster}:")
-
-    sweeps: list[Sweep] = []
+    plan = plan_sweep(
+        trainer,
+        reference,
+        at_text,
+        variants=variants,
+        protocols=protocols,
+        sizes=_sizes(workers_text),
+        chosen=chosen,
+        runs=runs,
+        threshold=threshold,
+        target_accuracy=target_accuracy,
+        guarded=is_guarded,
+        seed=seed,
+        storage_url=storage_url,
+    )
+    for job in plan.jobs:
+        noted(job)
     try:
-        with opened_for_several([one[1] for one in to_train], storage_url, "sweep", jobs) as opened:
-            database, trainers, reporter = opened
-            ready = [
-                JobToSweep(
-                    job.identity,
-                    partial(_open, opening, tensorboard_folder),
-                    percents,
-                    conditions,
-                    trainer.kind,
-                    called,
-                )
-                for (called, job, conditions), opening in zip(to_train, trainers, strict=True)
-            ]
-            for start in range(0, len(ready), len(columns)):
-                one = make_sweep(
-                    database,
-                    ready[start : start + len(columns)],
-                    reference_percent=reference_percent,
-                    runs=runs,
-                    threshold=allowed,
-                    target_accuracy=target,
-                    base_seed=seed,
-                    guarded=is_guarded,
-                    say=announce,
-                    reporter=reporter,
-                )
-                sweeps.append(one)
+        with opened_for_several(plan.jobs, storage_url, "sweep", jobs) as opened:
+            database, openings, reporter = opened
+            say = _silent if is_further_job() else reporter.tell
+            sweeps = plan.run(database, openings, tensorboard_folder, say, reporter=reporter)
             if not is_further_job():
-                identities = [job.identity for job in ready]
+                identities = [job.identity for job in plan.jobs]
                 copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
@@ -233,30 +195,8 @@ def sweep(
     return None
 
 
-def _open(opening: Callable[[], Trainer], folder: Path | None, study: str) -> Trainer:
-    return logged(opening(), folder, study)
-
-
-def _variants(reference: str | None, variants: tuple[str, ...]) -> tuple[str | None, ...]:
-    """The workload as it is, and with the fields that are to be others. Raises UserError."""
-    if not variants:
-        return (reference,)
-    if reference is None:
-        raise UserError("--variant needs a WORKLOAD that it varies")
-    return tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
-
-
-def _percents(text: str) -> tuple[float, ...]:
-    """The switch points of `--at`, each once. Raises UserError."""
-    try:
-        percents = tuple(dict.fromkeys(float(part) for part in text.split(",")))
-    except ValueError:
-        percents = ()
-    if not (0 < len(percents) <= _MOST_POINTS and all(0 <= one <= 100 for one in percents)):
-        raise UserError(
-            f"--at is {text!r}: give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
-        )
-    return percents
+def _silent(_: str) -> None:
+    """The first job says what is next."""
 
 
 def _sizes(text: str | None) -> tuple[int | None, ...]:
@@ -269,29 +209,6 @@ def _sizes(text: str | None) -> tuple[int | None, ...]:
             f"--workers is {text!r}: give whole numbers from 1 to {MOST_WORKERS:,}, such as 4,8,16"
         )
     return tuple(dict.fromkeys(map(int, parts)))
-
-
-_USUAL_THRESHOLD = 0.01
-
-
-def allowed_and_target(
-    metric: Metric, threshold: float | None, target_value: float | None
-) -> tuple[float, float | None]:
-    """beta, and the accuracy to keep, None where it is to be measured.
-
-    Raises:
-        UserError: The metric has no usual threshold, or cannot lose or be as much.
-    """
-    from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
-    from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-
-    if threshold is None:
-        check_usual_threshold(metric)
-        threshold = _USUAL_THRESHOLD
-    given = ComparisonStrategy(1, 1, threshold, target_value, percents=(100.0,))
-    strategy = given.measured_by(metric)
-    SearchPlan(strategy).check()
-    return strategy.threshold, strategy.target_accuracy
 
 
 _Row = tuple[SweptJob, EvaluatedSwitchPoint, SpeedUp | None]

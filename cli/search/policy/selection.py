@@ -17,10 +17,10 @@ from syncswitch.cli.completion import (
 from syncswitch.cli.console import print_note
 from syncswitch.cli.options import (
     combined,
-    is_policy_file,
     protocols_option,
     workers_option,
 )
+from syncswitch.searcher.training.uses import is_policy_file
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import read_policy_file

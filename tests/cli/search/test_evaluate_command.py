@@ -15,8 +15,8 @@ from command_line import Invoke, error_line, export
 from generated_trainer import identity
 from search_program import start
 
-from syncswitch.cli.run.policy import policies_of_cluster
 from syncswitch.cli.search.main import main
+from syncswitch.searcher.training.policy import policies_of_cluster
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.generated_problems import generated_problem
+from benchmarks.problems import generated_problem
 from syncswitch.searcher.simulation.simulator import (
     PlayedRun,
     SimulatedSearch,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.recorded_problems import recorded_jobs
+from benchmarks.problems import recorded_jobs
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, corrected, correction, may_stop
 from syncswitch.searcher.strategies.observation import Observation

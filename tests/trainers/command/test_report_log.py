@@ -37,7 +37,7 @@ def followed(*reports: tuple[int, float | None, float | None]) -> ReportLog:
 
 
 def test_times_are_those_that_the_command_says() -> None:
-    result = followed((40, 4.0, 0.5), (50, 5.0, None), (100, 7.5, 0.75)).result()
+    result = followed((40, 4.0, 0.5), (50, 5.0, None), (100, 7.5, 0.75)).record()
     assert [e.elapsed_seconds for e in result.evaluations] == [4.0, 7.5]
     assert [(p.protocol, p.end_worker_step, p.seconds) for p in result.phases] == [
         ("ddp", 50, 5.0),
@@ -47,17 +47,17 @@ def test_times_are_those_that_the_command_says() -> None:
 
 
 def test_times_between_reports_are_interpolated() -> None:
-    result = followed((40, 4.0, 0.5), (60, 5.0, 0.6), (100, 9.0, 0.75)).result()
+    result = followed((40, 4.0, 0.5), (60, 5.0, 0.6), (100, 9.0, 0.75)).record()
     assert [phase.seconds for phase in result.phases] == [4.5, 4.5]
 
 
 def test_the_clock_on_the_wall_counts_where_the_command_has_none() -> None:
-    result = followed((40, None, 0.5), (100, None, 0.75)).result()
+    result = followed((40, None, 0.5), (100, None, 0.75)).record()
     assert [e.elapsed_seconds for e in result.evaluations] == [1.0, 2.0]
 
 
 def test_a_report_of_step_0_begins_the_training() -> None:
-    result = followed((0, None, None), (40, None, 0.5), (100, None, 0.75)).result()
+    result = followed((0, None, None), (40, None, 0.5), (100, None, 0.75)).record()
     assert [e.elapsed_seconds for e in result.evaluations] == [1.0, 2.0]
     assert result.training_seconds == 2.0
 
@@ -65,7 +65,7 @@ def test_a_report_of_step_0_begins_the_training() -> None:
 def test_what_is_reported_again_is_passed_over() -> None:
     """Each process of a training may report, and one may start again from a checkpoint."""
     found = followed((50, 5.0, 0.5), (50, 5.1, 0.4), (40, 6.0, 0.1), (100, 9.0, 0.7))
-    assert [(e.worker_step, e.accuracy) for e in found.result().evaluations] == [
+    assert [(e.worker_step, e.accuracy) for e in found.record().evaluations] == [
         (50, 0.5),
         (100, 0.7),
     ]
@@ -74,7 +74,7 @@ def test_what_is_reported_again_is_passed_over() -> None:
 def test_a_last_report_before_the_end_is_continued_at_its_speed() -> None:
     found = followed((40, 4.0, 0.5), (80, 6.0, 0.6))
     found.check_whole()
-    result = found.result()
+    result = found.record()
     assert result.worker_steps == 100
     assert result.training_seconds == 7.0
     assert result.phases[-1].end_worker_step == 100
@@ -88,7 +88,7 @@ def test_a_command_that_ends_too_early_is_refused(last: int) -> None:
 
 
 def test_a_run_that_is_stopped_ends_with_its_last_report() -> None:
-    result = followed((20, 2.0, 0.5), (40, 4.0, 0.5)).result(stopped_early=True)
+    result = followed((20, 2.0, 0.5), (40, 4.0, 0.5)).record(stopped_early=True)
     assert (result.worker_steps, result.training_seconds) == (40, 4.0)
     assert [phase.protocol for phase in result.phases] == ["ddp"]
 
@@ -99,7 +99,7 @@ def test_a_run_that_is_stopped_ends_with_its_last_report() -> None:
 def test_a_diverged_run_ends_with_what_is_known(last: Report) -> None:
     found = followed((40, 4.0, 0.5))
     assert found.add(last, 7.0) is None
-    result = found.result()
+    result = found.record()
     assert result.diverged
     assert (result.worker_steps, result.training_seconds) in [(60, 6.0), (40, 4.0)]
     assert len(result.evaluations) == 1
@@ -108,7 +108,7 @@ def test_a_diverged_run_ends_with_what_is_known(last: Report) -> None:
 def test_one_that_diverges_at_once_has_nothing() -> None:
     found = course()
     found.add(Report(None, diverged=True), 0.5)
-    result = found.result()
+    result = found.record()
     assert (result.worker_steps, result.phases, result.evaluations) == (0, (), ())
 
 
@@ -135,7 +135,7 @@ def test_phases_are_the_whole_run(steps: list[int], percent: float, lasts: list[
     for step, last in zip(steps, lasts, strict=False):
         seconds += last
         found.add(Report(step, seconds, 0.5), math.inf)
-    result = found.result()
+    result = found.record()
     assert result.worker_steps == 100
     assert result.training_seconds >= seconds
     assert sum(phase.seconds for phase in result.phases) == pytest.approx(result.training_seconds)

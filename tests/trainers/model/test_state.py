@@ -35,7 +35,7 @@ def some_state(form: StateForm) -> ModelState:
 
 def log_of(spec: TrialSpec, done: int = 0) -> RunLog:
     log = RunLog(spec, SilentObserver(), lambda accuracy: False)
-    log.done, log.first_protocol_done, log.elapsed_seconds = done, min(done, 200), 12.5
+    log.fork(done, min(done, 200), 12.5)
     return log
 
 

@@ -14,7 +14,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.model.tester import ModelTester
-from syncswitch.trainers.run.record import RunResult, trial_record
+from syncswitch.trainers.run.record import trial_record
 from tests.identities import GENERATED
 from tests.trainers.jobs import CONSTANT
 
@@ -270,15 +270,15 @@ class TestModelTester:
         """A tenth of the way from a third, the share of each of three classes, is 0.4."""
         tester = make_tester(keras, one_hot(GUESS), one_hot(np.arange(len(GUESS)) % 3))
         spec = TrialSpec(GENERATED, switch_percent, seed=1)
-        result = RunResult(
+        record = trial_record(
+            spec,
+            datetime.now(timezone.utc),
             worker_steps=GENERATED.total_worker_steps,
             evaluations=(Evaluation(GENERATED.total_worker_steps, 1.0, accuracy, 0.5),),
             phases=(),
-            diverged=False,
-            stopped_early=False,
             training_seconds=1.0,
         )
-        tester.warn_if_hardly_above_chance(trial_record(spec, result, datetime.now(timezone.utc)))
+        tester.warn_if_hardly_above_chance(record)
         told = (
             f"BSP alone reached an accuracy of {accuracy:.4f}, where guessing the most frequent"
             f" class gives 0.3336: the job learns next to nothing on {GENERATED.workers} workers,"

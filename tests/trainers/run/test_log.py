@@ -1,27 +1,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
 from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.running_counts import StalenessCount
+from syncswitch.trainers.run.record import StalenessCount
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.job.test_schedule import trial
 from tests.trainers.jobs import RecordingObserver
-
-
-@dataclass
-class Checkpoint:
-    """What of a checkpoint a log looks at."""
-
-    worker_step: int
-    first_protocol_worker_steps: int
-    elapsed_seconds: float
-    history: str
 
 
 def spec_of() -> TrialSpec:
@@ -30,6 +21,12 @@ def spec_of() -> TrialSpec:
 
 def log_of(observer: RecordingObserver | None = None) -> RunLog:
     return RunLog(spec_of(), observer or RecordingObserver(), lambda accuracy: accuracy < 0.2)
+
+
+def timeless(log: RunLog) -> TrialRecord:
+    """What it measured; whoever measured it, and when."""
+    record = log.record()
+    return replace(record, spec=spec_of(), started_at=datetime.min, ended_at=datetime.min)
 
 
 def play(log: RunLog, done: int, seconds: float) -> None:
@@ -46,7 +43,7 @@ def test_segments_follow_each_other_to_the_end() -> None:
     assert not log.is_before_switch
     play(log, 1000, 8.0)
     assert log.next_segment() is None
-    result = log.result()
+    result = log.record()
     assert [(phase.protocol, phase.seconds) for phase in result.phases] == [
         ("bsp", 5.0),
         ("asp", 3.0),
@@ -66,7 +63,7 @@ def test_a_detour_counts_towards_the_job_and_not_towards_the_first_share() -> No
     assert (segment.protocol, segment.end_worker_step) == ("bsp", 800)
     play(log, 800, 6.0)
     assert not log.is_before_switch
-    assert [phase.protocol for phase in log.result().phases] == ["bsp", "asp", "bsp"]
+    assert [phase.protocol for phase in log.record().phases] == ["bsp", "asp", "bsp"]
 
 
 def second_since(log: RunLog) -> int | None:
@@ -92,7 +89,7 @@ def test_the_second_protocol_begins_with_each_detour_and_with_the_switch() -> No
     play(log, 900, 7.0)
     assert second_since(log) == 800
     other = log_of()
-    other.go_back(Checkpoint(900, 500, 7.0, log.history()))
+    other.go_back(900, 500, 7.0, log.history())
     assert second_since(other) == 800
 
 
@@ -104,7 +101,7 @@ def test_a_fork_knows_when_the_second_protocol_began(
 ) -> None:
     spec = replace(spec_of(), switch_percent=switch_percent)
     log = RunLog(spec, RecordingObserver(), lambda accuracy: False)
-    log.fork(Checkpoint(600, first_done, 3.0, "of another run"))
+    log.fork(600, first_done, 3.0)
     assert second_since(log) == expected
     play(log, 700, 4.0)
     assert second_since(log) == expected
@@ -125,20 +122,20 @@ def test_gone_back_it_is_where_it_was_but_remembers_what_happened() -> None:
     play(log, 300, 3.0)
     log.add_evaluation(Evaluation(300, 3.0, 0.5, math.nan))
     log.add_event(RunEvent("lost", 300, 3.0, "worker 1: no answer", 1))
-    checkpoint = Checkpoint(300, 300, 3.0, log.history())
+    history = log.history()
     play(log, 500, 5.0)
     log.add_evaluation(Evaluation(500, 5.0, 0.7, 0.1))
     log.add_event(RunEvent("returned", 400, 4.0, "worker 1 takes part again", 1, 1.0))
-    log.go_back(checkpoint)
-    result = log.result()
+    log.go_back(300, 300, 3.0, history)
+    result = log.record()
     assert (log.done, log.first_protocol_done, log.elapsed_seconds) == (300, 300, 3.0)
-    assert log.inherited_seconds == 0.0
+    assert log.record().inherited_seconds == 0.0
     assert [one.worker_step for one in result.evaluations] == [300]
     assert math.isnan(result.evaluations[0].training_loss)
     assert [event.kind for event in result.events] == ["lost", "returned"]
     # Made again, a test is recorded again, and nobody is told twice.
     log.add_evaluation(Evaluation(500, 9.0, 0.7, 0.1))
-    assert [one.worker_step for one in log.result().evaluations] == [300, 500]
+    assert [one.worker_step for one in log.record().evaluations] == [300, 500]
     assert [one.worker_step for one in observer.evaluations] == [300, 500]
 
 
@@ -147,15 +144,15 @@ def test_another_process_goes_on_with_the_same_history() -> None:
     play(log, 300, 3.0)
     log.add_event(RunEvent("lost", 300, 3.0, "worker 1: no answer", 1))
     other = log_of()
-    other.go_back(Checkpoint(300, 300, 3.0, log.history()))
-    assert other.result() == log.result()
+    other.go_back(300, 300, 3.0, log.history())
+    assert timeless(other) == timeless(log)
 
 
 def test_a_fork_inherits_the_time_and_nothing_else() -> None:
     log = log_of()
-    log.fork(Checkpoint(300, 300, 3.0, "of another run"))
-    assert (log.done, log.inherited_seconds) == (300, 3.0)
-    assert log.result().phases == ()
+    log.fork(300, 300, 3.0)
+    assert (log.done, log.record().inherited_seconds) == (300, 3.0)
+    assert log.record().phases == ()
 
 
 def test_fallen_back_it_is_where_it_was_marked_but_remembers_what_happened() -> None:
@@ -165,8 +162,8 @@ def test_fallen_back_it_is_where_it_was_marked_but_remembers_what_happened() -> 
     log.add_switch("asp", 0.25, 5.25)
     log.add_evaluation(Evaluation(500, 5.0, 0.5, 0.1))
     log.is_detour = True
-    mark = log.mark()
-    before = log.result()
+    mark = log.position
+    before = timeless(log)
     log.is_detour = False
     play(log, 900, 8.0)
     for step in (600, 800):
@@ -174,7 +171,7 @@ def test_fallen_back_it_is_where_it_was_marked_but_remembers_what_happened() -> 
     log.add_event(RunEvent("lost", 900, 8.0, "the parameter server is gone"))
     log.fall_back(mark)
     assert log.is_detour
-    found = log.result()
+    found = timeless(log)
     assert [event.kind for event in found.events] == ["switched", "lost"]
     assert replace(found, events=before.events) == before
     # Made again, a test is recorded again, and nobody is told twice.
@@ -183,7 +180,7 @@ def test_fallen_back_it_is_where_it_was_marked_but_remembers_what_happened() -> 
     due = (500 // interval + 1) * interval
     assert [log.is_due(due - 1), log.is_due(due)] == [False, True]
     log.add_evaluation(Evaluation(600, 9.0, 0.7, 0.1))
-    assert [one.worker_step for one in log.result().evaluations] == [500, 600]
+    assert [one.worker_step for one in log.record().evaluations] == [500, 600]
     assert [one.worker_step for one in observer.evaluations] == [500, 600, 800]
 
 
@@ -196,14 +193,14 @@ def test_a_mark_in_the_middle_of_a_segment_is_as_if_it_had_ended_there() -> None
     staleness = StalenessCount()
     staleness.add(4)
     mark = marked.mark(segment, 420, 4.5, staleness)
-    assert marked.result().worker_steps == 300, "it has not ended"
+    assert marked.record().worker_steps == 300, "it has not ended"
     play(marked, 500, 9.0)
     marked.add_evaluation(Evaluation(410, 4.4, 0.5, 0.1))
     marked.add_evaluation(Evaluation(430, 4.6, 0.5, 0.1))
     marked.fall_back(mark)
     ended.add_phase(segment, 420, 4.5, staleness)
     ended.add_evaluation(Evaluation(410, 4.4, 0.5, 0.1))
-    assert marked.result() == ended.result()
+    assert timeless(marked) == timeless(ended)
     assert marked.first_protocol_done == ended.first_protocol_done == 420
 
 
@@ -231,11 +228,11 @@ def test_what_was_only_kept_is_told_with_the_next_progress() -> None:
     event = RunEvent("lost", 3, 0.1, "worker 1: no answer", 1)
     log.keep_event(event)
     assert observer.events == []
-    assert log.result().events == (event,)
+    assert log.record().events == (event,)
     log.progress(4)
     log.progress(5)
     assert observer.events == [event]
-    assert log.result().events == (event,)
+    assert log.record().events == (event,)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +249,7 @@ def test_a_test_may_end_the_run(
     log = log_of(RecordingObserver(lambda evaluation: verdict))
     log.add_evaluation(Evaluation(100, 1.0, accuracy, 0.1))
     assert log.is_stopping is (diverged or stopped)
-    assert (log.diverged, log.result().stopped_early) == (diverged, stopped)
+    assert (log.diverged, log.record().stopped_early) == (diverged, stopped)
 
 
 def test_the_switch_of_the_policy_is_an_event_and_has_a_price() -> None:
@@ -262,7 +259,7 @@ def test_the_switch_of_the_policy_is_an_event_and_has_a_price() -> None:
     log.add_switch("asp", 0.25, 5.25)
     (event,) = observer.events
     assert (event.kind, event.worker_step, event.seconds) == ("switched", 500, 0.25)
-    assert log.result().switch_overhead_seconds == 0.25
+    assert log.record().switch_overhead_seconds == 0.25
 
 
 def guarded(observer: RecordingObserver | None = None) -> RunLog:
@@ -313,7 +310,7 @@ def test_with_an_alarm_it_goes_on_as_if_it_had_never_switched() -> None:
     for step in (700, 800, 900, 1000):
         log.add_evaluation(Evaluation(step, step / 100, 0.4, 0.1))
     assert not log.is_stopping, "it goes back once"
-    found = log.result()
+    found = log.record()
     assert found.phases == (replace(found.phases[0], protocol="bsp", seconds=10.0),)
     assert found.training_seconds == 13.5
     assert found.switch_overhead_seconds == 0.0
@@ -360,7 +357,7 @@ def test_what_diverges_after_the_switch_goes_back(accuracy: float, alarm: str) -
     log.heed_alarm(8.0)
     last = None if math.isnan(accuracy) else accuracy
     failed = FailedSwitch(50.0, alarm, 1000, 8.0, 3.0, last)
-    assert log.result().guard == GuardOutcome(100.0, (failed,))
+    assert log.record().guard == GuardOutcome(100.0, (failed,))
 
 
 def test_another_process_knows_of_an_alarm() -> None:
@@ -370,8 +367,8 @@ def test_another_process_knows_of_an_alarm() -> None:
     log.heed_alarm(8.5)
     play(log, 700, 10.0)
     for other in (guarded(), log_of()):
-        other.go_back(Checkpoint(700, 700, 10.0, log.history()))
-        assert other.result() == log.result()
+        other.go_back(700, 700, 10.0, log.history())
+        assert timeless(other) == timeless(log)
         segment = other.next_segment()
         assert segment is not None
         assert segment.protocol == "bsp"
@@ -383,8 +380,8 @@ def test_another_process_looks_at_the_tests_since_the_switch() -> None:
     fail(log)
     for step, has_to in ((900, True), (500, False)):
         other = guarded()
-        other.go_back(Checkpoint(step, 500, 9.0, log.history()))
-        mark = guarded().mark()
+        other.go_back(step, 500, 9.0, log.history())
+        mark = guarded().position
         other.keep_switch(replace(mark, done=500 if has_to else 700))
         assert other.has_to_go_back is has_to
 
@@ -395,7 +392,7 @@ def test_the_tests_that_a_fork_inherits_count_for_where_it_ends() -> None:
         before = tuple(Evaluation(step, 1.0, inherited, 0.1) for step in (300, 400, 500))
         spec = replace(spec_of(), band=Band(0.5, 0.01), inherited_evaluations=before)
         log = RunLog(spec, RecordingObserver(), lambda accuracy: False)
-        log.fork(Checkpoint(500, 500, 3.0, "of another run"))
+        log.fork(500, 500, 3.0)
         assert log.is_at_guarded_switch
         log.keep_switch()
         play(log, 1000, 8.0)

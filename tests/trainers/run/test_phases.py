@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
-from syncswitch.trainers.run.phases import RunTimes, cut_phases, merge_phases
+from syncswitch.trainers.run.record import RunTimes, cut_phases, merge_phases
 
 PHASES = (PhaseRecord("bsp", 0, 100, 50.0, 0.0, 0), PhaseRecord("asp", 100, 300, 40.0, 3.0, 9))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
-from syncswitch.trainers.run.record import RunResult, trial_record
+from syncswitch.trainers.run.record import trial_record
 from tests.storage.conftest import IDENTITY
 
 NOW = datetime.now(timezone.utc)
@@ -22,22 +23,18 @@ def test_a_fork_converges_to_the_mean_of_five_tests_inherited_ones_included() ->
     whole = TrialSpec(IDENTITY, 100.0, seed=1)
     fork = replace(whole, inherited_evaluations=TESTS[:5])
     own = TESTS[5:]
-    result = RunResult(
-        worker_steps=850,
-        evaluations=own,
-        phases=(),
-        diverged=False,
-        stopped_early=True,
-        training_seconds=85.0,
-        inherited_seconds=75.0,
-        switch_overhead_seconds=0.0,
-        checkpoints={},
-        events=(),
-    )
-    record = trial_record(fork, result, NOW)
+    result: dict[str, Any] = {
+        "worker_steps": 850,
+        "evaluations": own,
+        "phases": (),
+        "stopped_early": True,
+        "training_seconds": 85.0,
+        "inherited_seconds": 75.0,
+    }
+    record = trial_record(fork, NOW, **result)
     assert record.evaluations == own
     assert record.converged_accuracy == pytest.approx(0.7)
     assert record.converged
-    fewer = trial_record(replace(fork, inherited_evaluations=TESTS[1:3]), result, NOW)
+    fewer = trial_record(replace(fork, inherited_evaluations=TESTS[1:3]), NOW, **result)
     assert fewer.converged_accuracy == pytest.approx((0.6 + 3 * 0.7) / 4)
     assert not fewer.converged

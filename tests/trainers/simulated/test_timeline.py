@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.trial import RunEvent, TrialSpec
+from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.faults.scenario import injections
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.record import RunResult
 from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timeline import Timeline
@@ -96,7 +95,7 @@ def spec_of(
     return TrialSpec(identity, switch_percent, 1, conditions=conditions, **fields)
 
 
-def run(spec: TrialSpec, profile: ClusterProfile = EVEN) -> tuple[RunResult, Ledger]:
+def run(spec: TrialSpec, profile: ClusterProfile = EVEN) -> tuple[TrialRecord, Ledger]:
     log, ledger = RunLog(spec, SilentObserver(), lambda accuracy: False), Ledger()
     times = times_of(profile, spec.identity.total_worker_steps)
     reached = [(0, 0.0)]
@@ -109,14 +108,14 @@ def run(spec: TrialSpec, profile: ClusterProfile = EVEN) -> tuple[RunResult, Led
     course = Timeline(spec, log, times, ledger, profile.switch_seconds, on_done)
     for segment in course.segments():
         assert log.done <= segment.end_worker_step
-    return log.result(), ledger
+    return log.record(), ledger
 
 
-def kinds(result: RunResult, *wanted: str) -> list[RunEvent]:
+def kinds(result: TrialRecord, *wanted: str) -> list[RunEvent]:
     return [event for event in result.events if event.kind in wanted]
 
 
-def assert_exactly_w(spec: TrialSpec, result: RunResult, ledger: Ledger) -> None:
+def assert_exactly_w(spec: TrialSpec, result: TrialRecord, ledger: Ledger) -> None:
     W = spec.identity.total_worker_steps
     assert ledger.pushed == Counter(range(W))
     assert result.worker_steps == W
@@ -284,7 +283,7 @@ class TestOnlinePolicies:
     def spec(self, online: str, switch_percent: float = 80.0) -> TrialSpec:
         return spec_of(800, switch_percent, self.SLOW, online, workers=8)
 
-    def first_steps(self, result: RunResult) -> int:
+    def first_steps(self, result: TrialRecord) -> int:
         return sum(
             phase.end_worker_step - phase.start_worker_step
             for phase in result.phases

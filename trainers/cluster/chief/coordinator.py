@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from syncswitch.trainers.protocols import Exchange, SyncProtocol
 from syncswitch.trainers.protocols.steps import Advance, Group, Groups, SegmentSteps, Ticket
-from syncswitch.trainers.run.running_counts import LossMean, StalenessCount
+from syncswitch.trainers.run.record import LossMean, StalenessCount
 from syncswitch.trainers.stragglers.online import NO_DECISION, Decision
 
 
