@@ -90,7 +90,8 @@ class ClusterTrainer(Trainer):
         check_tables(spec, [table.layer for table in self._program.function.tables])
         try:
             with told(self._workload, spec, observer or SilentObserver()) as watching:
-                log = RunLog(spec, watching, self._tester.is_chance)
+                told_step = -1 if lost is None else lost.told_step
+                log = RunLog(spec, watching, self._tester.is_chance, told_step)
                 self._train(spec, log, lost)
         except SyncSwitchError:
             raise
