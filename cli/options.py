@@ -88,7 +88,7 @@ def workers_option(default: int | None, text: str | None = None) -> Callable[[_F
 
 def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
     """`--protocols`; as `workers_option`."""
-    narrowing = "Only policies for these. Protocols before and after the switch."
+    narrowing = "Only policies for these protocols before and after the switch."
     return click.option(
         "--protocols",
         metavar="FIRST,SECOND",
@@ -175,11 +175,6 @@ def _whole(number: float | None) -> int | None:
 
 
 cluster_options = combined(*map(trainer_option, CLUSTER_OPTIONS))
-
-
-def is_policy_file(choice: str) -> bool:
-    """Whether a policy is named by its file, which need not be there, or by what a database has."""
-    return choice.endswith(".json") or Path(choice).is_file()
 
 
 def is_given(name: str) -> bool:

@@ -1,4 +1,8 @@
-"""A search from Python: what `syncswitch-search run` does, for notebooks and programs."""
+"""The commands as Python functions, for notebooks and programs.
+
+`search` does what `syncswitch-search run` does, `sweep` and `report` what the commands of their
+names do, and `train` what `syncswitch-run` does. What is wrong is a `UserError` of one line.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,41 @@ import functools
 import inspect
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.registry import trainer_named
+from syncswitch.searcher.backends.simulated import SimulatedCluster
+from syncswitch.searcher.comparison.sweep import Sweep, plan_sweep
 from syncswitch.searcher.mlflow import copy_to_mlflow
+from syncswitch.searcher.report.load import load_report
+from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.search.early_words import too_short
 from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.training.train import Training, train_with_policy
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export.mlflow.server import check_mlflow
+from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
+from syncswitch.trainers.trainer import Observer, SilentObserver
 
-__all__ = ["search"]
+__all__ = ["report", "search", "sweep", "train"]
 
 _LOG = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -51,10 +65,14 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
             place = first["loc"][0]
             name = names[place] if isinstance(place, int) else place
             raise UserError(
-                f"{name} is {first['input']!r}: {first['msg']} (see help(search))"
+                f"{name} is {first['input']!r}: {first['msg']} (see help({function.__name__}))"
             ) from error
 
     return call
+
+
+def _url(storage: str | None) -> str:
+    return storage or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_URL
 
 
 @_checked
@@ -130,7 +148,7 @@ def search(
         UserError: Something does not exist, is out of range, or does not fit the rest.
         RetryableError: Too many runs in a row failed; what was made is kept.
     """
-    url = storage or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_URL
+    url = _url(storage)
     chosen = trainer_named(trainer, trainer_options or {})
     own = workload if isinstance(workload, Workload) else None
     named = workload if isinstance(workload, str) else None
@@ -154,10 +172,7 @@ def search(
         uses=uses,
         **strategy_options,
     )
-    if tensorboard is not None:
-        check_tensorboard(tensorboard)
-    if mlflow is not None:
-        check_mlflow(mlflow)
+    _check_copies(tensorboard, mlflow)
     plan, job = plan_search(
         chosen,
         request,
@@ -182,3 +197,239 @@ def search(
         policy = found.run().policy
         copy_to_mlflow(mlflow, database, [job.identity], _LOG.warning)
         return policy
+
+
+@_checked
+def sweep(
+    workload: str,
+    at: Annotated[Sequence[float], Field(min_length=1)],
+    *,
+    trainer: str = "local",
+    trainer_options: Mapping[str, Any] | None = None,
+    workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
+    protocols: Sequence[str] = (),
+    storage: str | None = None,
+    runs: Annotated[int, Field(ge=1, le=10_000)] = 5,
+    threshold: float | None = None,
+    target_accuracy: float | None = None,
+    guarded: bool = False,
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0,
+    online: Literal["none", "greedy", "elastic"] = "none",
+    switch: Literal["hot", "restart"] = "hot",
+    tensorboard: Path | None = None,
+    mlflow: str | None = None,
+    reporter: SkipValidation[Reporter | None] = None,
+) -> Sweep:
+    """Trains a workload at chosen switch points, and compares them with one target.
+
+    Only missing runs are made; the same call goes on where an interrupted one stopped.
+
+    Example:
+        ```
+        found = sweep("digits", [100, 50, 0], trainer="simulated", runs=2)
+        for point in found.jobs[0].switch_points:
+            print(point.switch_percent, point.mean_accuracy, found.kept_runs(point))
+        ```
+
+    Args:
+        workload: As for `search`, by its name or reference.
+        at: The switch points, percent of the worker-steps.
+        trainer: What makes the runs, as `--trainer`.
+        trainer_options: As for `search`.
+        workers: n; None for what is usual.
+        protocols: Pairs such as `bsp,asp`; empty for the usual one.
+        storage: As for `search`.
+        runs: R, runs at each switch point, recorded ones included.
+        threshold: beta, in the unit of the metric; None for 0.01 where its best value is 1.
+        target_accuracy: A, the value of the metric to keep; None to measure it.
+        guarded: Whether a training that fails after its switch goes back there.
+        seed: The seeds of all runs derive from it.
+        online: What is done about stragglers: none, greedy or elastic.
+        switch: hot or restart.
+        tensorboard: Folder for logs of the runs; None for none.
+        mlflow: Tracking URI of MLflow, to which the jobs are copied in the end; None for none.
+        reporter: Is told how it goes on.
+
+    Returns:
+        The switch points of each job, the one that says the target first.
+
+    Raises:
+        UserError: Something does not exist, is out of range, or does not fit the rest.
+        RetryableError: Too many runs in a row failed; what was made is kept.
+    """
+    url = _url(storage)
+    plan = plan_sweep(
+        trainer_named(trainer, trainer_options or {}),
+        workload,
+        at,
+        protocols=protocols,
+        sizes=[workers],
+        chosen=ConditionsChoice(online, switch),
+        runs=runs,
+        threshold=threshold,
+        target_accuracy=target_accuracy,
+        guarded=guarded,
+        seed=seed,
+        storage_url=url,
+    )
+    _check_copies(tensorboard, mlflow)
+    for job in plan.jobs:
+        if job.note is not None:
+            _LOG.warning(job.note)
+    with open_database(url, create=True) as database:
+        openings = [job.open_trainer for job in plan.jobs]
+        (found,) = plan.run(database, openings, tensorboard, reporter=reporter)
+        copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], _LOG.warning)
+        return found
+
+
+@_checked
+def train(
+    workload: str,
+    *,
+    policy: str | None = None,
+    switch_at: Annotated[float, Field(ge=0, le=100)] | None = None,
+    protocol: str | None = None,
+    guarded: bool = True,
+    trainer: Literal["local", "simulated"] = "local",
+    trainer_options: Mapping[str, Any] | None = None,
+    workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
+    protocols: str | None = None,
+    storage: str | None = None,
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None,
+    output: Path | None = None,
+    learn: bool | None = None,
+    uses: Annotated[int, Field(ge=1, le=1_000_000)] = 30,
+    online: Literal["none", "greedy", "elastic"] = "none",
+    switch: Literal["hot", "restart"] = "hot",
+    checkpoints: Path | None = None,
+    checkpoint_every: Annotated[float, Field(ge=0.1, le=100)] = 10.0,
+    resume: bool = False,
+    tensorboard: Path | None = None,
+    mlflow: str | None = None,
+    observer: SkipValidation[Observer | None] = None,
+) -> Training:
+    """Trains a workload with its timing policy, saves the model, and records the use.
+
+    Example:
+        ```
+        done = train("digits", trainer="simulated", workers=8)
+        print(done.record.converged_accuracy, done.model_path)
+        ```
+
+    Args:
+        workload: As for `search`, by its name or reference.
+        policy: A policy file, or a version or alias in the database; None for the current policy.
+        switch_at: Switch after this percentage of the worker-steps, whatever policies there are.
+        protocol: Use this protocol alone, whatever policies there are.
+        guarded: Whether a training that fails after its switch goes back there.
+        trainer: local or simulated.
+        trainer_options: As for `search`.
+        workers: n; None for the policy's.
+        protocols: Before and after the switch; None for the policy's.
+        storage: As for `search`.
+        seed: None for one that no other run of the job has; at a switch of your own for 0.
+        output: Where the model is saved; None for NAME.keras.
+        learn: Whether the run may try another switch than its policy's; None as `syncswitch-run`.
+        uses: How often the job is trained in all, by runs that learn.
+        online: What is done about stragglers: none, greedy or elastic.
+        switch: hot or restart.
+        checkpoints: Folder for the checkpoints that `resume` needs; None for one beside the model.
+        checkpoint_every: Percent of the job between two checkpoints.
+        resume: Whether to go on from the last intact checkpoint of this run.
+        tensorboard: Folder for logs of the run; None for none.
+        mlflow: Tracking URI of MLflow, to which the run is copied; None for none.
+        observer: Is told of the training, and may stop it.
+
+    Returns:
+        What was measured, with which policy, and where the model is.
+
+    Raises:
+        UserError: Something does not exist, is out of range, or does not fit the rest.
+        FatalError: The training diverged, or its model cannot be saved.
+        RetryableError: The infrastructure failed; `resume=True` goes on.
+    """
+    chosen = trainer_named(trainer, trainer_options or {})
+    assert isinstance(chosen, LocalTrainer | SimulatedCluster)
+    _check_copies(tensorboard, mlflow)
+
+    @contextmanager
+    def watching(_: WorkloadIdentity) -> Iterator[Observer]:
+        yield observer or SilentObserver()
+
+    return train_with_policy(
+        chosen.cluster,
+        workload,
+        choice=policy,
+        switch_percent=switch_at,
+        protocol=protocol,
+        is_guarded=guarded,
+        workers=workers,
+        protocols=protocols,
+        seed=seed,
+        output=output,
+        learns=learn,
+        expected_uses=uses,
+        conditions=ConditionsChoice(online, switch),
+        checkpoint_folder=checkpoints,
+        every_percent=checkpoint_every,
+        resume=resume,
+        tensorboard_folder=tensorboard,
+        mlflow_uri=mlflow,
+        storage_url=_url(storage),
+        tell=_LOG.warning,
+        watching=watching,
+    )
+
+
+@_checked
+def report(
+    workload: str,
+    output: Path | None = None,
+    *,
+    workers: Annotated[int, Field(ge=1)] | None = None,
+    protocols: str | None = None,
+    study: str | None = None,
+    version: str | None = None,
+    storage: str | None = None,
+) -> str:
+    """What is known of a job on one HTML page.
+
+    Example:
+        ```
+        report("digits", "report.html")
+        ```
+
+    Args:
+        workload: Name, reference, or 8 or more digits of the fingerprint.
+        output: File to write; None for none.
+        workers: Only the job on this many workers.
+        protocols: Only the job with these, such as `bsp,asp`.
+        study: Search to show; None for the one that found the policy, else the newest.
+        version: Version or alias of the policy to show; None for the current one.
+        storage: As for `search`.
+
+    Returns:
+        The page.
+
+    Raises:
+        UserError: There is no such job, search or policy, or the file cannot be written.
+    """
+    if study is not None and version is not None:
+        raise UserError("study and version both say what to show: leave out one of them")
+    pair = None if protocols is None else parse_named_pair(protocols)
+    data = load_report(
+        _url(storage), workload, workers=workers, protocols=pair, study=study, version=version
+    )
+    page = page_of(data)
+    if output is not None:
+        write_page(page, output)
+    return page
+
+
+def _check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
+    """Raises UserError, before anything is trained, where logs or copies cannot be written."""
+    if tensorboard is not None:
+        check_tensorboard(tensorboard)
+    if mlflow is not None:
+        check_mlflow(mlflow)

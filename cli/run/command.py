@@ -12,7 +12,8 @@ import click
 
 from syncswitch.cli import console
 from syncswitch.cli.console import EXIT_INTERRUPTED
-from syncswitch.cli.options import is_given, is_policy_file, trainer_option
+from syncswitch.cli.options import is_given, trainer_option
+from syncswitch.searcher.training.uses import is_policy_file
 from syncswitch.storage.errors import FatalError, PolicyError, UserError
 from syncswitch.trainers.command.options import (
     COMMAND_OPTIONS,
@@ -95,9 +96,9 @@ def _run(
     storage_url: str,
     as_json: bool,
 ) -> int | None:
-    from syncswitch.cli.run.policy import check_no_policy
-    from syncswitch.cli.run.report import make_report, print_report, recorded_alone, report_as_json
-    from syncswitch.cli.run.uses import (
+    from syncswitch.cli.run.report import make_report, print_report, report_as_json
+    from syncswitch.searcher.training.policy import check_when
+    from syncswitch.searcher.training.uses import (
         UsesHome,
         after_use,
         first_policy,
@@ -105,6 +106,7 @@ def _run(
         next_run,
         note_bare_use,
         own_seed,
+        recorded_alone,
         run_text,
     )
     from syncswitch.storage.records.guard import later_switch_points
@@ -112,8 +114,14 @@ def _run(
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.protocols import parse_named_pair
 
-    check_no_policy(learns=bool(learns))
+    check_when(
+        learns=bool(learns),
+        is_guarded=is_guarded,
+        choice=choice if is_given("choice") else None,
+        switch_percent=switch_percent,
+    )
     pair = None if protocols is None else parse_named_pair(protocols)
+    tell = console.print_note
     usual = parse_named_pair(USUAL_COMMAND_PROTOCOLS)
     policy: TimingPolicy | None = None
     band: Band | None = None
@@ -134,11 +142,11 @@ def _run(
         if seed is None:
             seed = own_seed(storage_url, job.identity)
             console.print_note(f"this run has seed {seed}")
-        band = known_band(policy, storage_url) if is_guarded else None
+        band = known_band(policy, storage_url, tell) if is_guarded else None
         retries = later_switch_points(switch_percent) if band else ()
     else:
         job = described.command_job(name, workers or 1, pair or usual)
-    note_bare_use(policy, band)
+    note_bare_use(policy, band, tell)
     trainer = CommandTrainer(job)
     alone_seconds = recorded_alone(storage_url, job.identity)
     try:
@@ -146,9 +154,10 @@ def _run(
         spec = TrialSpec(job.identity, switch_percent, seed or 0, band=band, retry_percents=retries)
         record = _trained(trainer, spec)
         if learns and policy is None:
-            policy = first_policy(job.identity, job.name, record, storage_url)
-        UsesHome(storage_url, choice, described.output_folder / name).record(policy, use_id, record)
-        after_use(policy, storage_url, expected_uses if learns else None, goes_back=goes_back)
+            policy = first_policy(job.identity, job.name, record, storage_url, tell)
+        uses = UsesHome(storage_url, choice, described.output_folder / name, tell)
+        uses.record(policy, use_id, record)
+        after_use(policy, storage_url, tell, expected_uses if learns else None, goes_back=goes_back)
         _check_sound(record, trainer)
     except KeyboardInterrupt:
         console.print_error("interrupted; the same command starts afresh")

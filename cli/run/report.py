@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import socket
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,10 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
-from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.records.guard import GuardOutcome
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.run.event_text import is_remarkable
 
@@ -74,41 +71,6 @@ class RunReport:
         if self.baseline is None or self.record.training_seconds <= 0:
             return None
         return self.baseline.seconds / self.record.training_seconds
-
-
-def recorded_alone(storage_url: str, identity: WorkloadIdentity) -> list[float]:
-    """Training times of the job with its first protocol alone that are on record, in seconds.
-
-    Only undisturbed runs on this machine count, unless the clock was virtual. Empty where the
-    database has none, or cannot be read: a report is never worth a run.
-    """
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.metrics import whole_run_seconds
-    from syncswitch.storage.trials.store import TrialStore
-    from syncswitch.storage.uses.store import uses
-
-    try:
-        with open_database(storage_url, create=False) as database:
-            rows = TrialStore(database).trials(fingerprint=identity.fingerprint)
-            rows += uses(database, identity.fingerprint)
-    except SyncSwitchError:
-        return []
-    found = [
-        whole_run_seconds(
-            row.training_seconds,
-            row.phases,
-            row.worker_steps,
-            row.total_worker_steps,
-            row.stopped_early,
-            diverged=row.diverged,
-        )
-        for row in rows
-        if row.switch_percent >= BASELINE_PERCENT
-        and row.state == TrialState.COMPLETE
-        and row.conditions.is_undisturbed
-        and (identity.simulated_cluster or row.host == socket.gethostname())
-    ]
-    return [seconds for seconds in found if seconds is not None]
 
 
 def make_report(
@@ -194,7 +156,7 @@ def _estimated(record: TrialRecord) -> tuple[float, float] | None:
 
 
 def report_as_json(report: RunReport) -> dict[str, Any]:
-    """For programs."""
+    """The report as a document for JSON."""
     from syncswitch.storage.policies.file import policy_to_dict
 
     record, policy = report.record, report.policy
@@ -239,7 +201,7 @@ def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
 
 
 def print_report(report: RunReport) -> None:
-    """For people."""
+    """Prints the report as tables and sentences."""
     policy, record = report.policy, report.record
     console.print_table(
         ["phase", "worker-steps", "seconds", "worker-steps/s", "staleness mean (max)"],

@@ -12,18 +12,16 @@ from syncswitch.cli.console import echo, print_json
 from syncswitch.cli.options import common_options, protocols_option, workers_option
 from syncswitch.cli.search.policy.selection import Selection
 from syncswitch.searcher.report.load import load_report
-from syncswitch.searcher.report.page import page_of
+from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.files import whole_file
 
-_BEGINNING = b"<!DOCTYPE html>"
 _STANDARD_OUTPUT = Path("-")
 
 
 @click.command()
 @click.argument("reference", metavar="WORKLOAD[@VERSION]", shell_complete=complete_workload)
 @workers_option(None, "Only the job on this many workers.")
-@protocols_option(None, "Only the job with these. Protocols before and after the switch.")
+@protocols_option(None, "Only the job with these protocols before and after the switch.")
 @click.option(
     "--study",
     metavar="NAME",
@@ -48,7 +46,7 @@ def report(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Writes what is known of WORKLOAD on one HTML page, for people who would rather look.
+    """Write what is known about WORKLOAD as one HTML page with figures.
 
     The policy and how to use it, accuracy against switch point, training times, the course of the
     search, accuracy over time, later runs with the policy, and what all of it rests on. It also
@@ -65,17 +63,16 @@ def report(
     data = load_report(
         storage_url, workload, workers=workers, protocols=pair, study=study, version=version
     )
-    page = page_of(data).encode()
+    page = page_of(data)
     if output == _STANDARD_OUTPUT:
-        sys.stdout.buffer.write(page)
+        sys.stdout.buffer.write(page.encode())
         return
-    with whole_file(output, replaces=(_BEGINNING,)) as file:
-        file.write(page)
+    write_page(page, output)
     if as_json:
         print_json(
             {
                 "path": str(output),
-                "bytes": len(page),
+                "bytes": len(page.encode()),
                 "workload": data.identity.name,
                 "fingerprint": data.identity.fingerprint,
                 "policy_version": None if data.answer is None else data.answer.version,

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import named
+from syncswitch.searcher.backends.virtual_cluster import VirtualCluster
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.protocols import check_protocols
@@ -28,6 +29,13 @@ class SimulatedCluster(TrainerChoice):
     options = (PROFILE,)
 
     profile: str
+
+    @property
+    def cluster(self) -> VirtualCluster:
+        """The cluster that the profile describes. Raises UserError where it cannot be read."""
+        from syncswitch.trainers.simulated.profile import load_profile
+
+        return VirtualCluster(self.profile, load_profile(self.profile))
 
     @override
     def job(self, request: JobRequest) -> Job:

@@ -20,7 +20,7 @@ from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -144,6 +144,16 @@ def check_switch(identity: WorkloadIdentity, percent: float) -> None:
             f" worker-steps on {identity.workers} workers that leaves {identity.second_protocol}"
             " none; give it more worker-steps, or use fewer --workers"
         )
+
+
+def check_chief(injections: Iterable[str], command: str) -> None:
+    """Such a run would be made again and again. Raises UserError."""
+    for text in injections:
+        if text.startswith("kill:chief"):
+            raise UserError(
+                f"injection {text!r} cannot be used with {command}, whose runs begin afresh without"
+                " their chief; try it with syncswitch-run"
+            )
 
 
 def missing_runs(

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.comparison.making import Comparison
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.backends.local import named
+from syncswitch.searcher.comparison.making import Comparison, check_chief
+from syncswitch.searcher.comparison.targets import allowed_and_target
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, evaluated_switch_point
 from syncswitch.searcher.search.trial_loop import LoopOptions
 from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.trainers.conditions import ConditionsChoice
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.run.tensorboard import logged
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -206,3 +216,175 @@ def _swept(
     name = comparison.study_name
     swept = SweptJob(job.identity, job.conditions, name, found.new_runs, points, job.reference)
     return comparison, swept
+
+
+_MOST_POINTS = 30
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """The jobs of a sweep over workloads, pairs of protocols and sizes of cluster.
+
+    Attributes:
+        to_train: The normal form of what the user called the workload, the job, and its
+            conditions; one size of cluster after the other.
+        columns: How many jobs there are of each size.
+        reference_percent: See `Sweep`.
+        threshold: beta, as an accuracy.
+        target_accuracy: A, as an accuracy; None to measure it for each size.
+    """
+
+    to_train: tuple[tuple[str, Job, RunConditions], ...]
+    columns: int
+    percents: tuple[float, ...]
+    reference_percent: float
+    threshold: float
+    target_accuracy: float | None
+    trainer: str
+    runs: int
+    seed: int
+    guarded: bool
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs, in order."""
+        return [job for _, job, _ in self.to_train]
+
+    def run(
+        self,
+        database: Database,
+        openings: Sequence[Callable[[], Trainer]],
+        tensorboard: Path | None = None,
+        say: Callable[[str], None] = lambda _: None,
+        **options: Unpack[LoopOptions],
+    ) -> list[Sweep]:
+        """Makes the runs that are missing; a sweep for each size of cluster.
+
+        Args:
+            database: Holds Optuna's tables and ours.
+            openings: What opens the trainer of each job.
+            tensorboard: Folder for logs of the runs; None for none.
+            say: Is told which job comes next, where there are several.
+            **options: See `LoopOptions`.
+
+        Raises:
+            UserError: As `make_sweep`.
+            RetryableError: Too many runs in a row failed.
+        """
+        ready = [
+            JobToSweep(
+                job.identity,
+                partial(_logged_trainer, opening, tensorboard),
+                self.percents,
+                conditions,
+                self.trainer,
+                called,
+            )
+            for (called, job, conditions), opening in zip(self.to_train, openings, strict=True)
+        ]
+
+        def announce(job: JobToSweep) -> None:
+            if len(ready) > 1:
+                say(f"{job.reference} on {job.identity.cluster}:")
+
+        return [
+            make_sweep(
+                database,
+                ready[start : start + self.columns],
+                reference_percent=self.reference_percent,
+                runs=self.runs,
+                threshold=self.threshold,
+                target_accuracy=self.target_accuracy,
+                base_seed=self.seed,
+                guarded=self.guarded,
+                say=announce,
+                **options,
+            )
+            for start in range(0, len(ready), self.columns)
+        ]
+
+
+def plan_sweep(
+    trainer: TrainerChoice,
+    reference: str | None,
+    percents: str | Sequence[float],
+    *,
+    variants: Sequence[str] = (),
+    protocols: Sequence[str] = (),
+    sizes: Sequence[int | None] = (None,),
+    chosen: ConditionsChoice,
+    runs: int,
+    threshold: float | None,
+    target_accuracy: float | None,
+    guarded: bool,
+    seed: int,
+    storage_url: str,
+) -> SweepPlan:
+    """Puts the jobs of a sweep together; nothing is trained.
+
+    Args:
+        trainer: What makes the runs.
+        reference: The workload, as the user named it; None where the trainer needs none.
+        percents: The switch points, as numbers or as a text such as `100,50,0`.
+        variants: `FIELD=VALUE` of workloads that are trained, too.
+        protocols: Pairs such as `bsp,asp`; none for the usual one.
+        sizes: n of each cluster; None for the usual size.
+        chosen: The conditions of the runs.
+        runs: R, how many runs of each switch point there are to be.
+        threshold: beta, in the unit of the metric; None for the usual one.
+        target_accuracy: The value of the metric to keep; None to measure it.
+        guarded: Whether what fails goes back to its switch.
+        seed: The seeds of all runs derive from it.
+        storage_url: The database of the runs.
+
+    Raises:
+        UserError: Something does not exist, is out of range, or does not fit the rest.
+    """
+    points = _switch_points(percents)
+    pairs, reference_percent = with_reference([trainer.pair(text) for text in protocols or (None,)])
+    if variants and reference is None:
+        raise UserError("--variant needs a WORKLOAD that it varies")
+    names = tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
+    to_train: list[tuple[str, Job, RunConditions]] = []
+    for size, name, pair in itertools.product(sizes, names, pairs):
+        workers, usual = trainer.workers(size), trainer.default_workers
+        request = JobRequest(name, workers, usual, pair, storage_url, seed)
+        conditions = trainer.conditions(chosen, request.size, max(points), pair[0])
+        check_chief(conditions.injections, "sweep")
+        job = trainer.job(request)
+        called = job.reference or normal_reference(named(request))
+        to_train.append((called, job, conditions))
+    metric = to_train[0][1].identity.decided_by  # no variant has another one
+    allowed, target = allowed_and_target(metric, threshold, target_accuracy)
+    return SweepPlan(
+        to_train=tuple(to_train),
+        columns=len(names) * len(pairs),
+        percents=points,
+        reference_percent=reference_percent,
+        threshold=allowed,
+        target_accuracy=target,
+        trainer=trainer.kind,
+        runs=runs,
+        seed=seed,
+        guarded=guarded,
+    )
+
+
+def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
+    """Each once. Raises UserError."""
+    text = percents if isinstance(percents, str) else ",".join(f"{one:g}" for one in percents)
+    try:
+        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        found = ()
+    if not (0 < len(found) <= _MOST_POINTS and all(0 <= one <= 100 for one in found)):
+        raise UserError(
+            f"--at is {text!r}: give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
+        )
+    return found
+
+
+def _logged_trainer(
+    opening: Callable[[], Trainer], tensorboard: Path | None, study: str
+) -> Trainer:
+    return logged(opening(), tensorboard, study)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from syncswitch.searcher.command_lines import replay_words, search_words, use_words
 from syncswitch.searcher.report import figures, words
@@ -14,6 +15,7 @@ from syncswitch.searcher.report.tables import Table, tables_of, use_table
 from syncswitch.searcher.search.why import why_sentences
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.files import whole_file
 from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.replay.recording import REPLAY
@@ -44,6 +46,18 @@ class Section:
     figure: Drawing | None
     points: tuple[str, ...] = ()
     table: Table | None = None
+
+
+_BEGINNING = b"<!DOCTYPE html>"
+
+
+def write_page(page: str, path: Path) -> None:
+    """Writes a page into a file, where nothing or an earlier report is.
+
+    Raises UserError where something else is there, or the file cannot be written.
+    """
+    with whole_file(path, replaces=(_BEGINNING,)) as file:
+        file.write(page.encode())
 
 
 def page_of(data: ReportData) -> str:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher import BinarySearchSampler, PaperStrategy
-from syncswitch.searcher.api import search
+from syncswitch.searcher.api import report, search, sweep, train
 from syncswitch.storage import PolicyRegistry, UserError, open_database
 from tests.trainers.jobs import DENSE
 
@@ -172,3 +172,54 @@ def test_a_metric_that_never_moves_is_told_once(
     )
     told = [line for line in caplog.messages if "never moves" in line]
     assert len(told) == (accuracy == "0.5")
+
+
+def test_the_other_commands_are_functions_too(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job: dict[str, Any] = {"trainer": "simulated", "workers": 4, "storage": url}
+    workload = f"{tmp_path}/tiny.py:workload"
+    (tmp_path / "tiny.py").write_text(
+        "from dataclasses import replace\n"
+        "from syncswitch.trainers.workloads.digits import workload as digits\n"
+        "workload = replace(digits, name='tiny', total_worker_steps=200)\n"
+    )
+    found = sweep(workload, [50, 0], runs=1, **job)
+    points = found.jobs[0].switch_points
+    assert [point.switch_percent for point in points] == [100, 50, 0]
+    assert (found.jobs[0].new_runs, points[0].mean_accuracy) == (3, found.target_accuracy)
+    assert sweep(workload, [50, 0], runs=1, **job).jobs[0].switch_points == points
+
+    policy = search(workload, strategy="paper", settings=1, runs=1, **job)
+    done = train(workload, **job)
+    assert (done.policy, done.record.spec.switch_percent) == (policy, policy.switch_percent)
+    assert (done.model_path, done.model_path.is_file()) == (Path("tiny.keras"), True)
+    own = train(workload, switch_at=25, seed=1, output=Path("own.keras"), **job)
+    assert (own.policy, own.record.spec.switch_percent) == (None, 25)
+
+    page = report("tiny", tmp_path / "tiny.html", storage=url)
+    assert (tmp_path / "tiny.html").read_text() == page
+    assert page.startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (sweep, {"at": []}, r"at is \[\]: .*help\(sweep\)"),
+        (sweep, {"at": [101]}, "--at is '101': give 1 to 30 percents from 0 to 100"),
+        (sweep, {"at": [50], "runs": 0}, r"runs is 0: .*help\(sweep\)"),
+        (train, {"switch_at": 101}, r"switch_at is 101: .*help\(train\)"),
+        (train, {"switch_at": 5, "protocol": "bsp"}, "--switch-at and --protocol both say when"),
+        (train, {"learn": True, "guarded": False}, "--learn needs the guard"),
+        (train, {"policy": "no.json"}, "no.json"),
+        (report, {}, "no database at"),
+        (report, {"study": "a", "version": "1"}, "study and version both say what to show"),
+    ],
+)
+def test_bad_input_is_one_line(
+    function: Any, options: dict[str, Any], message: str, url: str
+) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        function("digits", storage=url, **options)
+    assert "\n" not in str(error.value)

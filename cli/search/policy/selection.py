@@ -17,10 +17,10 @@ from syncswitch.cli.completion import (
 from syncswitch.cli.console import print_note
 from syncswitch.cli.options import (
     combined,
-    is_policy_file,
     protocols_option,
     workers_option,
 )
+from syncswitch.searcher.training.uses import is_policy_file
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import read_policy_file
@@ -75,10 +75,13 @@ class Selection:
 narrowing_options = combined(workers_option(None), protocols_option(None))
 
 VERSION = click.IntRange(1, LARGEST_INTEGER)
-"""Of a policy."""
+"""A version of a policy."""
 
 version_option = click.option(
-    "--version", type=VERSION, shell_complete=complete_version, help="Default: the current one."
+    "--version",
+    type=VERSION,
+    shell_complete=complete_version,
+    help="Version of the policy.  [default: the current one]",
 )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.cli.run.report import make_report, print_report, recorded_alone, report_as_json
+from syncswitch.cli.run.report import make_report, print_report, report_as_json
+from syncswitch.searcher.training.uses import recorded_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.cli.run.resume import RunCheckpoints
+from syncswitch.searcher.training.resume import RunCheckpoints
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec

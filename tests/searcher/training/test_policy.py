@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from syncswitch.cli.run.policy import Chosen, chosen_by_policy, policies_of_cluster, size_and_pair
+from syncswitch.searcher.training.policy import (
+    Chosen,
+    chosen_by_policy,
+    policies_of_cluster,
+    size_and_pair,
+)
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
@@ -139,6 +145,7 @@ def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
         url,
         None,
         lambda workload, percent: None,
+        lambda line: print(line, file=sys.stderr),
         is_guarded=is_guarded,
         learnt_uses=uses,
     )

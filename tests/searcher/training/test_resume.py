@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.cli.run.resume import RunCheckpoints, interrupted_run
+from syncswitch.searcher.training.resume import RunCheckpoints, interrupted_run
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path

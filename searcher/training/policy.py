@@ -7,14 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import click
-
-from syncswitch.cli.console import print_note
-from syncswitch.cli.options import (
-    is_given,
+from syncswitch.searcher.training.uses import (
+    Tell,
     is_policy_file,
+    known_band,
+    next_run,
+    own_seed,
+    planned_use,
+    run_text,
 )
-from syncswitch.cli.run.uses import known_band, next_run, own_seed, planned_use, run_text
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.trainers.job.checks import check_length
@@ -23,7 +24,7 @@ from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:
-    from syncswitch.cli.simulated import AnyCluster
+    from syncswitch.searcher.backends.virtual_cluster import AnyCluster
     from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
@@ -72,23 +73,29 @@ class _Found:
     job: WorkloadIdentity
 
 
-def check_no_policy(*, learns: bool = False) -> None:
-    """Raises UserError where the user said twice when to switch."""
-    given = ["--learn"] if learns else []
-    given += [option for option, name in _WHEN.items() if is_given(name)]
-    if learns and not click.get_current_context().params["is_guarded"]:
+def check_when(
+    *,
+    learns: bool,
+    is_guarded: bool = True,
+    choice: str | None = None,
+    switch_percent: float | None = None,
+    protocol: str | None = None,
+    protocols: str | None = None,
+) -> None:
+    """Raises UserError where the user said twice when to switch; None is for what was not said."""
+    if learns and not is_guarded:
         raise UserError("--learn needs the guard: leave out --no-guard")
-    if is_given("protocol") and is_given("protocols"):
+    if protocol is not None and protocols is not None:
         raise UserError("--protocol and --protocols both say what to use: leave out one of them")
+    said = {
+        "--learn": learns,
+        "--switch-at": switch_percent is not None,
+        "--protocol": protocol is not None,
+        "--policy": choice is not None,
+    }
+    given = [option for option, is_said in said.items() if is_said]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
-
-
-_WHEN = {
-    "--switch-at": "switch_percent",
-    "--protocol": "protocol",
-    "--policy": "choice",
-}
 
 
 def chosen_by_user(
@@ -113,6 +120,7 @@ def chosen_by_policy(
     storage_url: str,
     seed: int | None,
     interrupted: Interrupted,
+    tell: Tell,
     *,
     is_guarded: bool,
     learnt_uses: int | None,
@@ -129,16 +137,16 @@ def chosen_by_policy(
     learns = learnt_uses is not None and is_guarded and cluster.simulated_cluster is None
     planned = None
     if learns and learnt_uses is not None:
-        planned = planned_use(policy, storage_url, learnt_uses)
+        planned = planned_use(policy, storage_url, learnt_uses, tell)
     if planned is not None and planned.band is not None:
-        return _learning(workload, identity, planned, seed, storage_url, interrupted)
-    band = known_band(policy, storage_url) if is_guarded else None
+        return _learning(workload, identity, planned, seed, storage_url, interrupted, tell)
+    band = known_band(policy, storage_url, tell) if is_guarded else None
     percent = policy.switch_percent
     retries = later_switch_points(percent) if band else ()
     if seed is None:
         goes_on = interrupted(workload, percent)
         seed = goes_on[0] if goes_on else own_seed(storage_url, identity)
-        print_note(f"this run has seed {seed}")
+        tell(f"this run has seed {seed}")
     return Chosen(workload, identity, percent, seed, policy, band, retries)
 
 
@@ -149,6 +157,7 @@ def _learning(
     seed: int | None,
     storage_url: str,
     interrupted: Interrupted,
+    tell: Tell,
     reference: str | None = None,
 ) -> Chosen:
     """A run that learns as it was planned, or the one that was interrupted.
@@ -159,7 +168,7 @@ def _learning(
     percent = goes_on[1] if goes_on else planned.switch_percent
     if seed is None:
         seed = goes_on[0] if goes_on else own_seed(storage_url, identity, reference)
-    print_note(run_text(identity, seed, percent, planned.policy))
+    tell(run_text(identity, seed, percent, planned.policy))
     retries = tuple(one for one in planned.retry_percents if one > percent)
     return Chosen(
         workload, identity, percent, seed, planned.policy, planned.band, retries, learns=True
@@ -175,6 +184,7 @@ def chosen_by_learning(
     storage_url: str,
     seed: int | None,
     interrupted: Interrupted,
+    tell: Tell,
 ) -> Chosen:
     """What the runs so far say of the next one, or the run that was interrupted.
 
@@ -187,11 +197,12 @@ def chosen_by_learning(
         storage_url: The database.
         seed: The user's; None for that of the run that goes on, or one of its own.
         interrupted: See there.
+        tell: Shows people how the run trains.
     """
     workload, identity = _chosen_job(cluster, reference, workers, pair)
     planned = next_run(identity, storage_url, uses)
     registered = normal_reference(reference)
-    return _learning(workload, identity, planned, seed, storage_url, interrupted, registered)
+    return _learning(workload, identity, planned, seed, storage_url, interrupted, tell, registered)
 
 
 def _chosen_job(

@@ -6,19 +6,17 @@ What is learnt of it, the searcher says.
 from __future__ import annotations
 
 import secrets
+import socket
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from syncswitch.cli.console import print_error, print_note
-from syncswitch.cli.options import is_policy_file
-from syncswitch.storage.errors import reason_of
+from syncswitch.storage.errors import SyncSwitchError, reason_of
 from syncswitch.storage.records.job import LARGEST_SEED
-from syncswitch.storage.records.trial import BASELINE_PERCENT
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from syncswitch.storage.database.engine import Database
     from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity
@@ -27,9 +25,16 @@ if TYPE_CHECKING:
     from syncswitch.storage.records.use import NextRun, PolicyUse
 
 _T = TypeVar("_T")
+Tell = Callable[[str], None]
+"""Shows people a line."""
 
 _PATIENCE_SECONDS = 10.0
 """How long a run that is done waits for a database: what it measured is safe in a file."""
+
+
+def is_policy_file(choice: str) -> bool:
+    """Whether a policy is named by its file, which need not be there, or by what a database has."""
+    return choice.endswith(".json") or Path(choice).is_file()
 
 
 class UsesHome:
@@ -39,14 +44,15 @@ class UsesHome:
         storage_url: The database; it need not be there.
         choice: A policy file, or a version or alias in the database.
         model: Where the model is saved; uses wait beside it where there is no other place.
+        tell: Shows people what became of the uses.
     """
 
-    def __init__(self, storage_url: str, choice: str, model: Path) -> None:
+    def __init__(self, storage_url: str, choice: str, model: Path, tell: Tell) -> None:
         from syncswitch.storage.uses.waiting import spool_beside
 
         beside_model = spool_beside(model)
         beside_policy = [spool_beside(Path(choice))] if is_policy_file(choice) else []
-        self._url = storage_url
+        self._url, self._tell = storage_url, tell
         self._spools = tuple(dict.fromkeys([*beside_policy, beside_model]))
 
     def record(self, policy: TimingPolicy | None, use_id: str, record: TrialRecord) -> None:
@@ -91,14 +97,14 @@ class UsesHome:
             try:
                 taken = take_in(database, path, patience_seconds=_PATIENCE_SECONDS)
             except Exception as error:
-                print_note(f"earlier runs stay in {path}: {reason_of(error)}")
+                self._tell(f"earlier runs stay in {path}: {reason_of(error)}")
                 continue
             if taken.recorded:
-                print_note(f"earlier runs taken in from {path}: {taken.recorded}")
+                self._tell(f"earlier runs taken in from {path}: {taken.recorded}")
             for words in (taken.kept, taken.set_aside):
                 if words:
                     others = f" (and {len(words) - 1} more such lines)" if words[1:] else ""
-                    print_note(f"{words[0]}{others}")
+                    self._tell(f"{words[0]}{others}")
 
     def _spool(self, use: PolicyUse, reason: str) -> None:
         from syncswitch.storage.uses.waiting import spool_use
@@ -109,15 +115,15 @@ class UsesHome:
             except Exception as error:
                 reason = f"{reason}; {reason_of(error)}"
                 continue
-            print_note(
-                f"this run waits in {path} to be counted ({reason}); the next run that can takes it"
-                f" in, or: syncswitch-search uses import {path}"
+            self._tell(
+                f"this run waits in {path} to be counted ({reason}); a later run that reaches the"
+                f" database takes it in, and so does: syncswitch-search uses import {path}"
             )
             return
-        print_error(f"this run cannot be counted as a use of its policy: {reason}")
+        self._tell(f"error: this run cannot be counted as a use of its policy: {reason}")
 
 
-def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
+def known_band(policy: TimingPolicy, storage_url: str, tell: Tell) -> Band | None:
     """What a run is held against: the policy's band, with what later runs have shown."""
 
     def ask() -> Band | None:
@@ -125,7 +131,7 @@ def known_band(policy: TimingPolicy, storage_url: str) -> Band | None:
 
         return hooks.band(storage_url, policy)
 
-    return _asked(ask, storage_url, policy.band)
+    return _asked(ask, storage_url, policy.band, tell)
 
 
 def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None = None) -> int:
@@ -138,7 +144,7 @@ def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None
     """
     from syncswitch.storage.database.engine import open_database
     from syncswitch.storage.database.inspection import holds_nothing
-    from syncswitch.storage.uses.seeds import hand_out_seed
+    from syncswitch.storage.uses.store import hand_out_seed
 
     seed = None
     with suppress(Exception):  # whatever it is, no run may fail for it
@@ -150,11 +156,46 @@ def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None
     return secrets.randbelow(LARGEST_SEED + 1) if seed is None else seed
 
 
-def note_bare_use(policy: TimingPolicy | None, band: Band | None) -> None:
+def recorded_alone(storage_url: str, identity: WorkloadIdentity) -> list[float]:
+    """Training times of the job with its first protocol alone that are on record, in seconds.
+
+    Only undisturbed runs on this machine count, unless the clock was virtual. Empty where the
+    database has none, or cannot be read: a report is never worth a run.
+    """
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.metrics import whole_run_seconds
+    from syncswitch.storage.trials.store import TrialStore
+    from syncswitch.storage.uses.store import uses
+
+    try:
+        with open_database(storage_url, create=False) as database:
+            rows = TrialStore(database).trials(fingerprint=identity.fingerprint)
+            rows += uses(database, identity.fingerprint)
+    except SyncSwitchError:
+        return []
+    found = [
+        whole_run_seconds(
+            row.training_seconds,
+            row.phases,
+            row.worker_steps,
+            row.total_worker_steps,
+            row.stopped_early,
+            diverged=row.diverged,
+        )
+        for row in rows
+        if row.switch_percent >= BASELINE_PERCENT
+        and row.state == TrialState.COMPLETE
+        and row.conditions.is_undisturbed
+        and (identity.simulated_cluster or row.host == socket.gethostname())
+    ]
+    return [seconds for seconds in found if seconds is not None]
+
+
+def note_bare_use(policy: TimingPolicy | None, band: Band | None, tell: Tell) -> None:
     """Says so where a run without a guard uses a policy that was found for guarded ones."""
     warning = policy.bare_warning if policy is not None and band is None else None
     if warning is not None:
-        print_note(warning)
+        tell(warning)
 
 
 def next_run(
@@ -166,13 +207,14 @@ def next_run(
     return hooks.next_run(storage_url, identity, uses, goes_back)
 
 
-def planned_use(policy: TimingPolicy, storage_url: str, uses: int) -> NextRun | None:
+def planned_use(policy: TimingPolicy, storage_url: str, uses: int, tell: Tell) -> NextRun | None:
     """What the next run with the current policy of a database may try; None where it keeps to it.
 
     Args:
         policy: The policy.
         storage_url: The database.
         uses: How often the job is trained in all.
+        tell: Shows people why nobody could be asked.
     """
 
     def ask() -> NextRun | None:
@@ -180,11 +222,15 @@ def planned_use(policy: TimingPolicy, storage_url: str, uses: int) -> NextRun | 
 
         return hooks.next_use(storage_url, policy, uses)
 
-    return _asked(ask, storage_url, None) if policy.guarded else None
+    return _asked(ask, storage_url, None, tell) if policy.guarded else None
 
 
 def first_policy(
-    identity: WorkloadIdentity, reference: str, record: TrialRecord, storage_url: str
+    identity: WorkloadIdentity,
+    reference: str,
+    record: TrialRecord,
+    storage_url: str,
+    tell: Tell,
 ) -> TimingPolicy | None:
     """What the first run of such a job is kept as; None where it diverged or cannot be kept."""
     from syncswitch.searcher.learning import hooks
@@ -192,7 +238,7 @@ def first_policy(
     try:
         return hooks.first_policy(storage_url, identity, reference, record)
     except Exception as error:
-        print_error(f"this run teaches nothing: {reason_of(error)}")
+        tell(f"error: this run teaches nothing: {reason_of(error)}")
         return None
 
 
@@ -215,6 +261,7 @@ def run_text(
 def after_use(
     policy: TimingPolicy | None,
     storage_url: str,
+    tell: Tell,
     expected_uses: int | None = None,
     *,
     goes_back: bool | None = None,
@@ -224,6 +271,7 @@ def after_use(
     Args:
         policy: The policy that the run trained with; None for a switch point of the user's own.
         storage_url: The database, which has the use.
+        tell: Shows people what it teaches.
         expected_uses: How often the job is trained in all, by runs that learn; None where they keep
             to the policy.
         goes_back: Whether a run of this job that failed goes back to its switch; None where only
@@ -238,16 +286,16 @@ def after_use(
         return hooks.after_use(storage_url, policy, expected_uses, goes_back)
 
     no_words: list[str] = []
-    for word in _asked(ask, storage_url, no_words):
-        print_note(word)
+    for word in _asked(ask, storage_url, no_words, tell):
+        tell(word)
 
 
-def _asked(ask: Callable[[], _T], storage_url: str, otherwise: _T) -> _T:
+def _asked(ask: Callable[[], _T], storage_url: str, otherwise: _T, tell: Tell) -> _T:
     """The answer, or the other one without a database; a run never fails for it."""
     from syncswitch.storage.database.inspection import holds_nothing
 
     try:
         return otherwise if holds_nothing(storage_url) else ask()
     except Exception as error:
-        print_note(reason_of(error))
+        tell(reason_of(error))
         return otherwise

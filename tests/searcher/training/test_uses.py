@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, make_url, text
 
-from syncswitch.cli.run.uses import UsesHome, own_seed
+from syncswitch.searcher.training.uses import UsesHome, own_seed
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import uses_of
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
+
+
+def uses_home(url: str, choice: str, model: Path) -> UsesHome:
+    return UsesHome(url, choice, model, lambda line: print(line, file=sys.stderr))
+
 
 RUN = replace(RECORD, stopped_early=False)
 
@@ -39,7 +45,7 @@ def lines(folder: Path) -> dict[str, int]:
 def test_it_goes_into_the_database(
     sqlite_url: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = UsesHome(publish(sqlite_url), "current", folder / "digits.keras")
+    home = uses_home(publish(sqlite_url), "current", folder / "digits.keras")
     home.record(POLICY, "a", RUN)
     home.record(POLICY, "a", RUN)
     assert (count(sqlite_url), lines(folder)) == (1, {})
@@ -47,12 +53,12 @@ def test_it_goes_into_the_database(
 
 
 def test_a_switch_point_of_the_users_own_teaches_nothing(sqlite_url: str, folder: Path) -> None:
-    UsesHome(publish(sqlite_url), "current", folder / "digits.keras").record(None, "a", RUN)
+    uses_home(publish(sqlite_url), "current", folder / "digits.keras").record(None, "a", RUN)
     assert (count(sqlite_url), lines(folder)) == (0, {})
 
 
 def test_a_run_that_somebody_stopped_teaches_nothing(sqlite_url: str, folder: Path) -> None:
-    home = UsesHome(publish(sqlite_url), "current", folder / "digits.keras")
+    home = uses_home(publish(sqlite_url), "current", folder / "digits.keras")
     home.record(POLICY, "a", replace(RUN, stopped_early=True))
     assert (count(sqlite_url), lines(folder)) == (0, {})
 
@@ -62,7 +68,7 @@ def test_it_waits_beside_the_policy_file_until_a_run_finds_a_database(
 ) -> None:
     policies = folder / "policies"
     policies.mkdir()
-    home = UsesHome(sqlite_url, str(policies / "job.json"), folder / "digits.keras")
+    home = uses_home(sqlite_url, str(policies / "job.json"), folder / "digits.keras")
     home.record(POLICY, "a", RUN)
     home.record(POLICY, "b", RUN)
     assert lines(policies) == {"job.uses.jsonl": 2}
@@ -80,10 +86,10 @@ def test_it_waits_beside_the_policy_file_until_a_run_finds_a_database(
 def test_where_that_cannot_be_written_it_waits_beside_the_model(
     sqlite_url: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = UsesHome(sqlite_url, str(folder / "gone" / "job.json"), folder / "digits.keras")
+    home = uses_home(sqlite_url, str(folder / "gone" / "job.json"), folder / "digits.keras")
     home.record(POLICY, "a", RUN)
     assert lines(folder) == {"digits.uses.jsonl": 1}
-    home = UsesHome(sqlite_url, str(folder / "gone" / "job.json"), folder / "gone" / "m.keras")
+    home = uses_home(sqlite_url, str(folder / "gone" / "job.json"), folder / "gone" / "m.keras")
     home.record(POLICY, "a", RUN)
     assert "cannot be counted as a use of its policy" in capsys.readouterr().err
 
@@ -91,7 +97,7 @@ def test_where_that_cannot_be_written_it_waits_beside_the_model(
 def test_a_policy_that_the_database_does_not_have_keeps_it_waiting(
     sqlite_url: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = UsesHome(publish(sqlite_url), str(folder / "job.json"), folder / "digits.keras")
+    home = uses_home(publish(sqlite_url), str(folder / "job.json"), folder / "digits.keras")
     home.record(replace(POLICY, study="elsewhere"), "a", RUN)
     assert (count(sqlite_url), lines(folder)) == (0, {"job.uses.jsonl": 1})
     assert "policy import FILE" in capsys.readouterr().err
@@ -103,9 +109,9 @@ def test_a_server_that_is_away_keeps_it_waiting(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("syncswitch.cli.run.uses._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("syncswitch.searcher.training.uses._PATIENCE_SECONDS", 0.0)
     url = publish(new_postgresql())
-    home = UsesHome(url, "current", folder / "digits.keras")
+    home = uses_home(url, "current", folder / "digits.keras")
     home.record(POLICY, "a", RUN)
     name = make_url(url).database
     with administrator.connect() as connection:
@@ -134,7 +140,7 @@ def test_what_is_no_database_costs_nothing(
 ) -> None:
     path.write_bytes(b"SQLite format 3\0" + b"nothing of the kind " * 500)
     assert own_seed(sqlite_url, IDENTITY) != own_seed(sqlite_url, IDENTITY)
-    UsesHome(sqlite_url, "current", folder / "digits.keras").record(POLICY, "a", RUN)
+    uses_home(sqlite_url, "current", folder / "digits.keras").record(POLICY, "a", RUN)
     assert lines(folder) == {"digits.uses.jsonl": 1}
     (line,) = capsys.readouterr().err.splitlines()
     assert "this run waits in" in line
