@@ -22,6 +22,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
         ("post_local_sgd", "local-sgd", "torch"),
         ("powersgd", "powersgd", "torch"),
         ("accelerate_local_sgd", "local-sgd", "accelerate"),
+        ("local_sgd_loop", "local-sgd", "torch"),
     ],
 )
 def test_pytorch_switches_at_the_step_that_it_is_told(

@@ -158,7 +158,9 @@ class LoopSwitch:
         guarding = self._guarding
         if guarding is None:
             if self._is_chief and self._told_step is not None:
-                report(step, value, loss=None if math.isnan(loss) else loss)
+                # Without a clock of the loop's own, that of whoever reads the report is as good.
+                seconds = None if self._clock is time.monotonic else self._clock() - self._started
+                report(step, value, seconds=seconds, loss=None if math.isnan(loss) else loss)
             return None
         back = self._decide(guarding, step, value, loss) if self._is_chief else None
         if self._broadcast is not None:

@@ -1,11 +1,11 @@
-"""What the three examples train: scikit-learn's digits, in processes with digits of their own."""
+"""What the examples train: scikit-learn's digits, in processes with digits of their own."""
 
 from __future__ import annotations
 
 import argparse
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -22,12 +22,17 @@ Examples = tuple[Tensor, Tensor]
 
 _LEAVING_SECONDS = 0.2
 
+Test = Callable[[int, float], int | None]
+"""Takes a step and an accuracy in every process; the step to go back to, None for going on."""
+
 _link_seconds: list[float] = []
+_other_seconds: list[float] = []
 
 
 def read_options(text: str | None) -> argparse.Namespace:
     """The command line; the switch and the seed come from syncswitch."""
     parser = argparse.ArgumentParser(description=(text or "").splitlines()[0])
+    parser.add_argument("--policy", metavar="FILE", help="for a loop with its switch inside")
     parser.add_argument("--total-steps", type=int, default=400)
     parser.add_argument("--learning-rate", type=float, default=0.3)
     parser.add_argument("--first-decay", type=float, default=50.0, metavar="PERCENT")
@@ -44,6 +49,7 @@ def begin(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(seed())
     dist.init_process_group("gloo")
+    _other_seconds.append(training_seconds())
     if options.link_mbit:
         _use_link(options.link_mbit * 1e6 / 8)
 
@@ -68,7 +74,10 @@ def new_optimizer(model: nn.Module, options: argparse.Namespace) -> torch.optim.
 
 
 def batches(
-    module: nn.Module, optimizer: torch.optim.Optimizer, options: argparse.Namespace
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    options: argparse.Namespace,
+    test: Test | None = None,
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Number of the step, from 1, pictures and digits; tests and reports between the steps.
 
@@ -79,25 +88,35 @@ def batches(
         module: The model of this process.
         optimizer: Its rate is divided by ten at `--first-decay`, and again halfway to the end.
         options: See `read_options`.
+        test: What is done with each test; None for a report to syncswitch.
     """
+    test = test or _report
+    began = training_seconds()
     (pictures, digits), tested = _read_examples(shuffled=options.shuffled)
+    _other_seconds.append(training_seconds() - began)
     order = torch.Generator().manual_seed(1000 * seed() + dist.get_rank())
     first = round(options.total_steps * options.first_decay / 100)
     decays = {first, (first + options.total_steps) // 2}
-    seconds, began = 0.0, _training_seconds()
-    for step in range(1, options.total_steps + 1):
+    step = 0
+    while step < options.total_steps:
+        step += 1
         rows = torch.randint(len(digits), (options.batch_size,), generator=order)
         yield step, pictures[rows], digits[rows]
         if step in decays:
             for group in optimizer.param_groups:
                 group["lr"] /= 10
         if step % options.test_every == 0 or step == options.total_steps:
-            seconds += _training_seconds() - began
+            began = training_seconds()
             accuracy = _test_accuracy(module, tested)
-            if dist.get_rank() == 0:
-                report(step, accuracy, seconds=seconds)
+            _other_seconds.append(training_seconds() - began)
+            back = test(step, accuracy)
+            step = step if back is None else back
             dist.barrier()
-            began = _training_seconds()
+
+
+def _report(step: int, accuracy: float) -> None:
+    if dist.get_rank() == 0:
+        report(step, accuracy, seconds=training_seconds())
 
 
 def _read_examples(*, shuffled: bool) -> tuple[Examples, Examples]:
@@ -144,6 +163,6 @@ def _use_link(bytes_per_second: float) -> None:
     dist.all_reduce = all_reduce
 
 
-def _training_seconds() -> float:
+def training_seconds() -> float:
     """What this process has computed, whoever else uses the machine, and the time of the link."""
-    return time.process_time() + sum(_link_seconds)
+    return time.process_time() - sum(_other_seconds) + sum(_link_seconds)

@@ -288,8 +288,6 @@ def _acceptance(
             switch_point.candidate_percent == BASELINE_PERCENT
             and switch_point.mean_accuracy is not None
         ):
-            origin = (
-                "mean of the first protocol alone, and the loss a search allows by default"
-            )
+            origin = "mean of the first protocol alone, and the loss a search allows by default"
             return Acceptance(switch_point.mean_accuracy, AdaptiveStrategy().threshold, origin)
     return None

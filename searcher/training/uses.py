@@ -144,7 +144,7 @@ def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None
     """
     from syncswitch.storage.database.engine import open_database
     from syncswitch.storage.database.inspection import holds_nothing
-    from syncswitch.storage.uses.seeds import hand_out_seed
+    from syncswitch.storage.uses.store import hand_out_seed
 
     seed = None
     with suppress(Exception):  # whatever it is, no run may fail for it

@@ -267,7 +267,7 @@ def _make_tables(engine: Engine, place: str) -> None:
 
     Of several processes that try, one does and the others wait.
     """
-    from syncswitch.storage.tables import policies, trials  # noqa: F401 (METADATA holds them)
+    import syncswitch.storage.tables.indexes  # noqa: F401 (completes METADATA)
     from syncswitch.storage.tables.base import METADATA
     from syncswitch.storage.tables.trial_facts import create_view
 

@@ -14,7 +14,7 @@ from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import EVALUATIONS, EVENTS, WORKLOADS
-from syncswitch.storage.trials.forks import inherited_accuracy_seconds
+from syncswitch.storage.trials.evaluations import inherited_accuracy_seconds
 
 _FACTS = TRIAL_FACTS.c
 

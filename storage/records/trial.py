@@ -137,7 +137,8 @@ class RunEvent:
             `removed` and `restored` (a worker, by a policy), `switched` (to another protocol),
             `injected` (a disturbance on purpose begins), `lost` (a worker or the parameter server
             died or hung), `returned` (it is back), `rebuilt` (the state comes from a checkpoint),
-            `resumed` (the chief itself was gone), `unsaved` (a checkpoint could not be written),
+            `resumed` (the chief itself was gone), `unsaved` (a checkpoint or a copy could not be
+            written),
             `alarmed` (the guard found that it fails: it goes back to its switch, perhaps to switch
             again later, or ends where a search made it).
         worker_step: Worker-steps done at that moment.

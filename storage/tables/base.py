@@ -50,7 +50,7 @@ def own_value(
 
 
 METADATA = MetaData(naming_convention=_NAMES)
-"""All tables of this project; complete once `trials` and `policies` are imported."""
+"""All tables of this project; complete once `indexes` is imported."""
 
 
 def required(name: str, *arguments: Any, **options: Any) -> Column[Any]:

@@ -16,7 +16,6 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
-    text,
 )
 
 from syncswitch.storage.tables.base import METADATA, UtcDateTime, finite, required
@@ -60,13 +59,6 @@ POLICIES = Table(
     Column("metric_highest", Double),
     UniqueConstraint("fingerprint", "study", "created_at"),
     Index(None, "workload", "fingerprint"),  # a workload is found by its former names, too
-    Index(
-        "uq_syncswitch_policies_study",
-        "study",
-        unique=True,
-        sqlite_where=text("imported_at IS NULL"),
-        postgresql_where=text("imported_at IS NULL"),
-    ),
     CheckConstraint("version > 0", name="version"),
     CheckConstraint("workers > 0", name="workers"),
     CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -21,15 +19,9 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
-    text,
 )
 
 from syncswitch.storage.tables.base import METADATA, StateText, UtcDateTime, finite, required
-
-# Few trials are uses; an index of all would be taken for "is no use", which chooses nothing.
-_IS_USE = text("use_id IS NOT NULL")
-_OF_USES: dict[str, Any] = {"sqlite_where": _IS_USE, "postgresql_where": _IS_USE}
-
 
 WORKLOADS = Table(
     "syncswitch_workloads",
@@ -157,8 +149,6 @@ TRIALS = Table(
     ),
     Index(None, "fingerprint", "candidate_percent", "state"),
     Index(None, "parent_trial_id"),
-    Index("ix_syncswitch_trials_uses", "fingerprint", "policy_version", **_OF_USES),
-    Index("uq_syncswitch_trials_use_id", "use_id", unique=True, **_OF_USES),
     CheckConstraint("state IN ('running', 'complete', 'failed')", name="state"),
     CheckConstraint("(study IS NULL) = (trial_number IS NULL)", name="numbered_in_search"),
     CheckConstraint(

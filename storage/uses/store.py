@@ -1,24 +1,27 @@
-"""Uses of policies in the database, beside the trials of searches."""
+"""Uses of policies in the database, beside the trials of searches; and their seeds."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, insert, select
+from sqlalchemy import Column, ColumnElement, Connection, Row, insert, select, update
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.tables.policies import POLICIES
-from syncswitch.storage.tables.trials import TRIALS
+from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import read_curves, record_target
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.rows import add_parts, read_trials, result_values
 from syncswitch.storage.trials.values import StoredTrial, check_times
+from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 from syncswitch.storage.uses.summary import (
     OBSERVED,
     UseObservation,
@@ -124,3 +127,47 @@ def _policy_row(connection: Connection, use: PolicyUse) -> Row[Any]:
             f" syncswitch-search policy import FILE"
         )
     return found
+
+
+def hand_out_seed(
+    database: Database,
+    identity: WorkloadIdentity,
+    reference: str | None = None,
+    *,
+    patience_seconds: float = RESTART_SECONDS,
+) -> int | None:
+    """A seed that no run of the job has, and that nobody else is given.
+
+    Args:
+        database: May be in use by others.
+        identity: The job.
+        reference: Registers the job under it if need be.
+        patience_seconds: How long to wait for a database that is busy or lost.
+
+    Returns:
+        None where the database does not know the job, and there is no reference.
+
+    Raises:
+        SyncSwitchError: The database refused; the class says whether to try again.
+    """
+
+    def hand_out(connection: Connection) -> int | None:
+        if reference is not None:
+            upsert_workload(connection, identity, reference)
+        row = lock_workload(connection, identity.fingerprint)
+        if row is None:
+            return None
+        # Those of runs whose user chose one.
+        query = select(TRIALS.c.seed).where(
+            TRIALS.c.fingerprint == identity.fingerprint, TRIALS.c.seed >= row.next_seed
+        )
+        taken = set(connection.scalars(query))
+        seed: int = next(one for one in itertools.count(row.next_seed) if one not in taken)
+        connection.execute(
+            update(WORKLOADS)
+            .where(WORKLOADS.c.fingerprint == identity.fingerprint)
+            .values(next_seed=seed + 1)
+        )
+        return seed
+
+    return database.write(hand_out, patience_seconds=patience_seconds)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Observer, Trainer
+from tests.trainers.jobs import RecordingObserver
 
 USERS, ITEMS, WIDTH = 300, 41, 4
 BATCH_SIZE = 8
@@ -121,3 +125,36 @@ def assert_alike(one: Arrays, other: Arrays) -> None:
 
 def _parameters_of(arrays: Arrays) -> Arrays:
     return {name: value for name, value in arrays.items() if name.startswith("parameters/")}
+
+
+STRICT = Band(
+    2.0, 0.01, 3, (BandPoint(1, 2.0, 0.0), BandPoint(CLICKS.total_worker_steps, 2.0, 0.0))
+)
+"""No test is as good, so the third one after the switch is an alarm."""
+
+TESTED_OFTEN = replace(CLICKS, name="tested often", evaluation_interval_worker_steps=8)
+
+
+def check_trained_without_room_for_copies(
+    trainer: Trainer, spec: TrialSpec, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guarded run goes on, and back to the checkpoint at its switch, or has no guard without.
+
+    Args:
+        trainer: Of `TESTED_OFTEN`.
+        spec: With a switch within the job, and `STRICT`.
+        folder: For checkpoints.
+        monkeypatch: Takes the folder for temporary files away.
+    """
+    alone = final_arrays(trainer, replace(spec, switch_percent=100.0, band=None), folder / "alone")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "gone"))
+    observer = RecordingObserver()
+    guarded = final_arrays(trainer, spec, folder / "guarded", observer)
+    assert [one.kind for one in observer.events].count("alarmed") == 1
+    assert_alike(guarded, alone)
+    record = trainer.train(spec)
+    assert record.guard is None
+    assert record.worker_steps == spec.identity.total_worker_steps
+    (said,) = {one.reason for one in record.events if one.kind == "unsaved"}
+    assert said.startswith(f"a copy of the embedding tables cannot be written to {folder}/gone:")
+    assert said.endswith("; the run goes on without a guard")

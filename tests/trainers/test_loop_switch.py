@@ -276,6 +276,17 @@ def test_what_syncswitch_run_says_goes_before_the_file_and_it_guards_the_run(
     assert not (tmp_path / "job.uses.jsonl").exists()
 
 
+def test_a_clock_of_the_loops_own_is_reported(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNCSWITCH_SWITCH_STEP", "950")
+    monkeypatch.setenv("SYNCSWITCH_OUTPUT_DIR", str(tmp_path))
+    now = iter([3.0, 5.5])
+    LoopSwitch(path, clock=lambda: next(now)).test(100, 0.2)
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"step": 100, "accuracy": 0.2, "seconds": 2.5}
+
+
 def test_a_file_that_is_no_policy_is_one_line(path: Path) -> None:
     path.write_text(path.read_text().replace('"switch_percent": 12.5', '"switch_percent": 6.25'))
     with pytest.raises(PolicyError, match=r"job\.json is no policy file \(it was altered.*export"):

@@ -20,7 +20,7 @@ from typing_extensions import override
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.command import guard
+from syncswitch.trainers.command import reaper
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.report_log import GrowingFile, ReportLog, last_lines, size_bytes
 from syncswitch.trainers.command.results import (
@@ -210,7 +210,7 @@ def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
 class GuardedCommand:
     """Starts at once, and runs until it ends or is ended; a context manager.
 
-    A guard (see `guard`) stands between, which ends all processes of the command also where this
+    A `reaper` stands between, which ends all processes of the command also where this
     one is killed.
     """
 
@@ -218,9 +218,9 @@ class GuardedCommand:
         self, words: Sequence[str], environment: Mapping[str, str], log: Path, grace_seconds: float
     ) -> None:
         with log.open("ab") as output:
-            self._guard = subprocess.Popen(
+            self._reaper = subprocess.Popen(
                 # By its path: the working folder is the user's, whose modules are none of its own.
-                [sys.executable, guard.__file__, str(grace_seconds), *words],
+                [sys.executable, reaper.__file__, str(grace_seconds), *words],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -234,16 +234,16 @@ class GuardedCommand:
         Nothing of the command is left then.
         """
         try:
-            status = self._guard.wait(wait_seconds)
+            status = self._reaper.wait(wait_seconds)
         except subprocess.TimeoutExpired:
             return None
         return status if status >= 0 else 128 - status
 
     def end(self) -> None:
         """Ends it with everything that it started; returns when all of it is gone."""
-        assert self._guard.stdin is not None
-        self._guard.stdin.close()  # that is what the guard waits for
-        self._guard.wait()
+        assert self._reaper.stdin is not None
+        self._reaper.stdin.close()  # that is what the reaper waits for
+        self._reaper.wait()
 
     def __enter__(self) -> GuardedCommand:
         return self

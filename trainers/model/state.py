@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -36,7 +36,7 @@ from syncswitch.trainers.model.layout import (
 )
 from syncswitch.trainers.model.optimizer import Optimizer
 from syncswitch.trainers.model.tables.choice import row_rule
-from syncswitch.trainers.model.tables.file import TableForm
+from syncswitch.trainers.model.tables.file import NoRoomForTablesError, TableForm
 from syncswitch.trainers.model.tables.initial import InitialTables
 from syncswitch.trainers.model.tables.shard import NO_TABLES, ShardPlan
 from syncswitch.trainers.model.tables.sharding import rows_on
@@ -135,7 +135,7 @@ class StateForm:
                     f" ({error.strerror or one_line(error)}); the run goes on, but once killed it"
                     " would begin at an earlier one, or afresh: make room there"
                 )
-                log.add_event_once(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
+                log.add_unsaved(reason)
                 continue
             log.files.add(percents, place)
             if spec.kept_checkpoints is not None:
@@ -197,6 +197,28 @@ class StateForm:
         past.go_back(*checkpoint.position, checkpoint.history)
         log.keep_switch(past.position)
         return self.restored(checkpoint, path)
+
+    def kept_switch(self, keep: Callable[[], ModelState], log: RunLog) -> ModelState | None:
+        """The state of a guarded run at its switch, to which its guard can go back from now on.
+
+        Where there is no room for a copy of embedding tables, it is that of the checkpoint there;
+        without one either the run goes on without a guard, and None is returned.
+
+        Args:
+            keep: Copies the state, as it is now.
+            log: Of the run.
+        """
+        try:
+            state = keep()
+        except NoRoomForTablesError as error:
+            path = log.files.paths.get(log.guarding.plan.switch_percent)
+            if path is None:
+                log.guarding.give_up()
+                log.add_unsaved(f"{error}; the run goes on without a guard")
+                return None
+            state = self.restored(read_checkpoint(path), path)
+        log.keep_switch()
+        return state
 
     def save_return(self, state: ModelState, spec: TrialSpec, log: RunLog) -> None:
         """Writes where a run is that has just gone back to its switch.

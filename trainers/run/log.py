@@ -344,10 +344,10 @@ class RunLog:
         with self._observing:
             self._observer.on_event(event)
 
-    def add_event_once(self, event: RunEvent) -> None:
-        """The same, unless it has happened before and was given the same reason."""
-        if (event.kind, event.reason) not in {(one.kind, one.reason) for one in self._events}:
-            self.add_event(event)
+    def add_unsaved(self, reason: str) -> None:
+        """Records that something could not be written; once for each reason."""
+        if ("unsaved", reason) not in {(one.kind, one.reason) for one in self._events}:
+            self.add_event(RunEvent("unsaved", self.done, self.elapsed_seconds, reason))
 
     def keep_event(self, event: RunEvent) -> None:
         """Records something that happened, for whoever must not wait for the observer."""

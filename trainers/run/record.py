@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import socket
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-
-import numpy as np
 
 from syncswitch.storage.metrics import converged_accuracy, is_converged
 from syncswitch.storage.provenance import software_versions
@@ -141,14 +141,19 @@ class RunTimes:
             known[phase.end_worker_step] = seconds
         known = {step: known[step] for step in sorted(known) if 0 < step < worker_steps}
         known = {0: 0.0, **known, worker_steps: training_seconds}
-        self._worker_steps = np.array(list(known), float)
+        self._worker_steps = list(known)
         # Two measurements of nearly the same moment may contradict each other a little.
-        times = np.maximum.accumulate(list(known.values()))
-        self._seconds = np.minimum(times, training_seconds)
+        times = accumulate(known.values(), max)
+        self._seconds = [min(one, training_seconds) for one in times]
 
     def seconds_at(self, worker_step: float) -> float:
         """Training time from the run's start."""
-        return float(np.interp(worker_step, self._worker_steps, self._seconds))
+        steps, seconds = self._worker_steps, self._seconds
+        after = bisect_right(steps, worker_step)
+        if after in (0, len(steps)):
+            return seconds[max(0, after - 1)]
+        share = (worker_step - steps[after - 1]) / (steps[after] - steps[after - 1])
+        return seconds[after - 1] + share * (seconds[after] - seconds[after - 1])
 
 
 def cut_phases(

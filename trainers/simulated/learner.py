@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -102,6 +103,10 @@ class TrainingLearner(Learner):
     def restore(self, state: ModelState) -> None:
         """Goes on with this state; nobody is at a step."""
         self.state, self.is_finite, self.loss = self._tables.load(state), True, LossMean()
+
+    def readable_state(self) -> AbstractContextManager[ModelState]:
+        """The state, to be read before the training goes on."""
+        return self._tables.with_tables(self.state)
 
     def kept_state(self) -> ModelState:
         """The state, to go on with later."""

@@ -72,16 +72,15 @@ class SimulatedRun:
         for segment in self._timeline.segments():
             if log.is_stopping:
                 break
-            self._keep_switch()
             if segment.checkpoint_percents and log.done == segment.end_worker_step:
                 self._save(segment.checkpoint_percents)
+            self._keep_switch()
         self._evaluate(log.done, log.elapsed_seconds)
 
     def _keep_switch(self) -> None:
         """Keeps the state with which the second protocol begins, if a guard may go back to it."""
         if self._log.is_at_guarded_switch:
-            self._switch_state = self._learner.kept_state()
-            self._log.keep_switch()
+            self._switch_state = self._form.kept_switch(self._learner.kept_state, self._log)
 
     def _go_back(self) -> None:
         """Heeds an alarm: the first protocol goes on from the switch."""
@@ -101,7 +100,8 @@ class SimulatedRun:
 
     def _save(self, percents: Sequence[float]) -> None:
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        self._form.save(path, percents, self._learner.kept_state(), self._spec, self._log)
+        with self._learner.readable_state() as state:
+            self._form.save(path, percents, state, self._spec, self._log)
 
     def _evaluate(self, done: int, seconds: float) -> None:
         if done == self._log.last_evaluation_step or self._log.diverged or self._log.has_to_go_back:

@@ -28,14 +28,18 @@ from syncswitch.trainers.model.kept import kept_for_the_next
 from tests.tiny_job import write_tiny_job
 
 JOB = ("--trainer", "simulated", "--workers", "2")
-OUTPUTS = ("checkpoints", "database", "uses", "tensorboard")
+OUTPUTS = ("checkpoints", "database", "uses", "tensorboard", "mlflow")
 
 
 @pytest.fixture(scope="module")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a job, a database and a policy file; what is compiled is kept meanwhile."""
+def searched(tmp_path_factory: pytest.TempPathFactory, mlflow_template: Path) -> Iterator[Path]:
+    """A folder with a job, a database, a policy file and an empty store of MLflow.
+
+    What is compiled is kept meanwhile.
+    """
     folder = tmp_path_factory.mktemp("searched")
     job, url = write_tiny_job(folder), f"sqlite:///{folder}/syncswitch.db"
+    shutil.copy(mlflow_template, folder / "mlflow.db")
     plan = ("--strategy", "paper", "--settings", "1", "--runs", "1", "--threshold", "0.9")
     export = ("policy", "export", "tiny", "-o", f"{folder}/policy.json")
     with kept_for_the_next():
@@ -53,7 +57,7 @@ class Disk:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir()
-        self.is_own = not self._mount("-t", "tmpfs", "-o", "size=512k", "tmpfs").returncode
+        self.is_own = not self._mount("-t", "tmpfs", "-o", "size=4m", "tmpfs").returncode
 
     def _mount(self, *options: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(["mount", *options, self.path], capture_output=True, check=False)
@@ -121,10 +125,12 @@ def trained(searched: Path, places: dict[str, Path], *options: str) -> Result:
         place.mkdir(exist_ok=True)
     shutil.copy(searched / "syncswitch.db", places["database"])
     shutil.copy(searched / "policy.json", places["uses"])
+    shutil.copy(searched / "mlflow.db", places["mlflow"])
     words = [
         *(f"{searched}/tiny.py:workload", *JOB, "--policy", str(places["uses"] / "policy.json")),
         *("--storage", url_of(places), "--checkpoints", str(places["checkpoints"] / "own")),
-        *("--tensorboard", str(places["tensorboard"] / "logs"), "-o", "m.keras", *options),
+        *("--tensorboard", str(places["tensorboard"] / "logs")),
+        *("--mlflow", f"sqlite:///{places['mlflow']}/mlflow.db", "-o", "m.keras", *options),
     ]
     return CliRunner().invoke(run, words)
 
@@ -169,6 +175,7 @@ def test_the_model_is_saved_and_counted_once(
         ("checkpoints", "no checkpoint can be written to"),
         ("tensorboard", "the TensorBoard log in"),
         ("database", "this run waits in"),
+        ("mlflow", "MLflow has no copy of this run"),
     ):
         assert sum(words in line for line in said) == (output in struck), said
     disk.heal()

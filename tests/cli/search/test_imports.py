@@ -34,7 +34,7 @@ TAB = {
     "COMP_CWORD": "2",
 }
 HELP = "tensorflow keras optuna alembic rich"
-READS = "tensorflow keras optuna alembic sqlalchemy.orm"
+READS = "tensorflow keras optuna alembic sqlalchemy.orm sqlalchemy.dialects.postgresql"
 
 
 @pytest.mark.usefixtures("one_version")

@@ -8,8 +8,7 @@ from typing import Any
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.uses.seeds import hand_out_seed
-from syncswitch.storage.uses.store import record_use
+from syncswitch.storage.uses.store import hand_out_seed, record_use
 from tests.storage.conftest import IDENTITY, both_databases
 from tests.storage.uses.conftest import use_of
 

@@ -19,12 +19,15 @@ from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from tests.trainers.clicks import (
     ALIKE,
     CLICKS,
+    STRICT,
+    TESTED_OFTEN,
     USERS,
     WIDTH,
     Arrays,
     adam,
     arrays_of,
     assert_alike,
+    check_trained_without_room_for_copies,
     clicks_data,
     final_arrays,
 )
@@ -151,3 +154,10 @@ def test_other_optimizers_are_refused() -> None:
 
     with pytest.raises(WorkloadError, match=r"the optimizer is Adam with clipnorm 1\.0, and the"):
         SimulatedTrainer(replace(CLICKS, optimizer=clipped), WORKERS, VARIED)
+
+
+def test_a_run_without_room_for_copies_goes_on(
+    make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, spec = make_trainer(TESTED_OFTEN, 1), spec_of(TESTED_OFTEN, 1, 50.0, band=STRICT)
+    check_trained_without_room_for_copies(trainer, spec, tmp_path, monkeypatch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class TrainingClock:
@@ -65,21 +65,23 @@ class TrainingClock:
 
 @dataclass(frozen=True)
 class LostChief:
-    """A chief that died while it trained.
+    """What a chief has said last, which died while it trained.
 
     Attributes:
-        reason: What has become of it.
-        worker_step: Worker-steps that were done when it was heard of last.
+        worker_step: Worker-steps that were done then.
         elapsed_seconds: Training time then.
+        told_step: Worker-step of the last test that it has told of; -1 for none that counts.
         heard_seconds: When that was, on this machine's monotonic clock.
+        reason: What has become of it.
     """
 
-    reason: str
-    worker_step: int
-    elapsed_seconds: float
-    heard_seconds: float
+    worker_step: int = 0
+    elapsed_seconds: float = 0.0
+    told_step: int = -1
+    heard_seconds: float = field(default_factory=time.monotonic)
+    reason: str = ""
 
     @property
     def now_seconds(self) -> float:
-        """Training time by now: what it costs counts."""
+        """Training time by now: what its loss costs counts."""
         return self.elapsed_seconds + time.monotonic() - self.heard_seconds

@@ -25,6 +25,7 @@ from syncswitch.trainers.job.schedule import (
     switch_worker_step,
 )
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.model.tables.file import NoRoomForTablesError
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
@@ -35,6 +36,7 @@ from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineC
 # So often the state is copied, or more seldom: to copy it takes at most a twentieth of the time.
 _PAUSE_SECONDS = 2.0
 _SHARE = 20.0
+_NO_COPY = "the run goes on, but once a parameter server is lost it goes back further"
 
 
 class Backups:
@@ -85,6 +87,8 @@ class Backups:
                 self._trial.backup = backup
         except ServerLostError as error:
             self._coordinator.fail(None, error)
+        except NoRoomForTablesError as error:
+            self._trial.log.add_unsaved(f"{error}; {_NO_COPY}")
         self._last_seconds = time.monotonic()
         self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._last_seconds - start))
 
@@ -93,6 +97,7 @@ class Backups:
 
         Raises:
             ServerLostError: The parameter server is gone.
+            NoRoomForTablesError: There is no place for a copy of the tables.
         """
         backup, mark = self._trial.backup, self._trial.log.position
         if backup is None or backup.mark != mark or backup.undone:
@@ -102,8 +107,8 @@ class Backups:
     def keep_switch(self) -> None:
         """Keeps the state with which the second protocol begins, if a guard may go back to it."""
         if self._trial.log.is_at_guarded_switch:
-            self._trial.switch_state = self.state()
-            self._trial.log.keep_switch()
+            form = self._cluster.program.form
+            self._trial.switch_state = form.kept_switch(self.state, self._trial.log)
 
     def _would_mix(self, backup: Backup, segment: Segment) -> bool:
         """Whether steps that some servers have would be done again by another protocol.
@@ -485,4 +490,11 @@ class TrainingRun:
         self._evaluator.catch_up()
         path = checkpoint_path(self._spec, percents[-1], ".npz")
         form = self._cluster.program.form
-        form.save(path, percents, self._backups.state(), self._spec, self._log)
+        try:
+            state = self._backups.state()
+        except NoRoomForTablesError as error:
+            self._log.add_unsaved(f"{error}; {_NO_COPY}")
+            with self._cluster.readable_state() as state:
+                form.save(path, percents, state, self._spec, self._log)
+        else:
+            form.save(path, percents, state, self._spec, self._log)

@@ -29,6 +29,7 @@ from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.model.tables.file import NoRoomForTablesError
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
@@ -89,7 +90,8 @@ class ClusterTrainer(Trainer):
         check_tables(spec, [table.layer for table in self._program.function.tables])
         try:
             with told(self._workload, spec, observer or SilentObserver()) as watching:
-                log = RunLog(spec, watching, self._tester.is_chance)
+                told_step = -1 if lost is None else lost.told_step
+                log = RunLog(spec, watching, self._tester.is_chance, told_step)
                 self._train(spec, log, lost)
         except SyncSwitchError:
             raise
@@ -124,7 +126,7 @@ class ClusterTrainer(Trainer):
         self._clock = trial.clock
         self._run(state, trial)
 
-    def _run(self, state: ModelState, trial: ClusterTrial) -> None:
+    def _run(self, state: ModelState | None, trial: ClusterTrial) -> None:
         """Runs to the end, on as many clusters as that takes."""
         losses = 0
         loss: ServerLostError | None = None
@@ -141,8 +143,9 @@ class ClusterTrainer(Trainer):
                 if log.has_to_go_back:
                     state, undone = self._go_back(trial), {}
                     restarts_at_switch = has_restarts
-                trial.backup = Backup(state, log.position, undone)
-                self._cluster.load(state, undone)
+                if state is not None:
+                    trial.backup = Backup(state, log.position, undone)
+                    self._cluster.load(state, undone)
                 if is_new:
                     trial.clock.mark_update()
                 run = TrainingRun(
@@ -196,10 +199,17 @@ class ClusterTrainer(Trainer):
         trial.clock.mark_update()
         return state
 
-    def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState:
-        """Starts a new cluster for the second protocol; a checkpoint carries the state."""
+    def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState | None:
+        """Starts a new cluster for the second protocol; a checkpoint carries the state.
+
+        None where there is no room for it: then the same cluster goes on with what it has.
+        """
         form = self._program.form
-        state = self._cluster.state()
+        try:
+            state = self._cluster.state()
+        except NoRoomForTablesError as error:
+            log.add_unsaved(f"{error}; the cluster goes on without a restart")
+            return None
         try:
             with OwnedFolder("syncswitch-switch-") as folder:
                 path = folder / "switch.npz"
@@ -207,6 +217,6 @@ class ClusterTrainer(Trainer):
                 state = form.restored(read_checkpoint(path), path)
         except OSError as error:
             reason = f"the switch's checkpoint cannot be written: {error.strerror or error}"
-            log.add_event(RunEvent("unsaved", log.done, log.elapsed_seconds, reason))
+            log.add_unsaved(reason)
         self._cluster.renew()
         return state

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -216,12 +217,32 @@ class Cluster(Replicas, ABC):
         return self.servers.mark()
 
     def marked(self) -> ModelState:
-        """The state at the last `mark`; may take a while, in which the training goes on."""
-        state, forms = self.servers.marked(), self.program.form.forms
-        if not forms:
-            return state
+        """The state at the last `mark`; may take a while, in which the training goes on.
+
+        Raises:
+            NoRoomForTablesError: There is no place for a copy of the embedding tables.
+        """
+        with self._marked() as state:
+            if state.tables is None:
+                return state
+            return replace(state, tables=kept_tables(self.program.form.forms, state.tables))
+
+    @contextmanager
+    def readable_state(self) -> Iterator[ModelState]:
+        """The state, whose tables are read from the servers before the training goes on."""
+        self.mark()
+        with self._marked() as state:
+            yield state
+
+    @contextmanager
+    def _marked(self) -> Iterator[ModelState]:
+        """The state at the last `mark`; its tables can be read meanwhile."""
+        state = self.servers.marked()
+        if not self.program.form.forms:
+            yield state
+            return
         try:
-            return replace(state, tables=kept_tables(forms, self.tables.marked()))
+            yield replace(state, tables=self.tables.marked())
         finally:
             self.tables.end_read()
 

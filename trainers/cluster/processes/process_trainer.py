@@ -40,34 +40,6 @@ class _ClusterLostError(RetryableError):
     """The chief's process has died or hangs."""
 
 
-class _OnceObserver:
-    """Passes each evaluation on once, also where a restarted cluster repeats it.
-
-    Attributes:
-        events: All that happened, on whatever cluster.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._tested_step = -1
-        self.events: list[RunEvent] = []
-
-    def on_progress(self, worker_step: int) -> None:
-        self._observer.on_progress(worker_step)
-
-    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        if evaluation.worker_step <= self._tested_step:
-            return Verdict.CONTINUE
-        self._tested_step = evaluation.worker_step
-        return self._observer.on_evaluation(evaluation)
-
-    def on_event(self, event: RunEvent) -> None:
-        if event.kind == "alarmed":  # what follows are other tests
-            self._tested_step = -1
-        self.events.append(event)
-        self._observer.on_event(event)
-
-
 class ProcessTrainer(Trainer):
     """Trains on a cluster whose chief, and perhaps all of it, is processes of its own.
 
@@ -103,8 +75,9 @@ class ProcessTrainer(Trainer):
         self._folder: OwnedFolder | None = None
         self._patience_seconds: float | None = None
         self._warnings: set[str] = set()
-        # Worker-steps and training time when the chief last spoke of them, and when that was.
-        self._heard = 0, 0.0, time.monotonic()
+        # What the chief of the trial that is under way has said last.
+        self._heard = LostChief()
+        self._events: list[RunEvent] = []
         try:
             self._start()
         except _ClusterLostError as error:
@@ -117,18 +90,18 @@ class ProcessTrainer(Trainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         # When the chief is lost or hangs, a run that writes checkpoints goes on from the last one,
         # on another cluster, or from its start where there is none yet.
-        once = _OnceObserver(observer or SilentObserver())
-        current, lost = spec, None
+        observer = observer or SilentObserver()
+        current, lost, self._heard, self._events = spec, None, LostChief(), []
         for _ in range(_MOST_CLUSTERS):
             try:
-                record = self._train(current, lost, once)
-                return replace(record, spec=spec, events=tuple(once.events))
+                record = self._train(current, lost, observer)
+                return replace(record, spec=spec, events=tuple(self._events))
             except _ClusterLostError as error:
                 if not spec.checkpoint_percents:
                     raise self._given_up(str(error)) from error
                 _LOG.warning("%s; going on from the last checkpoint", error)
                 current = replace(spec, resume=True)
-                lost = LostChief(f"the chief: {error}", *self._heard)
+                lost = replace(self._heard, reason=f"the chief: {error}")
         raise self._given_up(f"the cluster of {self._workers} workers died {_MOST_CLUSTERS} times")
 
     def _train(self, spec: TrialSpec, lost: LostChief | None, observer: Observer) -> TrialRecord:
@@ -138,11 +111,12 @@ class ProcessTrainer(Trainer):
         try:
             self._send((spec, lost))
             reached, since = -1, time.monotonic()
-            self._heard = 0, 0.0, since
+            self._heard = LostChief(told_step=self._heard.told_step)
             while True:
                 match self._receive():
                     case Progressed(worker_step, elapsed_seconds):
-                        self._heard = worker_step, elapsed_seconds, time.monotonic()
+                        told_step = self._heard.told_step
+                        self._heard = LostChief(worker_step, elapsed_seconds, told_step)
                         if worker_step != reached:
                             reached, since = worker_step, time.monotonic()
                         self._check_patience(time.monotonic() - since)
@@ -150,8 +124,12 @@ class ProcessTrainer(Trainer):
                     case Evaluation() as evaluation:
                         # It goes on, though by tests alone.
                         since = time.monotonic()
+                        self._heard = replace(self._heard, told_step=evaluation.worker_step)
                         self._send(observer.on_evaluation(evaluation))
                     case RunEvent() as event:
+                        if event.kind == "alarmed":  # what follows are other tests
+                            self._heard = replace(self._heard, told_step=-1)
+                        self._events.append(event)
                         observer.on_event(event)
                     case TrialRecord() as record:
                         return record

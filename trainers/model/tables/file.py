@@ -113,16 +113,20 @@ class StoredTables(TableSource):
                             yield TableBlock(number, part, start, values)
 
 
+class NoRoomForTablesError(UserError):
+    """A copy of embedding tables cannot be written."""
+
+
 def kept_tables(forms: Sequence[TableForm], source: TableSource) -> TableSource:
     """A copy of tables that change, in the folder for temporary files.
 
     Raises:
-        UserError: There is no place for it.
+        NoRoomForTablesError: There is no place for it.
     """
     try:
         return StoredTables.copied(forms, source)
     except OSError as error:
-        raise UserError(
+        raise NoRoomForTablesError(
             f"a copy of the embedding tables cannot be written to {tempfile.gettempdir()}:"
             f" {error.strerror or one_line(error)}; make room there, or name another folder by the"
             " variable TMPDIR"

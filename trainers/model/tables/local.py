@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from syncswitch.trainers.model.layout import ModelState
@@ -37,12 +37,25 @@ class LocalTables:
         self._servers.load(state.tables)
         return replace(state, tables=None)
 
-    def kept(self, state: ModelState) -> ModelState:
-        """The state with a copy of the tables."""
+    @contextmanager
+    def with_tables(self, state: ModelState) -> Iterator[ModelState]:
+        """The state with the tables as they are now, which can be read meanwhile."""
         if not self._forms:
-            return state
+            yield state
+            return
         self.shard.mark()
         try:
-            return replace(state, tables=kept_tables(self._forms, self._servers.marked()))
+            yield replace(state, tables=self._servers.marked())
         finally:
             self._servers.end_read()
+
+    def kept(self, state: ModelState) -> ModelState:
+        """The state with a copy of the tables.
+
+        Raises:
+            NoRoomForTablesError: There is no place for it.
+        """
+        with self.with_tables(state) as whole:
+            if whole.tables is None:
+                return state
+            return replace(state, tables=kept_tables(self._forms, whole.tables))

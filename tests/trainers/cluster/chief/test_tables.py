@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,11 +23,14 @@ from syncswitch.trainers.job.workload import Workload
 from tests.trainers.clicks import (
     ALIKE,
     CLICKS,
+    STRICT,
+    TESTED_OFTEN,
     USERS,
     WIDTH,
     Arrays,
     adam,
     assert_alike,
+    check_trained_without_room_for_copies,
     final_arrays,
 )
 from tests.trainers.cluster.engines import new_engine
@@ -142,6 +146,50 @@ def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
     np.testing.assert_array_equal(
         found["parameters/001-kernel"].ravel(), 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT
     )
+
+
+@pytest.mark.parametrize("mechanism", ["hot", "restart"])
+def test_a_run_without_room_for_copies_goes_on(
+    make_trainer: Callable[[Workload, int], ClusterTrainer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mechanism: str,
+) -> None:
+    """Of one worker both protocols are the same."""
+    conditions = RunConditions(switch_mechanism=mechanism)
+    spec = spec_of(TESTED_OFTEN, 1, 50.0, band=STRICT, conditions=conditions)
+    trainer = make_trainer(TESTED_OFTEN, 1)
+    if mechanism == "hot":
+        check_trained_without_room_for_copies(trainer, spec, tmp_path, monkeypatch)
+        assert trainer._cluster.tables._servers[0]._shard._tables[0]._mark is None, "read for ever"
+        return
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    record = trainer.train(replace(spec, band=None))
+    assert [one.protocol for one in record.phases] == ["bsp", "asp"]
+    said = [one.reason for one in record.events if one.kind == "unsaved"]
+    assert said[0].endswith("; the cluster goes on without a restart")
+
+
+@pytest.mark.slow
+def test_a_server_lost_without_room_for_copies_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
+    engine = new_engine(tmp_path, 1)
+    with ClusterTrainer(
+        CLICKS, 1, lambda program, workers: ConnectedCluster(program, workers, engine)
+    ) as trainer:
+        spec = spec_of(CLICKS, 1, 100.0)
+        expected = final_arrays(trainer, spec, tmp_path / "whole")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        conditions = RunConditions(injections=("kill:ps,at=75%",))
+        observer = RecordingObserver()
+        spec = replace(spec, conditions=conditions)
+        found = final_arrays(trainer, spec, tmp_path / "lost", observer)
+    assert_alike(found, expected)
+    kinds = [one.kind for one in observer.events]
+    assert (kinds.count("unsaved"), kinds.count("rebuilt")) == (1, 1)
 
 
 BIG_ROWS = 480_000
