@@ -189,6 +189,7 @@ def use_table(data: ReportData) -> Table:
             "seconds": lambda use: seconds_text(use.training_seconds),
             "times as fast": lambda use: value_text(use.speed_up, ".2f"),
             "guard": lambda use: use.guard_alarm or use.guard,
+            "in vain s": lambda use: seconds_text(use.guard_lost_seconds),
             "held": lambda use: percent_text(use.held_percent),
             "under": lambda use: (
                 conditions_text(use.online, use.switch_mechanism, use.injections) or NONE

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from syncswitch.searcher.learning.words import uses_sentence
 from syncswitch.searcher.report.data import ReportData
-from syncswitch.searcher.search.policy_words import policy_text, sure_text
+from syncswitch.searcher.search.policy_words import policy_sentences, sure_text
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.words import counted
 from syncswitch.storage.records.policy import TimingPolicy
@@ -20,7 +20,8 @@ def headline(data: ReportData) -> str:
     name = data.identity.name
     if data.answer is not None:
         uses = data.use_summaries[data.answer.version]
-        return " ".join([policy_text(data.answer), *([uses_sentence(uses)] if uses.uses else [])])
+        said = [policy_sentences(data.answer), *([uses_sentence(uses)] if uses.uses else [])]
+        return " ".join(said)  # what it promises stands in figures below
     complete = sum(run.is_complete for run in data.runs)
     if data.search is None:
         return f"{counted(complete, 'run')} of {name} recorded; no search for its policy yet."
@@ -60,14 +61,16 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
         figures = _known_so_far(data)
     else:
         figures = [(f"{answer.switch_percent:g} %", f"of the job in {data.first}")]
-    if answer is not None and answer.mean_accuracy is not None:
-        figures.append((metric.text(answer.mean_accuracy), metric.name))
     gain = data.measured_speed_up
     if gain is not None:
         is_sure = gain.low is not None and gain.high is not None
         between = f" ({gain.low:.2f} to {gain.high:.2f})" if is_sure else ""
         value = f"{'' if is_sure else 'about '}{gain.value:.2f}"
         figures.append((value, f"times as fast as {data.first} alone{between}"))
+    if answer is not None:
+        figures += _promised(answer, data.first)
+        if answer.mean_accuracy is not None:
+            figures.append((metric.text(answer.mean_accuracy), metric.name))
     if data.cost is not None and data.cost.bsp_multiples is not None:
         about = "about " if data.cost.baseline_is_estimated else ""
         so_far = "" if data.is_found_here else " so far"
@@ -78,8 +81,6 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
     if recurrences is not None:
         times = "never" if math.isinf(recurrences) else f"{math.ceil(recurrences):,}"
         figures.append((times, "trainings until the search has paid off"))
-    if answer is not None:
-        figures += _promised(answer, data.first)
     return figures
 
 
@@ -88,6 +89,9 @@ def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
     figures = []
     metric, usual = answer.decided_by, answer.baseline_kept_share
     mean = f"within {metric.with_unit(f'{answer.threshold:g}')} of {first}'s mean {metric.name}"
+    if answer.is_for_guard and answer.expected_time is not None:
+        words = f"of the time of {first} alone: a guarded training, failed switches included"
+        figures.append((f"{answer.expected_time:.2f}", words))
     if answer.is_for_guard and answer.delivered_share is not None:
         words = f"of 100 guarded trainings deliver a model {mean}"
         figures.append((f"about {100 * answer.delivered_share:.0f}", words))
@@ -96,9 +100,6 @@ def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
         bare = " with the bare switch" if answer.is_for_guard else ""
         words = f"of 100 runs{bare} stay {mean}{own}"
         figures.append((f"about {100 * answer.kept_share:.0f}", words))
-    if answer.is_for_guard and answer.expected_time is not None:
-        words = f"of the time of {first} alone: a guarded training, failed switches included"
-        figures.append((f"{answer.expected_time:.2f}", words))
     if answer.confidence is not None and answer.switch_percent < BASELINE_PERCENT:
         sure = "sure that it saves time" if answer.guarded else "sure that enough runs do"
         figures.append((sure_text(answer.confidence).removesuffix(" sure"), sure))

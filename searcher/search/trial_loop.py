@@ -228,8 +228,10 @@ class TrialObserver:
         reason = self.guard.alarm(self._evaluations, self.switch_worker_step)
         if reason is None:
             return False
+        is_told = self.alarm is not None  # the test that ends the run may alarm once more
         self.alarm = RunEvent("alarmed", newest.worker_step, newest.elapsed_seconds, reason)
-        self.on_event(self.alarm)
+        if not is_told:
+            self.on_event(self.alarm)
         return True
 
     def _is_wanted_no_more(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from generated_trainer import GeneratedTrainer
@@ -9,6 +10,7 @@ from searches import search
 
 from syncswitch.searcher.search.observations import observations_of
 from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import FailedSwitch
@@ -43,6 +45,9 @@ class Testing(GeneratedTrainer):
             made.append(Evaluation(step, float(number), accuracy, 1.0))
             if observer.on_evaluation(made[-1]) is Verdict.STOP:
                 is_stopped = number < TESTS
+                # Workers that were under way come to their end, which is tested, too.
+                made.append(replace(made[-1], worker_step=step + 1))
+                observer.on_evaluation(made[-1])
                 break
         last = [test.accuracy for test in made[-5:]]
         return TrialRecord(
@@ -63,11 +68,22 @@ class Testing(GeneratedTrainer):
         )
 
 
+class Counter(Reporter):
+    def __init__(self) -> None:
+        self.alarms: list[int] = []
+
+    def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
+        if event.kind == "alarmed":
+            self.alarms.append(trial.number)
+
+
 def failing_runs(url: str, **options: object) -> list[StoredTrial]:
     """Those of a search below the knee."""
     settings = {"settings": 3, "early_stop": True, **options}
     plan = SearchPlan(AdaptiveStrategy(**settings))  # type: ignore[arg-type]
-    result = search(url, Testing(), plan)
+    counter = Counter()
+    result = search(url, Testing(), plan, reporter=counter)
+    assert len(counter.alarms) == len(set(counter.alarms))  # each is told once
     assert result.policy.switch_percent >= KNEE
     with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
