@@ -46,8 +46,8 @@ class Identity:
     """Who a process is, and how it proves that.
 
     Attributes:
-        part: Of the cluster.
-        secret: Of the cluster; None where everybody is trusted, and nothing is encrypted.
+        part: The part of the cluster that it is.
+        secret: The cluster's; None where everybody is trusted, and nothing is encrypted.
     """
 
     part: Part
@@ -78,12 +78,12 @@ Talk = Generator[tuple[bytes, int], bytes, Session]
 
 
 def dialing(own: Identity, role: str, address: Address) -> Talk:
-    """Who dials.
+    """The talk of whoever dials.
 
     Args:
-        own: Who it is.
-        role: Of the one whom it expects.
-        address: At which.
+        own: Who dials.
+        role: The role of the part that is expected to answer.
+        address: The address that was dialed.
 
     Raises:
         StrangerError: It is somebody else.
@@ -100,12 +100,12 @@ def dialing(own: Identity, role: str, address: Address) -> Talk:
 
 
 def welcoming(own: Identity, roles: Collection[str], address: Address) -> Talk:
-    """A door.
+    """The talk of a door.
 
     Args:
-        own: Whose it is.
-        roles: Of those who may come in.
-        address: By which others find it.
+        own: The part whose door it is.
+        roles: The roles that may come in.
+        address: The address by which others find it.
 
     Raises:
         StrangerError: Somebody else has come.

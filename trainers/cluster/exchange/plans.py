@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from syncswitch.trainers.cluster.exchange.gradient_buffer import RowGradients
 from syncswitch.trainers.cluster.exchange.handshake import Address, Part
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Sizes
+from syncswitch.trainers.cluster.exchange.parameter_server import Caller, RowGradients, Sizes
 from syncswitch.trainers.job.embeddings import Table
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
@@ -32,7 +31,7 @@ class Hello:
     """The first word of a process to its chief.
 
     Attributes:
-        token: Of the process: all its wires tell the same, those of another one another.
+        token: Names the process: the same on all its wires, another for each process.
         address: Where others reach it; None for a wire on which it only says that it lives.
     """
 
@@ -42,11 +41,11 @@ class Hello:
 
 @dataclass(frozen=True)
 class Plan:
-    """Of whoever holds parameters.
+    """What a part that holds parameters has to know.
 
     Attributes:
-        sizes: Of the vectors.
-        decay: Of the statistics.
+        sizes: Lengths of the vectors.
+        decay: Factor by which a batch multiplies the statistics.
         update: The optimizer; None for SGD with momentum.
     """
 
@@ -57,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ServerPlan(Plan):
-    """Of a parameter server.
+    """What a parameter server has to know.
 
     Attributes:
         workers: n.
@@ -74,7 +73,7 @@ class ServerPlan(Plan):
 
 @dataclass(frozen=True)
 class TablesPlan:
-    """Of a worker.
+    """The embedding tables, for a worker.
 
     Attributes:
         tables: Which there are.
@@ -85,7 +84,7 @@ class TablesPlan:
     ids: ShippedFunction
 
     def restored(self) -> TableSteps:
-        """In the process of the worker."""
+        """The same in the process of the worker, ready to use."""
         from syncswitch.trainers.model.table_steps import TableSteps
 
         return TableSteps(self.tables, self.ids.restored())
@@ -93,11 +92,11 @@ class TablesPlan:
 
 @dataclass(frozen=True)
 class WorkerPlan(Plan):
-    """Of a worker.
+    """What a worker has to know.
 
     Attributes:
-        step: Of `trace_step`.
-        source: Of the training examples.
+        step: Made by `trace_step`.
+        source: Gives the training examples.
         batch_size: B.
         compiled: The step as XLA compiles it, for a worker with a GPU.
         tables: Embedding tables, if there are any.
@@ -132,8 +131,8 @@ class Task:
 
     Attributes:
         number: By which the worker's steps are told apart; each one's is higher.
-        worker_step: Which one of the job; also of its batch.
-        seed: Of the run.
+        worker_step: Its number in the job, which also chooses its batch.
+        seed: The run's.
         exchange: What becomes of the gradient.
         rate: Learning rate, where the worker's gradient alone is an update.
         momentum: Likewise.
@@ -165,7 +164,7 @@ class Push(NamedTuple):
     """Acknowledgement of one worker-step, after the parameter server has taken it in.
 
     Attributes:
-        loss: Of the batch, before the update.
+        loss: The batch's, before the update.
         pulled_updates: Updates applied when the worker read the parameters; where there are several
             parameter servers, by the first.
         pushed_updates: Updates applied when its gradient had arrived; for a protocol that applies

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from syncswitch.trainers.cluster.exchange.gradient_buffer import Computed, RowGradients
 from syncswitch.trainers.cluster.exchange.memory import Block, aligned
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Pulled
+from syncswitch.trainers.cluster.exchange.parameter_server import (
+    Caller,
+    Computed,
+    Pulled,
+    RowGradients,
+)
 from syncswitch.trainers.cluster.exchange.plans import WORKER_TO_SERVER
 from syncswitch.trainers.cluster.exchange.remote import Call, LostError, Remote, call_all
 from syncswitch.trainers.cluster.exchange.wire import Wire
