@@ -28,7 +28,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
 def test_pytorch_switches_at_the_step_that_it_is_told(
     name: str, second: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip(package, reason="the examples need the extra pytorch-examples")
+    for needed in (package, "sklearn"):
+        pytest.importorskip(needed, reason="the examples need the extra pytorch-examples")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     text = (
         f"'{sys.executable}' -m torch.distributed.run --standalone --local-addr 127.0.0.1"
