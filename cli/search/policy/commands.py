@@ -146,7 +146,7 @@ def show(
         assert entry is not None  # a version is never removed
         why = _explained(database, entry) if is_why else None
     if as_json:
-        from syncswitch.searcher.search.why import why_as_json
+        from syncswitch.searcher.search.explanation import why_as_json
 
         evidence = evidence_as_json(chosen, trials)
         more = {} if why is None else {"why": why_as_json(why)}
@@ -164,7 +164,7 @@ for _command in (export, import_policy_files, schema, diff, move_alias, rollback
 
 def _explained(database: Database, entry: PolicyEntry) -> Explanation:
     # NumPy takes a while to import.
-    from syncswitch.searcher.learning.why import policy_explained
+    from syncswitch.searcher.learning.uses import policy_explained
 
     return policy_explained(database, entry)
 

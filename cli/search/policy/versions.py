@@ -192,7 +192,7 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
     They do if another switch that was tried is expected to take less time, including what failed
     switches cost. `current` then is the new version; other aliases stay.
     """
-    from syncswitch.searcher.learning.stored import publish_revision, revision_of
+    from syncswitch.searcher.learning.uses import publish_revision, revision_of
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
