@@ -82,7 +82,7 @@ class SubcommandGroup(click.Group):
             formatter.write_dl(self.short_helps())
 
     def short_helps(self) -> list[tuple[str, str]]:
-        """Of each command."""
+        """Name and short help of each command."""
         return [
             (name, command.get_short_help_str(_LONGEST_SENTENCE))
             for name, command in sorted(self.commands.items())
@@ -93,8 +93,8 @@ class LazyGroup(SubcommandGroup):
     """Imports a command when it is called; `--help` and completion make do with what is said here.
 
     Args:
-        package: Of the commands.
-        lazy: Of each command its module and attribute, and its short help.
+        package: The package that holds the commands.
+        lazy: Module and attribute of each command, and its short help.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class LazyGroup(SubcommandGroup):
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they were given."""
+        """Names of the commands in the order in which they were given."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -118,11 +118,11 @@ class LazyGroup(SubcommandGroup):
         return command
 
     def short_helps(self) -> list[tuple[str, str]]:
-        """Nothing is imported."""
+        """Name and short help of each command; none is imported."""
         return [(name, text) for name, (_, text) in self._lazy.items()]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Likewise."""
+        """Completes names of commands; none is imported."""
         return [
             *(
                 CompletionItem(name, help=text)

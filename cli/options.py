@@ -88,7 +88,7 @@ def workers_option(default: int | None, text: str | None = None) -> Callable[[_F
 
 def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
     """`--protocols`; as `workers_option`."""
-    narrowing = "Only policies for these. Protocols before and after the switch."
+    narrowing = "Only policies for these protocols before and after the switch."
     return click.option(
         "--protocols",
         metavar="FIRST,SECOND",

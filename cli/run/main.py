@@ -72,8 +72,8 @@ class _Program(ProgramCommand, PanelCommand):
     "is_guarded",
     default=True,
     show_default=True,
-    help="Go back to the switch when the training fails after it, and on with the first protocol to"
-    " a later switch: the policy knows how the first protocol did. Without a policy there is none.",
+    help="Go back to the switch when the training fails after it, and continue with the first"
+    " protocol to a later switch. It needs a policy, which holds what the first protocol reached.",
 )
 @click.option(
     "--workers",
@@ -102,10 +102,10 @@ class _Program(ProgramCommand, PanelCommand):
     "--learn/--no-learn",
     "learns",
     default=None,
-    help="Search while training: each run teaches where the next one switches, and may try another"
-    " switch than its policy's. Without any policy the first run uses the first protocol alone. All"
-    " are guarded.  [default: --learn with the current policy of the database, where that was found"
-    " for guarded runs on a real cluster]",
+    help="Search while training: each run shows where the next one should switch, and may try"
+    " another switch than its policy's. Without any policy the first run uses the first protocol"
+    " alone. All are guarded.  [default: --learn with the current policy of the database, where it"
+    " was found for guarded runs on a real cluster]",
 )
 @click.option(
     "--uses",
@@ -113,7 +113,7 @@ class _Program(ProgramCommand, PanelCommand):
     type=click.IntRange(1, 1_000_000),
     default=30,
     show_default=True,
-    help="With --learn: how often this job is trained in all. The more, the more is tried.",
+    help="With --learn: how often this job is trained in total. The more often, the more is tried.",
 )
 @inject_option
 @conditions_options
@@ -131,8 +131,8 @@ class _Program(ProgramCommand, PanelCommand):
     type=FiniteRange(0.1, 100),
     default=10.0,
     show_default=True,
-    help="Write a checkpoint after every so many percent of the job, and keep the newest three."
-    " Workers wait for each other meanwhile.",
+    help="Write a checkpoint each time this percentage of the job is done, and keep the newest"
+    " three. Workers wait for each other meanwhile.",
 )
 @click.option(
     "--resume",
@@ -167,7 +167,7 @@ def main(
     storage_url: str,
     as_json: bool,
 ) -> int | None:
-    """Trains WORKLOAD with its timing policy, or a switch point of your own, and saves the model.
+    """Train WORKLOAD with its timing policy, or a switch point of your own, and save the model.
 
     WORKLOAD is a built-in name (digits), file.py:attribute or package.module:attribute.
 

@@ -156,7 +156,7 @@ def _estimated(record: TrialRecord) -> tuple[float, float] | None:
 
 
 def report_as_json(report: RunReport) -> dict[str, Any]:
-    """For programs."""
+    """The report as a document for JSON."""
     from syncswitch.storage.policies.file import policy_to_dict
 
     record, policy = report.record, report.policy
@@ -201,7 +201,7 @@ def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
 
 
 def print_report(report: RunReport) -> None:
-    """For people."""
+    """Prints the report as tables and sentences."""
     policy, record = report.policy, report.record
     console.print_table(
         ["phase", "worker-steps", "seconds", "worker-steps/s", "staleness mean (max)"],

@@ -15,7 +15,7 @@ _PROGRAMS = ("syncswitch-search", "syncswitch-run")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @debug_option
 def completion(shell: str) -> None:
-    """Prints what makes SHELL complete syncswitch-search and syncswitch-run.
+    """Print the script that makes SHELL complete both programs.
 
     Options, commands, and names of workloads, policies, searches, profiles and protocols. Once:
 

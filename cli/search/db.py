@@ -16,13 +16,13 @@ from syncswitch.storage.database.inspection import shown
 
 @click.group(cls=SubcommandGroup)
 def db() -> None:
-    """Takes care of the database."""
+    """Check and upgrade the database."""
 
 
 @db.command()
 @common_options
 def upgrade(storage_url: str, as_json: bool) -> None:
-    """Brings Optuna's tables to the version of the installed Optuna. Copy the database first."""
+    """Bring Optuna's tables to the version of the installed Optuna. Copy the database first."""
     from syncswitch.searcher.search.optuna_storage import upgrade_study_tables
 
     open_database(storage_url, create=False).close()
@@ -38,10 +38,10 @@ def upgrade(storage_url: str, as_json: bool) -> None:
 @db.command()
 @common_options
 def check(storage_url: str, as_json: bool) -> int:
-    """Checks that the database is whole and agrees with itself. Exit status 1 if not.
+    """Check that the database is whole and consistent. Exit status 1 if not.
 
-    Looks at the tables, the file and the references between rows (of SQLite), at who claims to make
-    a run, and at Optuna's account of the searches. Changes nothing.
+    It looks at the tables, at the file and the references between rows (SQLite), at the processes
+    that claim to make a run, and at Optuna's account of the searches. It changes nothing.
     """
     from syncswitch.searcher.search.consistency import check_database
 

@@ -7,54 +7,57 @@ import click
 from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramGroup
 
 _COMMANDS = {
-    "init": ("launch.init:init", "Writes FILE, a workload that trains as it is, to begin with."),
-    "run": ("launch.run:run", "Searches for the timing policy of WORKLOAD and saves it."),
+    "init": ("launch.init:init", "Write FILE, a workload to begin with, which trains as it is."),
+    "run": ("launch.run:run", "Search for the timing policy of WORKLOAD and save it."),
     "evaluate": (
         "launch.evaluate:evaluate",
-        "Trains WORKLOAD with a POLICY that was found for another job.",
+        "Train WORKLOAD with a POLICY that was found for another job.",
     ),
     "sweep": (
         "launch.sweep:sweep",
-        "Trains WORKLOAD at chosen switch points, and compares them with one target.",
+        "Train WORKLOAD at chosen switch points and compare them with one target.",
     ),
     "status": (
         "status:status",
-        "Shows how far each search and evaluation is, of WORKLOAD or of all.",
+        "Show the progress of each search and evaluation of WORKLOAD, or of all.",
     ),
     "report": (
         "report:report",
-        "Writes what is known of WORKLOAD on one HTML page, for people who would rather look.",
+        "Write what is known about WORKLOAD as one HTML page with figures.",
     ),
-    "trials": ("runs.trials:trials", "Lists the training runs, of WORKLOAD or of all."),
+    "trials": ("runs.trials:trials", "List the training runs of WORKLOAD, or of all."),
     "switch-points": (
         "runs.switch_points:switch_points",
-        "Shows accuracy and time of each switch point, of WORKLOAD or of all.",
+        "Show accuracy and time of each switch point of WORKLOAD, or of all.",
     ),
     "policy": (
         "policy.commands:policy",
-        "Looks up, compares, exchanges and rolls back timing policies.",
+        "Look up, compare, exchange and roll back timing policies.",
     ),
     "uses": (
         "uses:uses",
-        "Lists the later runs with policies, and takes in those that wait in files.",
+        "List the later runs with policies, and take in those that wait in files.",
     ),
     "export": (
         "runs.export:export",
-        "Copies searches, later runs and policies to MLflow, of WORKLOAD or of all.",
+        "Copy searches, later runs and policies of WORKLOAD, or of all, to MLflow.",
     ),
     "import": (
         "runs.imports:import_runs",
-        "Imports the training runs in TABLE, made elsewhere.",
+        "Import the training runs in TABLE, which were made elsewhere.",
     ),
-    "cost": ("cost:cost", "Says what a search for WORKLOAD costs, by replaying its recorded runs."),
+    "cost": (
+        "cost:cost",
+        "Estimate what a search for WORKLOAD costs, by replaying its recorded runs.",
+    ),
     "profile": (
         "profile:profile",
-        "Says what simulated clusters are like (run --trainer simulated --profile ...).",
+        "List, show and calibrate profiles of simulated clusters.",
     ),
-    "db": ("db:db", "Takes care of the database."),
+    "db": ("db:db", "Check and upgrade the database."),
     "completion": (
         "completion:completion",
-        "Prints what makes SHELL complete syncswitch-search and syncswitch-run.",
+        "Print the script that makes SHELL complete both programs.",
     ),
 }
 
@@ -68,10 +71,10 @@ _COMMANDS = {
 )
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-search")
 def main() -> None:
-    """Finds when a training job should switch from synchronous to asynchronous SGD.
+    """Find when a training job should switch from synchronous to asynchronous SGD.
 
     \b
-    syncswitch-search run digits             searches, and saves the timing policy
-    syncswitch-search policy lookup digits   says what was found
-    syncswitch-run digits                    trains with it
+    syncswitch-search run digits             search, and save the timing policy
+    syncswitch-search policy lookup digits   show what was found
+    syncswitch-run digits                    train with it
     """  # noqa: D301 (click wants the character itself)

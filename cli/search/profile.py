@@ -17,7 +17,7 @@ from syncswitch.cli.options import (
     json_option,
     workers_option,
 )
-from syncswitch.cli.search.views.reference import output_option
+from syncswitch.cli.search.rows import output_option
 from syncswitch.searcher.words import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
@@ -42,20 +42,21 @@ _parameters_option = click.option(
     type=click.IntRange(0, 10**14),
     default=0,
     show_default=True,
-    help="Of the model, moving statistics included; they matter where a profile limits bandwidths.",
+    help="Parameters of the model, moving statistics included; a profile with limited bandwidths"
+    " needs them.",
 )
 
 
 @click.group(cls=SubcommandGroup)
 def profile() -> None:
-    """Says what simulated clusters are like (run --trainer simulated --profile ...)."""
+    """List, show and calibrate profiles of simulated clusters."""
 
 
 @profile.command(name="list")
 @json_option
 @debug_option
 def list_profiles(as_json: bool) -> None:
-    """Lists the profiles that come with syncswitch."""
+    """List the profiles that come with syncswitch."""
     found = {name: load_profile(name).description for name in profile_names()}
     if as_json:
         print_json(found)
@@ -68,7 +69,7 @@ def list_profiles(as_json: bool) -> None:
 @click.argument("source", metavar="NAME|FILE", shell_complete=complete_profile)
 @debug_option
 def show(source: str) -> None:
-    """Prints a profile as JSON, with what it leaves to the defaults."""
+    """Print a profile as JSON, with the defaults of what it leaves out."""
     print_json(load_profile(source).model_dump(mode="json"))
 
 
@@ -80,13 +81,14 @@ def show(source: str) -> None:
     type=FiniteRange(0, 10),
     default=0.1,
     show_default=True,
-    help="Standard deviation of a worker's step time over its mean; recorded times do not tell.",
+    help="Standard deviation of a worker's step time over its mean, which recorded times do not"
+    " show.",
 )
 @click.option(
     "--worker-bandwidth",
     metavar="BYTES",
     type=_BANDWIDTH,
-    help="Bytes per second of each worker's link. Default: not known, sending counts as computing.",
+    help="Bytes per second of each worker's link.  [default: unknown; sending counts as computing]",
 )
 @click.option(
     "--server-bandwidth",
@@ -101,7 +103,7 @@ def show(source: str) -> None:
     type=FiniteRange(0, 1e9),
     default=0.0,
     show_default=True,
-    help="Of each message.",
+    help="Latency of each message.",
 )
 @_parameters_option
 @output_option
@@ -118,7 +120,7 @@ def calibrate(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Makes a profile whose BSP and ASP take as long as the recorded runs of WORKLOAD took."""
+    """Make a profile on which BSP and ASP take as long as in the recorded runs of WORKLOAD."""
     from syncswitch.trainers.simulated.calibration import Network, measured_pace
     from syncswitch.trainers.simulated.calibration import calibrate as fit
 
@@ -170,13 +172,13 @@ def calibrate(
     show_default=True,
     help="Protocols, each timed alone; with --at, the two before and after the switch.",
 )
-@click.option("--at", metavar="PERCENT,...", help="Switch points to time.")
+@click.option("--at", metavar="PERCENT,...", help="Switch points to time, in percent of the job.")
 @click.option(
     "--seeds",
     type=click.IntRange(1, _MOST_SEEDS),
     default=3,
     show_default=True,
-    help="Average over this many runs.",
+    help="Number of runs to average over.",
 )
 @json_option
 @debug_option
@@ -190,7 +192,7 @@ def times(
     seeds: int,
     as_json: bool,
 ) -> None:
-    """Says how long a job would take on a simulated cluster; nothing is trained."""
+    """Estimate how long a job would take on a simulated cluster; nothing is trained."""
     cluster = load_profile(source)
     cluster.check_workers(workers, source)
     rows = []

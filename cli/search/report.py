@@ -21,7 +21,7 @@ _STANDARD_OUTPUT = Path("-")
 @click.command()
 @click.argument("reference", metavar="WORKLOAD[@VERSION]", shell_complete=complete_workload)
 @workers_option(None, "Only the job on this many workers.")
-@protocols_option(None, "Only the job with these. Protocols before and after the switch.")
+@protocols_option(None, "Only the job with these protocols before and after the switch.")
 @click.option(
     "--study",
     metavar="NAME",
@@ -46,7 +46,7 @@ def report(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Writes what is known of WORKLOAD on one HTML page, for people who would rather look.
+    """Write what is known about WORKLOAD as one HTML page with figures.
 
     The policy and how to use it, accuracy against switch point, training times, the course of the
     search, accuracy over time, later runs with the policy, and what all of it rests on. It also

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import click
 
-from syncswitch.cli.console import echo, print_json, print_note, print_table, print_text
+from syncswitch.cli.console import echo, print_json, print_text
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
-from syncswitch.cli.search.views.reference import optional_workload, output_option, selector_of
+from syncswitch.cli.search.rows import (
+    Newest,
+    chosen_format,
+    optional_workload,
+    output_option,
+    print_rows,
+    selector_of,
+    write_rows,
+)
 from syncswitch.searcher.words import (
     accuracy_text,
     conditions_text,
@@ -23,17 +30,14 @@ from syncswitch.searcher.words import (
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
-from syncswitch.storage.files import whole_file
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.uses.spool import take_in
 
-_MOST_ROWS = 1000  # of a table that somebody reads
-
 
 @click.group(cls=SubcommandGroup)
 def uses() -> None:
-    """Lists the later runs with policies, and takes in those that wait in files."""
+    """List the later runs with policies, and take in those that wait in files."""
 
 
 @uses.command("list")
@@ -53,7 +57,7 @@ def list_uses(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Lists the runs of syncswitch-run with policies, of WORKLOAD or of all.
+    """List the runs of syncswitch-run with policies, of WORKLOAD or of all.
 
     Kept are those that lost at most the policy's threshold against its target. `guard` says whether
     it was off, or quiet, or sent the run back to its switch, and `held` with which switch the run
@@ -61,25 +65,18 @@ def list_uses(
     way of switching and the injections, where they are not the default; a run with injections is
     listed, but not counted.
     """
-    if as_json and format_name not in {None, "json"}:
-        raise UserError(f"--json and --format {format_name} contradict each other; give one")
-    kind = "json" if as_json else format_name or "table"
-    if output is not None and kind == "table":
-        raise UserError("--output goes with --format csv or json; give one of them")
+    kind = chosen_format(format_name, output, as_json, "csv or json")
     with open_database(storage_url, create=False) as database:
         found = use_facts(database, workload=selector_of(reference))
     if kind == "table":
         _print_uses(found, reference)
         return
-    documents = map(dataclasses.asdict, found)
-    rows = [dataclasses.astuple(use) for use in found]
-    texts = tables.csv_text("uses", [rows]) if kind == "csv" else tables.json_text(documents)
-    if output is None:
-        tables.write_text(sys.stdout.buffer, texts)
-        return
-    with whole_file(output, replaces=tables.beginnings()) as file:
-        tables.write_text(file, texts)
-    print_note(f"uses written to {output}")
+    texts = (
+        tables.csv_text("uses", [list(map(dataclasses.astuple, found))])
+        if kind == "csv"
+        else tables.json_text(map(dataclasses.asdict, found))
+    )
+    write_rows("uses", output, lambda file: tables.write_text(file, texts))
 
 
 @uses.command("import")
@@ -88,7 +85,7 @@ def list_uses(
 )
 @common_options
 def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> None:
-    """Takes in the uses that wait in files, and removes them there.
+    """Take in the uses that wait in files, and remove them there.
 
     syncswitch-run leaves such a file beside the policy file that it was given, where it found no
     database. Each use counts once, however often a file is taken in. A line whose policy is not
@@ -115,13 +112,10 @@ def _print_uses(found: list[PolicyUseFacts], reference: str | None) -> None:
         of = f" of {reference}" if reference else ""
         echo(f"no later runs with a policy{of} here; syncswitch-run makes them")
         return
-    newest = found[-_MOST_ROWS:]
-    title = metric_title(map(_metric, newest))
-    rows = [_cells(use, title) for use in newest]
-    columns = [name for name in rows[0] if name != "under" or any(r["under"] != "-" for r in rows)]
-    print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
-    if len(found) > _MOST_ROWS:
-        echo(f"\nthe newest {_MOST_ROWS:,} of {len(found):,}; all of them: --format csv")
+    newest = Newest(found)
+    title = metric_title(map(_metric, newest.rows))
+    print_rows([_cells(use, title) for use in newest.rows], {"under"}, prose="under")
+    newest.print_rest()
 
 
 def _metric(use: PolicyUseFacts) -> Metric:

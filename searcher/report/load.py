@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
-from syncswitch.searcher.learning.why import policy_explained, search_explained
+from syncswitch.searcher.learning.uses import policy_explained, search_explained
 from syncswitch.searcher.report.data import Acceptance, ReportData, ReportRun
 from syncswitch.searcher.report.history import SearchHistory, history_of
 from syncswitch.searcher.search.explanation import Explanation
@@ -288,6 +288,6 @@ def _acceptance(
             switch_point.candidate_percent == BASELINE_PERCENT
             and switch_point.mean_accuracy is not None
         ):
-            origin = "mean of the first protocol alone, and what a search lets be lost by default"
+            origin = "mean of the first protocol alone, and the loss a search allows by default"
             return Acceptance(switch_point.mean_accuracy, AdaptiveStrategy().threshold, origin)
     return None

@@ -12,7 +12,7 @@ from syncswitch.searcher.report import figures, words
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.drawing import Drawing
 from syncswitch.searcher.report.tables import Table, tables_of, use_table
-from syncswitch.searcher.search.why import why_sentences
+from syncswitch.searcher.search.explanation import why_sentences
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import whole_file

@@ -127,9 +127,9 @@ def known_band(policy: TimingPolicy, storage_url: str, tell: Tell) -> Band | Non
     """What a run is held against: the policy's band, with what later runs have shown."""
 
     def ask() -> Band | None:
-        from syncswitch.searcher.learning import hooks
+        from syncswitch.searcher.learning import uses as learning
 
-        return hooks.band(storage_url, policy)
+        return learning.band(storage_url, policy)
 
     return _asked(ask, storage_url, policy.band, tell)
 
@@ -202,9 +202,9 @@ def next_run(
     identity: WorkloadIdentity, storage_url: str, uses: int, *, goes_back: bool | None = None
 ) -> NextRun:
     """Where the next training of a job switches that is learnt from its trainings."""
-    from syncswitch.searcher.learning import hooks
+    from syncswitch.searcher.learning import uses as learning
 
-    return hooks.next_run(storage_url, identity, uses, goes_back)
+    return learning.next_run(storage_url, identity, uses, goes_back)
 
 
 def planned_use(policy: TimingPolicy, storage_url: str, uses: int, tell: Tell) -> NextRun | None:
@@ -218,9 +218,9 @@ def planned_use(policy: TimingPolicy, storage_url: str, uses: int, tell: Tell) -
     """
 
     def ask() -> NextRun | None:
-        from syncswitch.searcher.learning import hooks
+        from syncswitch.searcher.learning import uses as learning
 
-        return hooks.next_use(storage_url, policy, uses)
+        return learning.next_use(storage_url, policy, uses)
 
     return _asked(ask, storage_url, None, tell) if policy.guarded else None
 
@@ -233,10 +233,10 @@ def first_policy(
     tell: Tell,
 ) -> TimingPolicy | None:
     """What the first run of such a job is kept as; None where it diverged or cannot be kept."""
-    from syncswitch.searcher.learning import hooks
+    from syncswitch.searcher.learning import uses as learning
 
     try:
-        return hooks.first_policy(storage_url, identity, reference, record)
+        return learning.first_policy(storage_url, identity, reference, record)
     except Exception as error:
         tell(f"error: this run teaches nothing: {reason_of(error)}")
         return None
@@ -281,9 +281,9 @@ def after_use(
         return
 
     def ask() -> list[str]:
-        from syncswitch.searcher.learning import hooks
+        from syncswitch.searcher.learning import uses as learning
 
-        return hooks.after_use(storage_url, policy, expected_uses, goes_back)
+        return learning.after_use(storage_url, policy, expected_uses, goes_back)
 
     no_words: list[str] = []
     for word in _asked(ask, storage_url, no_words, tell):

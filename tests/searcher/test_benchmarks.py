@@ -121,6 +121,9 @@ def test_learning(
     assert (failed.failed, failed.kept, failed.false_alarms) == ((12.5,), True, 0)
     assert failed.alarmed_after == (pytest.approx(1.0),)
     assert failed.time == pytest.approx(0.875 * 0.4 + 0.55)
+    twice = job.train(6.25, 3, band, (12.5, 25.0, 50.0))
+    assert twice.failed == (6.25, 12.5)
+    assert twice.time == pytest.approx(0.9375 * 0.4 + 0.875 * 0.4 + 0.55)
     assert failed.observed == kept.observed
     assert failed.observed.accuracy == pytest.approx(0.956)
     assert (kept.failed, kept.time) == ((), pytest.approx(0.55))

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from syncswitch.cli.console import echo, print_json, print_table, print_text
-from syncswitch.cli.search.views.result import finite
+from syncswitch.cli.search.launch.result import finite
 from syncswitch.searcher.simulation.forecast import Forecast, forecast
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.database.engine import open_database

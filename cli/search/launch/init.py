@@ -18,7 +18,7 @@ from syncswitch.storage.files import whole_file
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @debug_option
 def init(file: Path) -> None:
-    """Writes FILE, a workload that trains as it is, to begin with.
+    """Write FILE, a workload to begin with, which trains as it is.
 
     Each line of it says what it means: put your model and data into it.
     """

@@ -100,7 +100,7 @@ class _FurtherJob:
         self._reader.start()
 
     def wait(self, seconds: float) -> None:
-        """For its end, at most so long."""
+        """Waits for its end, at most this long."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(seconds, 0.0))
 
@@ -111,7 +111,7 @@ class _FurtherJob:
             self._process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """Waits, and in the end does not."""
+        """Waits for its end, and kills it where that takes too long."""
         self.wait(_STOP_SECONDS)
         self._process.kill()
         self._process.wait()

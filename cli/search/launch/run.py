@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.cli.completion import complete_workload
+from syncswitch.cli.completion import complete_protocols, complete_workload
 from syncswitch.cli.conditions import conditions_options
 from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json, print_note
 from syncswitch.cli.options import (
+    PROTOCOLS_HELP,
     common_options,
     is_given,
     mlflow_option,
@@ -21,7 +23,6 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
-from syncswitch.cli.search.launch.pairs import chosen_pairs, pairs_option
 from syncswitch.cli.search.launch.strategy_options import strategy_options
 from syncswitch.cli.search.launch.trainer_options import trainer_options
 from syncswitch.searcher.backends.base import JobRequest, TrainerChoice, plan_search
@@ -32,9 +33,55 @@ from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.conditions import ConditionsChoice
+from syncswitch.trainers.options import USUAL_PROTOCOLS
 
 if TYPE_CHECKING:
     from syncswitch.cli.search.launch.making import MadeSearch
+
+
+_ANY = "any"
+_ANY_PAIRS = (USUAL_PROTOCOLS, "bsp,ssp:3", "bsp,dssp:3-15", "bsp,gba:3")
+
+pairs_option = click.option(
+    "--protocols",
+    "protocols",
+    metavar="FIRST,SECOND|any",
+    multiple=True,
+    shell_complete=complete_protocols,
+    help=f"{PROTOCOLS_HELP} With several pairs, which begin with the same protocol, one search"
+    f" finds the fastest that keeps the accuracy; {_ANY} = {' '.join(_ANY_PAIRS)}. A training"
+    f" command of your own has any two names for its two ways."
+    f"  [default: {TrainerChoice.default_protocols}]",
+)
+
+
+def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The pairs of `--protocols`, each once, or the usual one.
+
+    Raises UserError where they cannot be searched together, or one is no pair.
+    """
+    if not texts:
+        return (trainer.pair(None),)
+    if _ANY in texts:
+        if len(texts) > 1:
+            raise UserError(
+                f"--protocols {_ANY} already names several pairs; leave it out, or the others"
+            )
+        if trainer.default_protocols != USUAL_PROTOCOLS:
+            raise UserError(
+                f"--protocols {_ANY} is for protocols of syncswitch, and only you know what your"
+                " command calls its ways of training; give each pair with a --protocols"
+            )
+        texts = _ANY_PAIRS
+    pairs = tuple(dict.fromkeys(map(trainer.pair, texts)))
+    firsts = dict.fromkeys(first for first, _ in pairs)
+    if len(firsts) > 1:
+        raise UserError(
+            f"--protocols begin with {' and '.join(firsts)}: pairs that are searched together begin"
+            " with the same protocol, which says what the accuracy is to be; search the others"
+            " apart"
+        )
+    return pairs
 
 
 @click.command(
@@ -125,7 +172,7 @@ def run(
     as_json: bool,
     **options: Any,
 ) -> int | None:
-    """Searches for the timing policy of WORKLOAD and saves it.
+    """Search for the timing policy of WORKLOAD and save it.
 
     WORKLOAD is a built-in name, such as digits or clicks, file.py:attribute or
     package.module:attribute. With --trainer replay it may also be the name of recorded runs or the
@@ -137,7 +184,7 @@ def run(
     """
     from syncswitch.cli.search.launch.dry_run import print_forecast
     from syncswitch.cli.search.launch.making import SearchMaker
-    from syncswitch.cli.search.views.result import print_result, result_as_json
+    from syncswitch.cli.search.launch.result import print_result, result_as_json
 
     decides = make_strategy(strategy, **options)
     trainer.check_jobs(jobs)

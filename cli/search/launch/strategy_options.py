@@ -47,9 +47,9 @@ strategy_options = combined(
         "--guard/--no-guard",
         "guarded",
         default=None,
-        help="For trainings that go back to a switch that failed, as those of syncswitch-run do:"
-        " the policy with the least expected time; or for the bare switch: one with which enough"
-        " trainings keep the accuracy (adaptive). Default: --guard.",
+        help="With --guard, find the policy with the least expected time for trainings that go back"
+        " to a switch that failed, as those of syncswitch-run do; with --no-guard, one with which"
+        " enough trainings with the bare switch keep the accuracy (adaptive).  [default: --guard]",
     ),
     click.option(
         "--keep",
@@ -62,7 +62,7 @@ strategy_options = combined(
         "--uses",
         type=int,
         help="How often the policy will be used: the more often, the more the search may cost"
-        " (adaptive). Default: 30.",
+        " (adaptive).  [default: 30]",
     ),
     click.option(
         "--grid",

@@ -14,7 +14,6 @@ from syncswitch.cli.console import EXIT_FAILED, echo, print_error, print_json, p
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.policy.files import export, import_policy_files, schema
-from syncswitch.cli.search.policy.revise import revise
 from syncswitch.cli.search.policy.selection import (
     Selection,
     alias_option,
@@ -33,8 +32,8 @@ from syncswitch.cli.search.policy.text import (
     print_policy,
     print_why,
 )
-from syncswitch.cli.search.policy.versions import diff, move_alias, rollback
-from syncswitch.cli.search.views.reference import optional_workload, selector_of
+from syncswitch.cli.search.policy.versions import diff, move_alias, revise, rollback
+from syncswitch.cli.search.rows import optional_workload, selector_of
 from syncswitch.searcher.learning.words import uses_as_json
 from syncswitch.searcher.words import (
     NONE,
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=SubcommandGroup)
 def policy() -> None:
-    """Looks up, compares, exchanges and rolls back timing policies.
+    """Look up, compare, exchange and roll back timing policies.
 
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
     fingerprint.
@@ -67,7 +66,7 @@ def policy() -> None:
 
 @policy.command()
 @selection_options
-@alias_option("Which version, by its alias.")
+@alias_option("Alias of the version to print.")
 @common_options
 def lookup(
     selection: Selection,
@@ -75,7 +74,7 @@ def lookup(
     storage_url: str,
     as_json: bool,
 ) -> int | None:
-    """Prints the policy of WORKLOAD. Exit status 1 where there is none."""
+    """Print the policy of WORKLOAD. Exit status 1 if there is none."""
     if holds_nothing(storage_url):
         return _nothing(_none_found(selection, storage_url), as_json)
     with open_database(storage_url, create=False) as database:
@@ -101,7 +100,7 @@ def lookup(
 @optional_workload
 @common_options
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> None:
-    """Lists all versions, newest first."""
+    """List all versions, the newest first."""
     with open_database(storage_url, create=False) as database:
         found = PolicyRegistry(database).entries(workload=selector_of(reference))
     if as_json:
@@ -123,7 +122,7 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
     "--why",
     "is_why",
     is_flag=True,
-    help="Also what was believed after each run, and what would change the answer.",
+    help="Also show what was believed after each run, and what would change the answer.",
 )
 @common_options
 def show(
@@ -133,7 +132,7 @@ def show(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Shows one policy with the runs that it rests on.
+    """Show one policy with the runs that it rests on.
 
     trial_id is the run's number in this database, if it is there.
     """
@@ -147,7 +146,7 @@ def show(
         assert entry is not None  # a version is never removed
         why = _explained(database, entry) if is_why else None
     if as_json:
-        from syncswitch.searcher.search.why import why_as_json
+        from syncswitch.searcher.search.explanation import why_as_json
 
         evidence = evidence_as_json(chosen, trials)
         more = {} if why is None else {"why": why_as_json(why)}
@@ -165,7 +164,7 @@ for _command in (export, import_policy_files, schema, diff, move_alias, rollback
 
 def _explained(database: Database, entry: PolicyEntry) -> Explanation:
     # NumPy takes a while to import.
-    from syncswitch.searcher.learning.why import policy_explained
+    from syncswitch.searcher.learning.uses import policy_explained
 
     return policy_explained(database, entry)
 

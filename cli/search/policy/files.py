@@ -17,7 +17,7 @@ from syncswitch.cli.search.policy.selection import (
     version_of,
     version_option,
 )
-from syncswitch.cli.search.views.reference import output_option
+from syncswitch.cli.search.rows import output_option
 from syncswitch.searcher.words import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file, write_policy
@@ -39,7 +39,7 @@ def export(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Writes a policy as a file.
+    """Write a policy to a file.
 
     syncswitch-run takes it with --policy, another database with policy import.
     """
@@ -70,7 +70,7 @@ def export(
 def import_policy_files(
     files: tuple[str, ...], make_current: bool, storage_url: str, as_json: bool
 ) -> None:
-    """Adds policies from exported files.
+    """Add policies from exported files.
 
     Each becomes the next version of its workload: all of them, or none at an error. A policy that
     is there already stays as it is, so the command may be repeated. What runs with a file learned,
@@ -96,7 +96,7 @@ def import_policy_files(
 @click.command()
 @debug_option
 def schema() -> None:
-    """Prints the JSON Schema of policy files."""
+    """Print the JSON Schema of policy files."""
     from syncswitch.storage.policies.schema import policy_schema
 
     print_json(policy_schema())

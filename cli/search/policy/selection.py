@@ -75,10 +75,13 @@ class Selection:
 narrowing_options = combined(workers_option(None), protocols_option(None))
 
 VERSION = click.IntRange(1, LARGEST_INTEGER)
-"""Of a policy."""
+"""A version of a policy."""
 
 version_option = click.option(
-    "--version", type=VERSION, shell_complete=complete_version, help="Default: the current one."
+    "--version",
+    type=VERSION,
+    shell_complete=complete_version,
+    help="Version of the policy.  [default: the current one]",
 )
 
 

@@ -91,7 +91,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
 def print_why(why: Explanation, policy: TimingPolicy) -> None:
     """What was believed after each run, what was never tried, and what would change the answer."""
     # Only `show --why` needs the strategies.
-    from syncswitch.searcher.search.why import (
+    from syncswitch.searcher.search.explanation import (
         belief_cells,
         belief_columns,
         belief_sentence,

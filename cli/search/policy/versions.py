@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -13,7 +13,7 @@ from syncswitch.cli.completion import (
     complete_compared,
     complete_version,
 )
-from syncswitch.cli.console import echo, print_json
+from syncswitch.cli.console import echo, print_json, print_text
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.policy.selection import (
     VERSION,
@@ -28,13 +28,15 @@ from syncswitch.cli.search.policy.selection import (
     version_of,
 )
 from syncswitch.cli.search.policy.text import diff_as_json, print_diff
+from syncswitch.searcher.learning.words import uses_as_json, uses_sentence
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.diff import policy_differences
-from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.file import policy_to_dict, read_policy_file
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.uses.store import uses_of
 
 _HOW_TO_NAME = (
     "give two of WORKLOAD@VERSION, WORKLOAD@ALIAS or a policy file, or WORKLOAD and two versions or"
@@ -52,16 +54,16 @@ _MOST_DIGITS = 1000  # int() refuses a few thousand
 def move_alias(
     selection: Selection, alias: str, version: int, storage_url: str, as_json: bool
 ) -> None:
-    """Points ALIAS at VERSION."""
+    """Point ALIAS at VERSION."""
     _move(selection, alias, version, storage_url, as_json)
 
 
 @click.command()
 @selection_options
-@alias_option("Which alias to move.")
+@alias_option("Alias to move.")
 @common_options
 def rollback(selection: Selection, alias: str, storage_url: str, as_json: bool) -> None:
-    """Points `current`, or another alias, at the next lower version."""
+    """Point `current`, or another alias, at the next lower version."""
     _move(selection, alias, None, storage_url, as_json)
 
 
@@ -76,7 +78,7 @@ def diff(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Shows what differs between two policies.
+    """Show the differences between two policies.
 
     A and B are versions or aliases of WORKLOAD; without it each is WORKLOAD@VERSION,
     WORKLOAD@ALIAS or a policy file.
@@ -179,3 +181,34 @@ def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> Timin
         existing(registry, selection)
         raise PolicyError(str(no_alias(registry, selection, which)))
     return only(registry, found)
+
+
+@click.command()
+@selection_options
+@common_options
+def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
+    """Publish another switch for WORKLOAD, if the uses of its policy call for it.
+
+    They do if another switch that was tried is expected to take less time, including what failed
+    switches cost. `current` then is the new version; other aliases stay.
+    """
+    from syncswitch.searcher.learning.uses import publish_revision, revision_of
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        policy = only(registry, existing(registry, selection))
+        revision, new = revision_of(database, policy), None
+        if revision is not None:
+            new = publish_revision(database, policy, revision)
+        summary = uses_of(database, policy)
+    if as_json:
+        found = None if revision is None else asdict(revision)
+        published = None if new is None else policy_to_dict(new)
+        print_json({"revision": found, "policy": published, "uses": uses_as_json(summary)})
+        return
+    if revision is None or new is None:
+        print_text(f"{policy.workload}: version {policy.version} stays. {uses_sentence(summary)}")
+        return
+    words = revision.why
+    print_text(f"{words[0].upper()}{words[1:]}.")
+    print_text(f"{new.workload}: current is version {new.version} (was {policy.version})")

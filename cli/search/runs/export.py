@@ -6,7 +6,7 @@ import click
 
 from syncswitch.cli.console import echo, print_json
 from syncswitch.cli.options import common_options, mlflow_option
-from syncswitch.cli.search.views.reference import nothing_found, optional_workload, selector_of
+from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -19,7 +19,7 @@ from syncswitch.storage.trials.store import TrialStore
 @mlflow_option(required=True)
 @common_options
 def export(reference: str | None, mlflow_uri: str, storage_url: str, as_json: bool) -> None:
-    """Copies searches, later runs and policies to MLflow, of WORKLOAD or of all.
+    """Copy searches, later runs and policies of WORKLOAD, or of all, to MLflow.
 
     Each workload is an experiment. A search is a run, under which its trials are; runs of
     syncswitch-run stand beside it. The policies of a job are the versions of a registered model,

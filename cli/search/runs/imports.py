@@ -17,7 +17,7 @@ from syncswitch.storage.importing import read_table
 @click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @common_options
 def import_runs(table: Path, storage_url: str, as_json: bool) -> None:
-    """Imports the training runs in TABLE, made elsewhere.
+    """Import the training runs in TABLE, which were made elsewhere.
 
     TABLE is a CSV or Parquet file with a row for each test of each run. A row names the run
     (workload, run, first_protocol, second_protocol, switch_percent, workers, total_worker_steps),

@@ -9,7 +9,7 @@ import click
 
 from syncswitch.cli.console import echo, print_json, print_table
 from syncswitch.cli.options import common_options
-from syncswitch.cli.search.views.reference import nothing_found, optional_workload, selector_of
+from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.words import accuracy_interval, conditions_text, workers_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
@@ -20,7 +20,7 @@ from syncswitch.storage.records.metric import Metric
 @optional_workload
 @common_options
 def switch_points(reference: str | None, storage_url: str, as_json: bool) -> None:
-    """Shows accuracy and time of each switch point, of WORKLOAD or of all.
+    """Show accuracy and time of each switch point of WORKLOAD, or of all.
 
     Over all completed runs of searches, and imported ones that count for a switch point. Beside the
     mean accuracy is half of its 95 % confidence interval; diverged runs are counted, but are in no

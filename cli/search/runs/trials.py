@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections import deque
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import click
 
 from syncswitch.cli.completion import complete_study
-from syncswitch.cli.console import echo, print_note, print_table
+from syncswitch.cli.console import echo
 from syncswitch.cli.options import common_options
-from syncswitch.cli.search.views.reference import (
+from syncswitch.cli.search.rows import (
+    Newest,
+    chosen_format,
     nothing_found,
     optional_workload,
     output_option,
+    print_rows,
     selector_of,
+    write_rows,
 )
-from syncswitch.cli.search.views.trial_events import print_events
 from syncswitch.searcher.search.liveness import state_of
 from syncswitch.searcher.words import (
     accuracy_text,
@@ -31,8 +34,6 @@ from syncswitch.searcher.words import (
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
-from syncswitch.storage.export.tables import beginnings
-from syncswitch.storage.files import whole_file
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
@@ -41,7 +42,6 @@ from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.values import Fork
 
 _LARGEST = 2**31 - 1  # that every database can compare with
-_MOST_ROWS = 1000  # of a table that somebody reads
 _Rows = Literal["evaluations", "events", "trials"]
 _FORMATS = ("table", "csv", "json", "parquet")
 
@@ -89,7 +89,7 @@ def trials(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Lists the training runs, of WORKLOAD or of all.
+    """List the training runs of WORKLOAD, or of all.
 
     They are those of searches and imported ones; `uses list` has the later runs with a policy.
 
@@ -104,7 +104,10 @@ def trials(
     """
     if wants_evaluations and wants_events:
         raise UserError("--evaluations and --events are two tables; give one of them")
-    kind = _format(format_name, output, wants_evaluations, as_json)
+    only_files = {"--evaluations": wants_evaluations}
+    kind = chosen_format(format_name, output, as_json, "csv, json or parquet", only_files)
+    if kind == "parquet" and output is None and sys.stdout.isatty():
+        raise UserError("Parquet is nothing for a terminal; name a file with -o FILE")
     choice: TrialChoice = {
         "kinds": ("search", "import"),
         "workload": selector_of(reference),
@@ -114,32 +117,13 @@ def trials(
     with open_database(storage_url, create=False) as database:
         if kind == "table" and wants_events:
             of = f" of {reference}" if reference else ""
-            print_events(database, choice, _MOST_ROWS, f"nothing happened to any run{of}")
+            _print_events(database, choice, f"nothing happened to any run{of}")
             return
         if kind == "table":
             _print_trials(database, choice, nothing_found(reference, "run"))
             return
         name: _Rows = "evaluations" if wants_evaluations else "events" if wants_events else "trials"
-        if output is None:
-            _export(database, name, choice, kind, sys.stdout.buffer)
-        else:
-            with whole_file(output, replaces=beginnings()) as file:
-                _export(database, name, choice, kind, file)
-            print_note(f"{name} written to {output}")
-
-
-def _format(
-    format_name: str | None, output: Path | None, wants_evaluations: bool, as_json: bool
-) -> str:
-    if as_json and format_name not in {None, "json"}:
-        raise UserError(f"--json and --format {format_name} contradict each other; give one")
-    kind = "json" if as_json else format_name or "table"
-    for option, is_given in (("--output", output), ("--evaluations", wants_evaluations)):
-        if is_given and kind == "table":
-            raise UserError(f"{option} goes with --format csv, json or parquet; give one of them")
-    if kind == "parquet" and output is None and sys.stdout.isatty():
-        raise UserError("Parquet is nothing for a terminal; name a file with -o FILE")
-    return kind
+        write_rows(name, output, lambda file: _export(database, name, choice, kind, file))
 
 
 def _export(
@@ -185,26 +169,17 @@ def _document(trial: TrialDetails) -> dict[str, Any]:
 
 
 def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None:
-    newest: deque[TrialDetails] = deque(maxlen=_MOST_ROWS)
-    number = 0
-    for trial in trial_details(database, **choice):
-        newest.append(trial)
-        number += 1
-    if not newest:
+    newest = Newest(trial_details(database, **choice))
+    if not newest.rows:
         echo(nothing)
         return
-    optional = {
-        "workers": any(trial.facts["simulated_cluster"] for trial in newest),
-        "speculative": any(trial.facts["speculative"] for trial in newest),
-        "from": any(trial.fork for trial in newest),
-        "under": any(map(_conditions, newest)),
-    }
-    title = metric_title(_metric(trial) for trial in newest)
-    rows = [_cells(trial, title) for trial in newest]
-    columns = [name for name in rows[0] if optional.get(name, True)]
-    print_table(columns, [[row[name] for name in columns] for row in rows], prose="under")
-    if number > _MOST_ROWS:
-        echo(f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv")
+    title = metric_title(map(_metric, newest.rows))
+    rows = [_cells(trial, title) for trial in newest.rows]
+    if not any(trial.facts["simulated_cluster"] for trial in newest.rows):
+        for row in rows:
+            del row["workers"]
+    print_rows(rows, {"speculative", "from", "under"}, prose="under")
+    newest.print_rest()
 
 
 def _metric(trial: TrialDetails) -> Metric:
@@ -245,3 +220,36 @@ def _candidate(candidate_percent: float | None, switch_percent: float) -> str:
         return f"{candidate_percent:g} %"
     counts_for = "none" if candidate_percent is None else f"{candidate_percent:g} %"
     return f"{counts_for} (at {switch_percent:g} %)"
+
+
+def _print_events(database: Database, choice: TrialChoice, nothing: str) -> None:
+    """One table per run; of all tables together the newest rows are shown."""
+    newest = Newest(chain.from_iterable(row_blocks(database, run_rows.events(choice))))
+    if not newest.rows:
+        echo(nothing)
+    for position, (_, rows) in enumerate(groupby(newest.rows, key=lambda row: row.trial_id)):
+        if position:
+            echo()
+        _print_run(list(rows))
+    newest.print_rest()
+
+
+def _print_run(rows: list[Any]) -> None:
+    first = rows[0]
+    conditions = conditions_text(first.online, first.switch_mechanism, first.injections)
+    echo(
+        f"{first.study} {first.trial_number}, {first.workload}, {first.switch_percent:g} %"
+        + (f" [{conditions}]" if conditions else "")
+    )
+    print_rows(list(map(_event_cells, rows)), {"worker", "took"}, prose="reason")
+
+
+def _event_cells(row: Any) -> dict[str, str]:
+    return {
+        "event": row.kind,
+        "worker": "-" if row.worker is None else str(row.worker),
+        "worker-step": str(row.worker_step),
+        "seconds": f"{row.elapsed_seconds:.1f}",
+        "took": "-" if row.seconds is None else f"{row.seconds:.2f} s",
+        "reason": row.reason,
+    }

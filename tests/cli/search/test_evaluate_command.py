@@ -92,7 +92,7 @@ def test_several_policies_on_several_jobs(invoke: Invoke, url: str) -> None:
 @pytest.mark.usefixtures("two_versions")
 def test_against_the_jobs_own_policy(invoke: Invoke, tmp_path: Path) -> None:
     # Version 2, the current one, was found with one run of each switch point, the first with two.
-    file = export(invoke, tmp_path / "policy.json", "--version", "1")
+    file = export(invoke, tmp_path / "policy", "--version", "1")  # a file by any name
     done = invoke("evaluate", str(file), "generated", "--runs", "2", "--json")
     found = json.loads(done.stdout)
     assert [s["role"] for s in found["switch_points"]] == ["policy", "own", "baseline"]
@@ -193,8 +193,6 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
         (["generated", "generated"], "2 policies of 'generated' fit: 8 workers"),
         (["no.json", "generated"], "cannot read the policy file no.json"),
         (["altered.json", "generated"], "policy file altered.json was altered"),
-        ([FINGERPRINT, "generated", "--runs", "0"], "0 is not in the range 1<=x<=10000"),
-        ([FINGERPRINT, "generated", "--seed", "-1"], "-1 is not in the range 0<="),
         ([FINGERPRINT, "generated", "--protocols", "bsp"], "--protocols is 'bsp'"),
         ([FINGERPRINT, "generated", "--trainer", "replay"], "add --recordings URL"),
         ([FINGERPRINT, "digits", "--trainer", "simulated", "--profile", "x"], "profile 'x'"),
@@ -202,7 +200,6 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
             [FINGERPRINT, "digits", "--trainer", "simulated", "--protocols", "ds-sync:3,asp"],
             "protocol 'ds-sync:3' cannot be used with --workers 4",
         ),
-        ([FINGERPRINT, "generated", "--online", "lazy"], "'lazy' is not one of 'none'"),
         (
             [FINGERPRINT, "generated", "--protocols", "asp,bsp", "--online", "greedy"],
             "--online greedy acts while workers wait for each other",

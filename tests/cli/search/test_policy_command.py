@@ -152,15 +152,6 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
     assert "the newest of 2" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["lookup", "show", "export"])
-@pytest.mark.parametrize("workers", ["0", "100001", "9" * 401])
-@pytest.mark.usefixtures("one_version")
-def test_no_policy_is_for_an_impossible_cluster(invoke: Invoke, command: str, workers: str) -> None:
-    result = invoke("policy", command, "generated", "--workers", workers)
-    assert result.exit_code == 2
-    assert f"'--workers': {workers} is not in the range 1<=x<=100000" in error_line(result)
-
-
 @pytest.mark.usefixtures("one_version")
 def test_a_lookup_names_what_there_is_for_other_protocols(invoke: Invoke) -> None:
     result = invoke("policy", "lookup", "generated", "--protocols", "asp,bsp")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from syncswitch.cli.search.views.status_view import overview
+from syncswitch.cli.search.status import overview
 from syncswitch.searcher.simulation.rest import RestOfSearch
 from syncswitch.searcher.status.summary import SearchStatus
 from syncswitch.searcher.status.switch_point_status import SwitchPointStatus

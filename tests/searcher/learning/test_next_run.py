@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from syncswitch.cli.run.main import main as run_main
-from syncswitch.searcher.learning.hooks import after_use, first_policy, next_run
+from syncswitch.searcher.learning.uses import after_use, first_policy, next_run
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome, later_switch_points

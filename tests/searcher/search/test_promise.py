@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 
-from syncswitch.cli.search.views.result import result_as_json
+from syncswitch.cli.search.launch.result import result_as_json
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.result import SearchResult
 from syncswitch.searcher.search.search import Search

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syncswitch.searcher.search.explanation import Change, ExplainedRun, Explanation, Untried
-from syncswitch.searcher.search.why import (
+from syncswitch.searcher.search.explanation import (
+    Change,
+    ExplainedRun,
+    Explanation,
+    Untried,
     belief_cells,
     belief_columns,
     belief_sentence,
@@ -99,7 +102,7 @@ def test_what_would_change_the_answer_is_counted_in_runs() -> None:
         " to 25 %, and the search would go on at 12.5 %.",
     ]
     (nothing,) = change_sentences(replace(WHY, changes=()), "BSP", Metric())
-    assert nothing == "No few further runs that were thought of would move the answer."
+    assert nothing == "None of the further runs that were considered would change the answer."
 
 
 def test_all_of_it_is_said_once() -> None:
@@ -113,7 +116,7 @@ def test_all_of_it_is_said_once() -> None:
         "This strategy decides by the mean of a fixed number of runs and believes nothing."
     ]
     assert why_sentences(replace(WHY, answer=None), "BSP", Metric()) == [
-        "There is no answer yet, and nothing that it could be held against."
+        "There is no answer yet: no run has been measured that it could be compared with."
     ]
 
 

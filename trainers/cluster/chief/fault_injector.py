@@ -8,8 +8,7 @@ import threading
 from typing import Protocol
 
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Hold
-from syncswitch.trainers.cluster.members.cluster import Cluster
-from syncswitch.trainers.cluster.members.lost import WorkerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, WorkerLostError
 from syncswitch.trainers.faults.active import ActiveInjections, Started
 from syncswitch.trainers.faults.grammar import Injection
 

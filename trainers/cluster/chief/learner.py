@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Task
-from syncswitch.trainers.cluster.members.cluster import Cluster
-from syncswitch.trainers.cluster.members.lost import ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.tables.shard import Ids
@@ -54,7 +53,7 @@ class ClusterLearner:
 
     @property
     def batches(self) -> int:
-        """Of each gradient of the segment."""
+        """Batches in each gradient of the segment."""
         return self._configuration.batches(self._second_since)
 
     def prepare(self, workers: Iterable[int]) -> list[int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from syncswitch.storage.errors import RetryableError, one_line
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.fault_injector import Note
-from syncswitch.trainers.cluster.chief.taken import TakenSteps
-from syncswitch.trainers.cluster.members.cluster import Cluster
-from syncswitch.trainers.cluster.members.lost import ServerLostError, WorkerLostError
+from syncswitch.trainers.cluster.exchange.shards import Undone
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Ticket
 
@@ -23,6 +23,68 @@ _MOST_LOSSES = 10
 _MOST_ATTEMPTS = 3
 _PAUSE_SECONDS = 0.2
 _LONGEST_REASON = 120
+
+
+class TakenSteps:
+    """Which servers have the steps of workers that died while they pushed.
+
+    Who does such a step again leaves these servers out, so that each has it once.
+
+    Args:
+        servers: How many there are.
+        undone: With which the run begins.
+    """
+
+    def __init__(self, servers: int, undone: Undone) -> None:
+        self._servers = servers
+        self._taken = {step: frozenset(by) for step, by in undone.items() if by}
+        # Each worker's last step, and the number under which it was asked for.
+        self._tasks: dict[int, tuple[Ticket, int]] = {}
+
+    def ask(self, ticket: Ticket, number: int) -> None:
+        """Notes that a worker is asked for a step, by the task of this number."""
+        self._tasks[ticket.worker] = ticket, number
+
+    def by(self, worker_step: int) -> tuple[int, ...]:
+        """The servers that have a step."""
+        return tuple(sorted(self._taken.get(worker_step, ())))
+
+    def add(self, worker_step: int, number: int, pushed: Sequence[int]) -> bool:
+        """Notes how far a lost worker has come with a step.
+
+        Args:
+            worker_step: Which.
+            number: Of its task.
+            pushed: The numbers of its last push that each server has taken in.
+
+        Returns:
+            Whether all of them have the step by now.
+        """
+        found = self._taken.get(worker_step, frozenset()) | _having(number, pushed)
+        if found:
+            self._taken[worker_step] = found
+        return len(found) == self._servers
+
+    def at_mark(
+        self, pushed: Sequence[Sequence[int]]
+    ) -> tuple[dict[int, frozenset[int]], list[Ticket]]:
+        """The servers that have each step in their parts of a copy; none for others.
+
+        Args:
+            pushed: Of each worker, see `add`.
+
+        Returns:
+            These, and the tickets of steps that all servers have.
+        """
+        found = defaultdict[int, frozenset[int]](frozenset, self._taken)
+        tasks = list(self._tasks.values())
+        for ticket, number in tasks:
+            found[ticket.worker_step] |= _having(number, pushed[ticket.worker])
+        return found, [one for one, _ in tasks if len(found[one.worker_step]) == self._servers]
+
+
+def _having(number: int, pushed: Sequence[int]) -> frozenset[int]:
+    return frozenset(server for server, one in enumerate(pushed) if one == number)
 
 
 class Recovery:
@@ -133,7 +195,7 @@ class Recovery:
 
 
 def loss_of(worker: int, reason: str) -> str:
-    """What is said of a lost worker, which the reason may name already."""
+    """Describes the loss of a worker, which the reason may name already."""
     name = f"worker {worker}"
     return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 

@@ -12,12 +12,10 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
-from syncswitch.trainers.cluster.chief.recovery import Recovery
-from syncswitch.trainers.cluster.chief.taken import TakenSteps
+from syncswitch.trainers.cluster.chief.recovery import Recovery, TakenSteps
 from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial
 from syncswitch.trainers.cluster.exchange.shards import Undone
-from syncswitch.trainers.cluster.members.cluster import Cluster
-from syncswitch.trainers.cluster.members.lost import ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.schedule import (
     Segment,
     checkpoint_path,
@@ -47,9 +45,6 @@ class Backups:
         cluster: That holds the state.
         coordinator: Of the run.
         taken: Steps that some parameter servers have.
-
-    Attributes:
-        tasks: Each worker's last step, and the number under which it was asked for.
     """
 
     def __init__(
@@ -62,7 +57,6 @@ class Backups:
         self._trial = trial
         self._cluster = cluster
         self._coordinator = coordinator
-        self.tasks: dict[int, tuple[Ticket, int]] = {}
         self._taken = taken
         self._last_seconds = time.monotonic()
         self._pause_seconds = _PAUSE_SECONDS
@@ -128,10 +122,7 @@ class Backups:
         applied: Collection[Ticket] = ()
         taken: dict[int, frozenset[int]] = {}
         if steps.exchange is Exchange.PUSH:
-            tasks = list(self.tasks.values())
-            taken = self._taken.at_mark(tasks, pushed)
-            everywhere = len(self._cluster.servers)
-            applied = [one for one, _ in tasks if len(taken[one.worker_step]) == everywhere]
+            taken, applied = self._taken.at_mark(pushed)
         undone = {step: taken.get(step, frozenset()) for step in steps.undone(applied)}
         done, now_seconds = steps.next_step - len(undone), self._trial.clock.last_update_seconds
         staleness = self._coordinator.staleness
@@ -404,7 +395,7 @@ class TrainingRun:
                 self._stragglers.tell(worker, is_lost=True)
                 return False
             start, number = time.perf_counter(), next(self._cluster.numbers)
-            self._backups.tasks[worker] = ticket, number
+            self._taken.ask(ticket, number)
             try:
                 self._fault_injector.maybe_lose(worker, is_done=False)
                 hold = self._fault_injector.hold_of(worker)

@@ -19,8 +19,7 @@ from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
 from syncswitch.trainers.cluster.chief.run import TrainingRun
 from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial, cluster_trial
 from syncswitch.trainers.cluster.exchange.shards import Undone
-from syncswitch.trainers.cluster.members.cluster import Cluster
-from syncswitch.trainers.cluster.members.lost import ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.job.checks import check_tables, check_trial

@@ -23,13 +23,20 @@ from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.exchange.update import mean_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.exchange.worker_part import RemotePeer
-from syncswitch.trainers.cluster.members.lost import ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.tables.file import kept_tables
 from syncswitch.trainers.model.tables.servers import TableServers
 from syncswitch.trainers.model.tables.shard import Ids
+
+
+class ServerLostError(Exception):
+    """A parameter server is gone, and with it all that was trained since the last copy."""
+
+
+class WorkerLostError(Exception):
+    """A worker is gone, or cannot reach a parameter server."""
 
 
 class Replicas:
@@ -160,7 +167,7 @@ class Replicas:
         return member
 
     def _peer(self, worker: int) -> Worker | RemotePeer:
-        """Of whom pieces of a replica can be had, also while it does a step."""
+        """The worker, or the connection, that gives pieces of its replica, even during a step."""
         return self._member(worker)
 
     def _found_by(self, worker: int) -> Any:

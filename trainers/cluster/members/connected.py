@@ -34,9 +34,8 @@ from syncswitch.trainers.cluster.exchange.remote import (
 from syncswitch.trainers.cluster.exchange.wire import Door, Wire
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.exchange.worker_part import Peers, RemotePeer
-from syncswitch.trainers.cluster.members.cluster import Cluster
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.engine import Engine, Life
-from syncswitch.trainers.cluster.members.lost import ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.tables.servers import TableServers

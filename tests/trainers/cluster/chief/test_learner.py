@@ -15,8 +15,7 @@ import pytest
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER
-from syncswitch.trainers.cluster.members.cluster import Cluster
-from syncswitch.trainers.cluster.members.lost import ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Group, Ticket

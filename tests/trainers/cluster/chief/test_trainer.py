@@ -18,8 +18,7 @@ from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.plans import Task
 from syncswitch.trainers.cluster.exchange.worker import Worker
-from syncswitch.trainers.cluster.members.cluster import Cluster
-from syncswitch.trainers.cluster.members.lost import ServerLostError, WorkerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.function import ModelFunction

@@ -16,8 +16,7 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Push, Task
-from syncswitch.trainers.cluster.members.cluster import Cluster
-from syncswitch.trainers.cluster.members.lost import ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector

@@ -18,9 +18,9 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, SERVER, WORKER, Hold
 from syncswitch.trainers.cluster.members import connected
+from syncswitch.trainers.cluster.members.cluster import ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.members.engine import Condition, Life
-from syncswitch.trainers.cluster.members.lost import ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.protocols import Exchange

@@ -7,7 +7,7 @@ import pytest
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER
-from syncswitch.trainers.cluster.members.lost import WorkerLostError
+from syncswitch.trainers.cluster.members.cluster import WorkerLostError
 from tests.trainers.cluster.members.cluster_contract import (
     ROWS,
     ClusterContract,

@@ -11,9 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.learning.hooks import after_use, band
-from syncswitch.searcher.learning.stored import publish_revision, revision_of, used_job
 from syncswitch.searcher.learning.used_job import UsedJob
+from syncswitch.searcher.learning.uses import (
+    after_use,
+    band,
+    publish_revision,
+    revision_of,
+    used_job,
+)
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry

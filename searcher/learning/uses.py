@@ -7,25 +7,32 @@ say that another switch takes less time, that is published as the next version.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from datetime import datetime, timezone
 
 from syncswitch.searcher.learning.used_job import FIRST_REASON, LEARNT, Revision, UsedJob
+from syncswitch.searcher.learning.words import drift_text
 from syncswitch.searcher.search.band import measured_band
+from syncswitch.searcher.search.explanation import Explanation, explain
+from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records.guard import later_switch_points
+from syncswitch.storage.records.guard import Band, later_switch_points
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord
 from syncswitch.storage.records.use import NextRun
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo
 from syncswitch.storage.trials.workloads import register_workload
-from syncswitch.storage.uses.store import use_curves, uses
+from syncswitch.storage.uses.store import use_curves, uses, uses_of
 from syncswitch.storage.uses.summary import is_counted
 
 
@@ -168,3 +175,86 @@ def stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | N
     versions = PolicyRegistry(database).policies(workload=policy.fingerprint)
     made = (policy.study, policy.created_at)
     return next((one for one in versions if (one.study, one.created_at) == made), None)
+
+
+def band(storage_url: str, policy: TimingPolicy) -> Band | None:
+    """What the next run with a policy is held against, by all that was measured since."""
+    with open_database(storage_url, create=False) as database:
+        stored = stored_version(database, policy)
+        if stored is None:
+            return policy.band
+        return used_job(database, stored).band(use_curves(database, stored.fingerprint))
+
+
+def after_use(
+    storage_url: str,
+    policy: TimingPolicy,
+    expected_uses: int | None = None,
+    goes_back: bool | None = None,
+) -> list[str]:
+    """Asks after a policy when one more use is recorded.
+
+    Args:
+        storage_url: The database, which has the use.
+        policy: The policy that the run trained with.
+        expected_uses: How often the job is trained in all, by runs that learn: where another
+            switch takes less time, they publish it, once nothing is left to try. None where runs
+            keep to the policy: then it is said what to type.
+        goes_back: See `used_job`.
+
+    Returns:
+        What people should know, a sentence each without its full stop.
+    """
+    with open_database(storage_url, create=False) as database:
+        stored = stored_version(database, policy)
+        if stored is None:
+            return []
+        drift = uses_of(database, stored).drift
+        words = [] if drift is None else [drift_text(drift)]
+        revision = revision_of(database, stored, expected_uses, goes_back)
+        if revision is None:
+            return words
+        if expected_uses is None:
+            return [*words, proposal_text(stored, revision)]
+        new = publish_revision(database, stored, revision)
+        return [*words, f"{revision.why}: from now on version {new.version}, {_switch(new)}"]
+
+
+def proposal_text(policy: TimingPolicy, revision: Revision) -> str:
+    """Why another switch is better, and how to publish it; a sentence without its full stop."""
+    command = ["syncswitch-search", "policy", "revise", policy.workload]
+    how = shlex.join([*command, "--workers", str(policy.workers)])
+    return f"{revision.why}; publish it with: {how}"
+
+
+def _switch(policy: TimingPolicy) -> str:
+    if policy.switch_percent == 100:
+        return f"{policy.first_protocol.upper()} alone"
+    return f"a switch at {policy.switch_percent:g} %"
+
+
+def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
+    """By the search that found it; where that is not here, by its evidence and its uses.
+
+    Raises UserError where the runs leave nothing to compare with.
+    """
+    policy = entry.policy
+    searches = TrialStore(database).searches(workload=policy.fingerprint)
+    found = [search for search in searches if search.study == policy.study]
+    if found and entry.imported_at is None:
+        return search_explained(database, found[0])
+    job = used_job(database, policy)
+    return explain(job.strategy(), job.observations())
+
+
+def search_explained(database: Database, search: SearchInfo) -> Explanation:
+    """By its runs so far, speculative ones left out."""
+    trials = TrialStore(database).trials(fingerprint=search.fingerprint)
+    rows = {
+        trial.trial_number: trial
+        for trial in trials
+        if trial.study == search.study and trial.trial_number is not None
+    }
+    strategy = stored_strategy(search)
+    course = course_of(strategy, read_observations(database, search.study, rows))
+    return explain(strategy, course.runs)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncswitch.cli.console import echo, print_table, print_text
-from syncswitch.cli.search.views.pairs import pairs_as_json, print_pairs
-from syncswitch.searcher.search.pairs import PairOutcome
+from syncswitch.searcher.search.pairs import PairOutcome, best_of, paid_trainings, why_dropped
 from syncswitch.searcher.search.policy_words import policy_text
 from syncswitch.searcher.search.result import SearchResult, SwitchPointResult
 from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.words import accuracy_text, counted
+from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.words import NONE, accuracy_text, counted, percent_text, seconds_text
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.policy import TimingPolicy
@@ -108,3 +108,57 @@ def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
         runs = counted(cost.speculative_runs, "speculative run")
         early = f", {runs} included"
     return f"Search cost: {about}{cost.bsp_multiples:.1f} {first} trainings{note}{early}."
+
+
+def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
+    """A value for each pair; those that are not the answer say why."""
+    best = best_of(pairs)
+    return [
+        {
+            "protocols": [pair.identity.first_protocol, pair.identity.second_protocol],
+            "study": pair.study,
+            "switch_percent": _pair_percent(pair),
+            "seconds": _pair_seconds(pair),
+            "trials": pair.runs,
+            "paid_seconds": pair.paid_seconds,
+            "dropped": None if best is None or pair is best else why_dropped(pair, best),
+        }
+        for pair in pairs
+    ]
+
+
+def print_pairs(pairs: Sequence[PairOutcome], baseline_seconds: float | None) -> None:
+    """The table, why all but one were dropped, and what all of them cost."""
+    best = best_of(pairs)
+    assert best is not None  # a search that ended has one
+    print_table(
+        ["protocols", "switch at", "seconds", "runs", "paid seconds"],
+        [
+            [
+                pair.name,
+                NONE if (percent := _pair_percent(pair)) is None else percent_text(percent),
+                seconds_text(_pair_seconds(pair)),
+                str(pair.runs),
+                seconds_text(pair.paid_seconds),
+            ]
+            for pair in pairs
+        ],
+    )
+    echo()
+    for pair in pairs:
+        if pair is not best:
+            print_text(f"{pair.name} was {why_dropped(pair, best)}.")
+    trainings = paid_trainings(pairs, baseline_seconds)
+    if trainings is not None:
+        first = best.identity.first_protocol.upper()
+        print_text(f"All pairs together cost {trainings:.1f} {first} trainings.")
+    echo()
+
+
+def _pair_percent(pair: PairOutcome) -> float | None:
+    return pair.found.switch_percent if isinstance(pair.found, Decided) else None
+
+
+def _pair_seconds(pair: PairOutcome) -> float | None:
+    is_known = isinstance(pair.found, Decided) and math.isfinite(pair.seconds)
+    return pair.seconds if is_known else None
