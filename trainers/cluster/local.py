@@ -128,7 +128,7 @@ class LocalCluster:
     """No profile describes it."""
 
     search_options: ClassVar[str] = ""
-    """What a search needs to make its runs here; for messages."""
+    """Options that a search needs to make its runs here; for messages."""
 
     def take_part(self, say: Callable[[str], None], reference: str | None = None) -> bool:
         """Does what this process has to do where it is no chief.
@@ -273,7 +273,7 @@ def choose_cluster(
     open_network: bool = False,
     parameter_servers: int | None = None,
 ) -> LocalCluster:
-    """What the options of a command line mean.
+    """Reads the options of a command line.
 
     Args:
         launcher: None for the cluster in TF_CONFIG where that is set, else threads.

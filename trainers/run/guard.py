@@ -26,7 +26,7 @@ _THRESHOLDS, _DEVIATIONS = 5.0, 4.0
 """A run that keeps the accuracy in the end stays above the mean curve less these of each."""
 
 _PRIOR_RUNS = 4.0
-"""So many runs the guess weighs that tests scatter by the threshold, and as the curve is rough."""
+"""Weight, in runs, of the prior that tests scatter by the threshold and the curve's roughness."""
 
 _NEAR = 0.05
 """Share of the job by which a run may be late, where the curve is steep."""
@@ -162,7 +162,7 @@ def _between(step: float, steps: Sequence[int], values: Sequence[float]) -> floa
 
 
 class Guarding:
-    """Of one run. Each time that it goes back it has a later switch, until there is none left.
+    """The guard of one run. Each time it goes back it gets a later switch, until none is left.
 
     Attributes:
         plan: The trial as it is now carried out, see `after_failures`.
@@ -187,7 +187,7 @@ class Guarding:
         return [after_failures(self._spec, failures) for failures in range(len(self.failed) + 1)]
 
     def outcome(self, first_protocol_done: int) -> GuardOutcome | None:
-        """What has come of it; None where the run has no guard.
+        """The outcome; None where the run has no guard.
 
         Args:
             first_protocol_done: Worker-steps before the switch. A run that went back, and came to

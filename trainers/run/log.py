@@ -145,7 +145,7 @@ class RunLog:
 
     @property
     def last_protocol(self) -> str | None:
-        """Of the last phase, a fork's prefix included; None before the first."""
+        """Protocol of the last phase, a fork's prefix included; None before the first."""
         phases = self.position.phases
         return phases[-1].protocol if phases else self.position.protocol_before
 
@@ -266,7 +266,7 @@ class RunLog:
         return json.dumps(content)
 
     def next_segment(self, *, is_detour: bool = False) -> Segment | None:
-        """What is to be trained next; see `schedule.next_segment`."""
+        """The segment to train next; see `schedule.next_segment`."""
         plan = self.guarding.plan
         return next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
 

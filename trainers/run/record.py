@@ -1,4 +1,4 @@
-"""What a run measures: its record, its phases, staleness and loss."""
+"""The measurements of a run: its record, its phases, staleness and loss."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class LossMean:
 def phase_record(
     segment: Segment, done: int, seconds: float, staleness: StalenessCount
 ) -> PhaseRecord:
-    """What was measured in a segment that ended with worker-step `done`."""
+    """The record of a segment that ended with worker-step `done`."""
     return PhaseRecord(
         segment.protocol,
         segment.start_worker_step,
@@ -175,7 +175,7 @@ def cut_phases(
 
 
 def merge_phases(phases: Sequence[PhaseRecord]) -> tuple[PhaseRecord, ...]:
-    """The same phases, where neighbours of one protocol are one phase."""
+    """Joins neighbouring phases of one protocol."""
     found: list[PhaseRecord] = []
     for phase in phases:
         if found and found[-1].protocol == phase.protocol:

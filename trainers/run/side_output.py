@@ -1,4 +1,4 @@
-"""What is written beside a run: where that fails, it costs what it was for, and never the run."""
+"""Output beside a run: where it fails, it is lost, and the run goes on."""
 
 from __future__ import annotations
 

@@ -80,11 +80,13 @@ def test_other_orders_and_sizes_have_one_target_each(invoke: Invoke, url: str) -
 
 
 def test_a_given_target_needs_no_run_of_its_own(invoke: Invoke, url: str) -> None:
-    done = invoke("sweep", "generated", "--at", "25", "--runs", "1", "--target-accuracy", "0.97")
+    command = ["sweep", "generated", "--at", "25", "--runs", "1", "--target-accuracy", "0.97"]
+    done = invoke(*command)
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines()[2].split()[4:7] == ["1", "0", "0"]
     assert done.stdout.splitlines()[2].split()[-1] == "-"
     assert "0.9700 (as given)" in done.stdout
+    assert [row["kept_runs"] for row in json.loads(invoke(*command, "--json").stdout)] == [0]
     assert runs_in(url) == [(4, "bsp", 25.0, 0)]
 
 

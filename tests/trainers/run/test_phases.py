@@ -75,8 +75,8 @@ class TestCut:
 class TestJoin:
     def test_the_staleness_is_the_mean_of_all_worker_steps(self) -> None:
         first, second = (
-            PhaseRecord("asp", 0, 100, 1.0, 2.0, 5),
-            PhaseRecord("asp", 100, 400, 3.0, 4.0, 4),
+            PhaseRecord("asp", 0, 100, 1.0, 2.0, 4),
+            PhaseRecord("asp", 100, 400, 3.0, 4.0, 5),
         )
         assert merge_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, 3.5, 5),)
 

@@ -19,7 +19,7 @@ from syncswitch.trainers.stragglers.online import NO_DECISION, Decision
 
 
 class Notice(enum.Enum):
-    """What a worker's thread finds in its inbox besides tickets; LOST: others cannot reach it."""
+    """A notice in a worker's inbox, beside tickets; LOST: the others cannot reach it."""
 
     END = "end"
     LOST = "lost"
@@ -114,8 +114,8 @@ class Coordinator:
         """Records a finished worker-step, joins complete groups, releases workers.
 
         Args:
-            worker: Whose.
-            loss: Of its batch.
+            worker: Number of the worker that did it.
+            loss: Training loss of its batch.
             staleness: Updates between its pull and its push; None where parameters are not shared.
             busy_seconds: What the step took, waiting for others excluded.
         """

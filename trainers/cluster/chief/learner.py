@@ -53,7 +53,7 @@ class ClusterLearner:
 
     @property
     def batches(self) -> int:
-        """Of each gradient of the segment."""
+        """Batches in each gradient of the segment."""
         return self._configuration.batches(self._second_since)
 
     def prepare(self, workers: Iterable[int]) -> list[int]:

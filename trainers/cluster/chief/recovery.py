@@ -26,7 +26,7 @@ _LONGEST_REASON = 120
 
 
 class TakenSteps:
-    """Of the steps of one run whose workers died while they pushed.
+    """Which servers have the steps of workers that died while they pushed.
 
     Who does such a step again leaves these servers out, so that each has it once.
 
@@ -195,7 +195,7 @@ class Recovery:
 
 
 def loss_of(worker: int, reason: str) -> str:
-    """What is said of a lost worker, which the reason may name already."""
+    """Describes the loss of a worker, which the reason may name already."""
     name = f"worker {worker}"
     return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 

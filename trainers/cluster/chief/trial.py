@@ -1,4 +1,4 @@
-"""What outlives the cluster that trains a trial."""
+"""A trial under way, and the backups from which it goes on with another cluster."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Backup:
     """From where a run goes on when the parameter server is lost.
 
     Attributes:
-        state: Of the training.
-        mark: Of the log.
+        state: State of the training.
+        mark: Position of the run then.
         undone: Worker-steps that are not in the state, though later ones are.
     """
 
@@ -40,12 +40,12 @@ class ClusterTrial:
 
     Attributes:
         spec: What was asked for.
-        log: Where it is.
+        log: The log of the run, which knows where it is.
         clock: Its training time.
         configuration: Rates and momenta.
-        fault_injector: Made on purpose.
+        fault_injector: Carries out the disturbances asked for.
         controller: Decides about stragglers; None for nobody.
-        backup: The newest.
+        backup: The newest backup.
         switch_state: To which its guard goes back; None without one, and before the switch.
     """
 

@@ -167,7 +167,7 @@ class Replicas:
         return member
 
     def _peer(self, worker: int) -> Worker | RemotePeer:
-        """Of whom pieces of a replica can be had, also while it does a step."""
+        """The worker, or the connection, that gives pieces of its replica, even during a step."""
         return self._member(worker)
 
     def _found_by(self, worker: int) -> Any:

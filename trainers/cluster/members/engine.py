@@ -1,4 +1,4 @@
-"""Who starts the processes of a cluster, watches them, and starts them again."""
+"""The interface to whatever starts and watches the processes of a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 
 
 class Life(enum.Enum):
-    """What a process does, as far as its engine knows."""
+    """The state of a process, as far as its engine knows."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -19,10 +19,10 @@ class Life(enum.Enum):
 
 @dataclass(frozen=True)
 class Condition:
-    """Of a process.
+    """The condition of a process.
 
     Attributes:
-        life: What it does.
+        life: Whether it runs.
         report: How it has ended, for people; empty where that is not known.
     """
 
@@ -63,7 +63,7 @@ class Engine(ABC):
 
     @abstractmethod
     def condition(self, part: Part) -> Condition:
-        """Of the process of a part."""
+        """The condition of the process of a part."""
 
     @abstractmethod
     def signal(self, part: Part, number: int) -> None:

@@ -33,7 +33,7 @@ BESIDE_GPU = "/device:CPU:0"
 
 
 class Program:
-    """What workers and a parameter server compute; traced once.
+    """The computations of workers and parameter servers, traced once.
 
     Args:
         workload: What is trained.
@@ -70,7 +70,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """Of the workload."""
+        """Name of the workload."""
         return self._workload.name
 
     @property

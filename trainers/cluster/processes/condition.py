@@ -1,4 +1,4 @@
-"""What has become of a process of this machine, and what it said last."""
+"""The condition of a process of this machine, and its last words."""
 
 from __future__ import annotations
 

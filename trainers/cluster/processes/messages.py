@@ -1,4 +1,4 @@
-"""What the process that asks for trials and the chief of a cluster, its child, tell each other.
+"""Messages between the process that asks for trials and its child, the chief of a cluster.
 
 They pickle it over a pair of sockets. The one that asks sends a spec for each trial, with a
 `LostChief` where another one has begun it, and a `Verdict` for each `Evaluation`.
@@ -17,7 +17,7 @@ LOCAL_ENGINE = "syncswitch.trainers.cluster.processes.engine:new_engine"
 
 @dataclass(frozen=True)
 class ChiefPlan:
-    """Of a chief that is a process of its own.
+    """The plan of a chief that is a process of its own.
 
     Attributes:
         reference: The workload, as `load_workload` takes it.
@@ -39,7 +39,7 @@ class ChiefPlan:
 
 @dataclass(frozen=True)
 class Progressed:
-    """So many worker-steps are done, at that training time."""
+    """The number of worker-steps done, and the training time by then."""
 
     worker_step: int
     elapsed_seconds: float

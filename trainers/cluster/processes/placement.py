@@ -26,7 +26,7 @@ _GROWTH = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 @dataclass(frozen=True)
 class Placement:
-    """What the parts of a cluster are started with.
+    """The devices and environments with which the parts of a cluster are started.
 
     Attributes:
         workers: Environment of each, in the order of their numbers, before TensorFlow is imported;

@@ -29,7 +29,7 @@ _PAUSE_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class PlatformOptions:
-    """Of the engine.
+    """Options of the engine.
 
     Attributes:
         config: Of the chief.
@@ -133,7 +133,7 @@ class TfConfigTrainer(ProcessTrainer):
 
 
 def cluster_secret(*, is_open: bool) -> bytes | None:
-    """What the parts of a cluster prove to each other that they know.
+    """The secret by which the parts of a cluster recognize each other.
 
     Args:
         is_open: Do without, and without encryption.

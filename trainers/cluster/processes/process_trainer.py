@@ -150,7 +150,7 @@ class ProcessTrainer(Trainer):
             folder.remove()
 
     def plan(self, folder: str) -> ChiefPlan:
-        """What the chief is to be, with this folder for sockets and logs."""
+        """The plan of the chief, with this folder for sockets and logs."""
         return ChiefPlan(
             self._reference, self._workers, self._engine, self._options, folder, self._servers
         )
@@ -238,7 +238,7 @@ class ProcessTrainer(Trainer):
         return f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}"
 
     def _given_up(self, problem: str) -> RetryableError:
-        """Says where the logs are, which are kept then."""
+        """Keeps the logs, and says where they are."""
         folder, self._folder = self._folder, None
         assert folder is not None
         return RetryableError(f"{problem}; its logs are in {folder.keep('syncswitch-logs-')}")

@@ -62,7 +62,7 @@ class TfConfig:
 
     @property
     def name(self) -> str:
-        """Of this process, for people."""
+        """Name of this process, for people."""
         is_one_of_many = self.job == "worker" or (self.job == "ps" and self.servers > 1)
         return f"{self.job} {self.task}" if is_one_of_many else self.job
 

@@ -100,7 +100,7 @@ class Zygote:
         return process_id
 
     def condition(self, process_id: int) -> Condition:
-        """What has become of a process that it has forked for this one."""
+        """The condition of a process that it has forked for this one."""
         found: Condition = self._asked("condition", process_id)
         return found
 

@@ -68,7 +68,7 @@ class PartActor:
         )
 
     def condition(self) -> Condition:
-        """Of the process; with its last words, unless it has left because its chief had."""
+        """Condition of the process, with its last words unless it left because its chief had."""
         found = condition_of(self._process.pid, self._process.poll())
         if not self._process.returncode:
             return replace(found, report="")
@@ -92,7 +92,7 @@ _CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Excepti
 
 @dataclass
 class _Keeper:
-    """Of one process.
+    """The keeper of one process.
 
     Attributes:
         actor: A `PartActor`.

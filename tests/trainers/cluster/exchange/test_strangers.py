@@ -346,7 +346,11 @@ class TestAFlood:
     def test_may_find_the_line_as_long_as_before_once_there_are_descriptors_again(self) -> None:
         """Or a few strangers would be enough to show out whoever is about to prove who he is."""
         command = [sys.executable, "-c", FLOODED]
-        with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as child:
+        with (
+            subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as child,
+            ExitStack() as at_last,
+        ):
+            at_last.callback(child.kill)
             assert child.stdout is not None
             assert child.stderr is not None
             address = "127.0.0.1", int(child.stdout.readline())
@@ -359,7 +363,6 @@ class TestAFlood:
             deadline = time.monotonic() + 20
             while not _is_let_in_among_others(address):
                 assert time.monotonic() < deadline, "the line stays short"
-            child.kill()
 
 
 def _is_let_in_among_others(address: tuple[str, int]) -> bool:
