@@ -58,8 +58,8 @@ nitpick_ignore_regex = [
         "py:.*",
         r"(collections|datetime|numpy|optuna|pandas|pathlib|pydantic|sqlalchemy|types|typing)\..*",
     ),
-    # Of Optuna, for type checkers alone.
-    ("py:class", r"BaseDistribution|FrozenTrial|Study|TrialState"),
+    # Of the standard library and of Optuna, where annotations call them by their name alone.
+    ("py:class", r"Path|BaseDistribution|FrozenTrial|Study|TrialState"),
     # Their fields are the columns of `uses`, `switch_points` and `search_costs`.
     (
         "py:class",
