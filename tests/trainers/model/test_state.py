@@ -90,7 +90,7 @@ class TestStateForm:
         for group in ("parameters", "slots", "statistics"):
             np.testing.assert_array_equal(getattr(state, group), getattr(expected, group))
         assert state.updates == 17
-        assert (log.done, log.elapsed_seconds, log.inherited_seconds) == (100, 12.5, 12.5)
+        assert (log.done, log.elapsed_seconds, log.position.inherited_seconds) == (100, 12.5, 12.5)
 
     def test_of_many_checkpoints_the_furthest_stay(self, tmp_path: Path) -> None:
         """Those of an earlier part of the run are among them; by default all stay."""
