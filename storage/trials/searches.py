@@ -39,8 +39,11 @@ def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
             f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
             f" {search.fingerprint[:12]}; give the new search a study name of its own"
         )
-    del values["options"], values["dropped"]
-    connection.execute(update(SEARCHES).where(SEARCHES.c.study == search.study).values(values))
+    stored = asdict(record_of(SearchInfo, row))
+    fixed = {"options", "dropped"}
+    changed = {name: values[name] for name in stored.keys() - fixed if stored[name] != values[name]}
+    if changed:
+        connection.execute(update(SEARCHES).where(SEARCHES.c.study == search.study).values(changed))
     return record_of(SearchInfo, connection.execute(query).one())
 
 

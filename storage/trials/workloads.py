@@ -29,13 +29,15 @@ def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
 
 def upsert_workload(connection: Connection, identity: WorkloadIdentity, reference: str) -> None:
     """Adds a workload, or brings its names up to date."""
-    renamed = (
-        update(WORKLOADS)
-        .where(WORKLOADS.c.fingerprint == identity.fingerprint)
-        .values(name=identity.name, reference=reference)
-    )
-    if not connection.execute(renamed).rowcount:
+    row = lock_workload(connection, identity.fingerprint)
+    if row is None:
         add_workload(connection, RegisteredWorkload(identity, reference))
+    elif (row.name, row.reference) != (identity.name, reference):
+        connection.execute(
+            update(WORKLOADS)
+            .where(WORKLOADS.c.fingerprint == identity.fingerprint)
+            .values(name=identity.name, reference=reference)
+        )
 
 
 def register_workload(database: Database, identity: WorkloadIdentity, reference: str) -> None:
