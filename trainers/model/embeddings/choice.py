@@ -60,5 +60,6 @@ def _refused(workload: Workload, what: Any) -> WorkloadError:
         f"workload {workload.name!r}: the optimizer is {what}, and the model has an Embedding of"
         f" {workload.least_embedding_values:,} values or more, of which steps move single rows:"
         " take the built-in SGD, or Keras' SGD, Adagrad or Adam without nesterov, amsgrad, weight"
-        " decay, clipping and averages; or set least_embedding_values to None, so that each step moves all"
+        " decay, clipping and averages; or set least_embedding_values to None, so that each step"
+        " moves all"
     )
