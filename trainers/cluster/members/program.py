@@ -19,7 +19,7 @@ from syncswitch.trainers.cluster.exchange.update import Update, momentum_update,
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
-from syncswitch.trainers.model.embeddings.steps import EmbeddingSteps, trace_ids
+from syncswitch.trainers.model.embedding_steps import EmbeddingSteps, trace_ids
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
