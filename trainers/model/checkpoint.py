@@ -21,12 +21,12 @@ from syncswitch.trainers.job.schedule import (
     percents_at_switch,
     switch_worker_step,
 )
-from syncswitch.trainers.model.embeddings.file import (
+from syncswitch.trainers.model.embeddings.blocks import (
     LIST,
     EmbeddingForm,
-    StoredEmbeddings,
     forms_of,
     listed,
+    stored_embeddings,
     write_embeddings,
 )
 from syncswitch.trainers.model.layout import EmbeddingSource, Vector
@@ -130,7 +130,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             elapsed_seconds=float(arrays["elapsed_seconds"]),
             history=str(arrays.get("history", "")),
             **groups,
-            embeddings=StoredEmbeddings.of(path, forms) if forms else None,
+            embeddings=stored_embeddings(path, forms) if forms else None,
             forms=forms,
         )
     except Exception as error:  # a damaged archive raises errors of a dozen kinds

@@ -26,11 +26,13 @@ from syncswitch.trainers.model.checkpoint import (
     write_checkpoint,
     written_checkpoints,
 )
-from syncswitch.trainers.model.embeddings.choice import row_rule
-from syncswitch.trainers.model.embeddings.file import EmbeddingForm, NoRoomForEmbeddingsError
-from syncswitch.trainers.model.embeddings.initial import InitialEmbeddings
-from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, ShardPlan
-from syncswitch.trainers.model.embeddings.sharding import rows_on
+from syncswitch.trainers.model.embeddings.blocks import (
+    EmbeddingForm,
+    InitialEmbeddings,
+    NoRoomForEmbeddingsError,
+)
+from syncswitch.trainers.model.embeddings.rules import row_rule
+from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, ShardPlan, rows_on
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import (
     EmbeddingSource,
