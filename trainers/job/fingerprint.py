@@ -13,13 +13,16 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.checks import check_batch
 from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.keras_parts import (
+    build_loss,
+    build_metric,
     build_model,
     build_optimizer,
     build_schedule,
+    decided_by,
+    loss_settings,
+    metric_class,
     schedule_boundaries,
 )
-from syncswitch.trainers.job.losses import build_loss, loss_settings
-from syncswitch.trainers.job.metric import build_metric, decided_by, metric_class
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 
 # Names are counted up in a process, seeds do not matter, connections are described apart.

@@ -13,8 +13,12 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers, has_accuracy
-from syncswitch.trainers.job.losses import loss_settings
-from syncswitch.trainers.job.metric import build_metric, decided_by, further_workloads
+from syncswitch.trainers.job.keras_parts import (
+    build_metric,
+    decided_by,
+    further_workloads,
+    loss_settings,
+)
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import parsed, transformed

@@ -8,8 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.base import NOBODY, Release
-from syncswitch.trainers.protocols.options import whole_number
+from syncswitch.trainers.protocols.base import NOBODY, Release, whole_number
 from syncswitch.trainers.protocols.ssp import SSP
 
 _DEFAULT_LOW, _DEFAULT_HIGH = 3, 15  # the paper's experiments

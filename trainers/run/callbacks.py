@@ -10,8 +10,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
-from syncswitch.trainers.job.keras_parts import built_part
-from syncswitch.trainers.job.metric import build_metric, decided_by
+from syncswitch.trainers.job.keras_parts import build_metric, built_part, decided_by
 from syncswitch.trainers.job.workload import Workload, users_code
 from syncswitch.trainers.trainer import Observer, Verdict, Watching
 

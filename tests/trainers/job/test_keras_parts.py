@@ -9,12 +9,12 @@ import pytest
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.hyperparameters import rate_function
 from syncswitch.trainers.job.keras_parts import (
+    build_loss,
     build_model,
     build_optimizer,
     build_schedule,
     schedule_boundaries,
 )
-from syncswitch.trainers.job.losses import build_loss
 from tests.trainers.jobs import CONSTANT, DENSE
 
 

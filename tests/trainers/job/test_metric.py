@@ -8,7 +8,7 @@ import pytest
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.metric import Metric, metric_name
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.metric import decided_by
+from syncswitch.trainers.job.keras_parts import decided_by
 from tests.trainers.jobs import CONSTANT
 
 

@@ -11,9 +11,7 @@ import pytest
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.keras_parts import build_model
-from syncswitch.trainers.job.losses import build_loss
-from syncswitch.trainers.job.metric import build_metric, decided_by
+from syncswitch.trainers.job.keras_parts import build_loss, build_metric, build_model, decided_by
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.jobs import dense_model, digits_data
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData, Data
-from syncswitch.trainers.job.losses import build_loss, loss_settings
+from syncswitch.trainers.job.keras_parts import build_loss, loss_settings
 from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import Weighted

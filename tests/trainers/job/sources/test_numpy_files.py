@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources.numpy_files import NumpyFiles
+from syncswitch.trainers.job.sources.files import NumpyFiles
 from tests.trainers.shipping import shipped
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources.records import TFRecordFiles
+from syncswitch.trainers.job.sources.files import TFRecordFiles
 from tests.trainers.shipping import shipped
 
 

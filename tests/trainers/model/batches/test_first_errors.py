@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
-from syncswitch.trainers.job.metric import build_metric
+from syncswitch.trainers.job.keras_parts import build_metric, build_model, build_optimizer
 from syncswitch.trainers.model.function import ModelFunction
 from tests.trainers.jobs import DENSE, dense_model, digits_data
 
