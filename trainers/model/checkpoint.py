@@ -30,7 +30,7 @@ from syncswitch.trainers.model.embeddings.blocks import (
     write_embeddings,
 )
 from syncswitch.trainers.model.layout import EmbeddingSource, Vector
-from syncswitch.trainers.run.position import run_identity
+from syncswitch.trainers.run.record import run_identity
 
 _LOG = logging.getLogger(__name__)
 

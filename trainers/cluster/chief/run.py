@@ -28,7 +28,7 @@ from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.position import Position
+from syncswitch.trainers.run.record import Position
 from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineController
 
 # So often the state is copied, or more seldom: to copy it takes at most a twentieth of the time.
