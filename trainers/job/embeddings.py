@@ -52,7 +52,7 @@ _BUILDING = threading.RLock()
 
 @contextmanager
 def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
-    """Within it `Embedding` layers of at least so many values get a single row for their table.
+    """A context in which large `Embedding` layers are built with a single row for their table.
 
     Args:
         least_values: Least number of values of such a table.
@@ -193,7 +193,7 @@ class Lookups:
 
     @contextmanager
     def by(self, find: Find) -> Iterator[None]:
-        """Within it this thread finds rows with this function."""
+        """A context in which this thread finds rows with this function."""
         self._finding.find = find
         try:
             yield

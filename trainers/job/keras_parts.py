@@ -304,8 +304,8 @@ class ClassWeightedLoss:
     """The loss of each example, times the weight of its class; as `class_weight` of Keras' fit.
 
     Args:
-        loss: Name of a Keras loss, or one.
-        weights: By class; 1 for those left out.
+        loss: A Keras loss, or the name of one.
+        weights: Weights by class; 1 for classes left out.
     """
 
     def __init__(self, loss: Any, weights: Mapping[int, float]) -> None:
@@ -314,7 +314,7 @@ class ClassWeightedLoss:
         self._of_each = named_loss(loss) if isinstance(loss, str) else getattr(loss, "call", loss)
 
     def __call__(self, labels: Any, outputs: Any) -> Any:
-        """Shape [batch]."""
+        """The weighted losses, shape [batch]."""
         import keras
 
         losses = self._of_each(labels, outputs)
@@ -329,7 +329,7 @@ class ClassWeightedLoss:
         return losses * factors
 
     def get_config(self) -> dict[str, Any]:
-        """Its description, as part of what a policy is for."""
+        """Its settings, which are part of the fingerprint."""
         own = self._loss
         if not isinstance(own, str):
             name = getattr(own, "__name__", type(own).__name__)

@@ -75,10 +75,10 @@ def fit(
             fits the labels. What the model was compiled with need not be one of this kind.
         metric_output: Name of the output whose metric it is, where there are several.
         metric_goal: `max` where more of it is better, or `min`; None for what Keras says of it.
-        further_metrics: What each test records beside it, in the same words.
-        evaluation_interval_worker_steps: How often it is tested; None for once an epoch.
+        further_metrics: Metrics that each test records beside it, in the same words.
+        evaluation_interval_worker_steps: Worker-steps from test to test; None for an epoch.
         workers: n; None for that of the policy.
-        seed: Of the order of the data and of random layers.
+        seed: Seed of the order of the data and of random layers.
         observer: Watches the training.
         guard: False to train on after the switch whatever happens. There is no guard either where W
             or n are not the policy's, or the policy file is of a job with another model, batch size
@@ -165,11 +165,11 @@ def _policy_and_job(
 
 
 def band_for(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
-    """What a policy's search has seen, where it may be of this job as far as that is known.
+    """The policy's band, where its search was of this job as far as that is known.
 
     Args:
         policy: Perhaps with a band.
-        known: What is known of the job that it was found for.
+        known: The job that it was found for, as far as it is known.
         mine: The job that is trained.
     """
     of_policy = (policy.total_worker_steps, policy.workers)

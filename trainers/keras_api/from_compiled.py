@@ -36,7 +36,7 @@ _TESTS = 40
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What `fit` would get.
+    """Data and batches as `fit` would get them.
 
     Attributes:
         load: Loads the data.
@@ -153,7 +153,7 @@ def _joined(train: Sequence[Any], test: Sequence[Any], *, is_test_weighted: bool
 
 
 def _split(given: Sequence[Any], share: float) -> tuple[Sequence[Any], Sequence[Any]]:
-    """As Keras does it: the last ones are to test with."""
+    """Splits examples as Keras does: the last ones are to test with."""
     examples = len(apart("y", given[1])[0][0])
     numbers = np.arange(examples)
     kept = math.floor(examples * (1 - share))
@@ -236,10 +236,11 @@ def from_compiled(
         epochs: Length of the job.
         steps_per_epoch: Batches of an epoch, where a Dataset does not know; None to count.
         sample_weight: Weights of the training examples in the loss.
-        callbacks: Of `fit`, as the `callbacks` of `Workload` are told. What a run does anyway, such
-            as `TerminateOnNaN`, is left out; of what it cannot do a line says what to do instead.
+        callbacks: Callbacks of `fit`, told as the `callbacks` of `Workload` are. Those whose work a
+            run does anyway, such as `TerminateOnNaN`, are left out; those that cannot be told are
+            refused.
         class_weight: Weight of the loss by class; 1 for those left out.
-        name: What people call the job; None for the model's name.
+        name: Name of the job; None for the model's name.
         data_set: Name of the data; None for a digest of arrays, so that other data are another
             job, and for `name` of a Dataset.
         metric: Name of a Keras metric, or a function that builds one; None for the first one

@@ -308,7 +308,7 @@ class ModelFunction:
         return found
 
     def _mode(self, *, training: bool) -> dict[str, bool]:
-        """As Keras' `fit` does: a model of one's own need not care in which mode it is called."""
+        """The mode as an argument, for models that take it, as Keras' `fit` gives it."""
         return {"training": training} if self._takes_training else {}
 
     def _untrained(self, statistics: Any, seed: Any) -> list[Any]:

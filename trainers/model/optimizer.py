@@ -159,7 +159,7 @@ class KerasOptimizer(Optimizer):
 
 
 def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:
-    """Notes, while an optimizer is built, by `id` of its variables for which of these each is."""
+    """Notes, while an optimizer is built, to which variable each of its own, by `id`, belongs."""
     numbers = {id(variable): number for number, variable in enumerate(variables)}
     owners: dict[int, int] = {}
     add = optimizer.add_variable_from_reference

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 
 class Exchange(enum.Enum):
-    """What becomes of the gradient of a worker-step."""
+    """The use of the gradient of a worker-step."""
 
     PUSH = "push"
     """It updates the shared parameters at once."""
@@ -23,7 +23,7 @@ class Exchange(enum.Enum):
     """It updates the worker's own replica; replicas are averaged in groups."""
 
     def gradients_per_update(self, workers: int) -> int:
-        """How many gradients of one worker each move the model as far as one update does.
+        """Number of gradients of one worker each that move the model as far as one update does.
 
         The learning rate grows with it (linear scaling): n workers that each take a step on a
         replica move the mean of the replicas as far as one update with their mean gradient.

@@ -41,9 +41,9 @@ class Guard:
     """Says when a run fails after its switch. The same tests get the same answer.
 
     Args:
-        band: What the first protocol alone has shown.
+        band: Results of the first protocol alone.
         total_worker_steps: W.
-        metric: Of the job; says in which unit an alarm gives its figures.
+        metric: Metric of the job, with the unit in which an alarm gives its figures.
     """
 
     def __init__(self, band: Band, total_worker_steps: int, metric: Metric = _ACCURACY) -> None:
@@ -140,7 +140,7 @@ def _limits(band: Band, total_worker_steps: int) -> list[float]:
 
 
 def _roughness(means: Sequence[float]) -> float:
-    """How far the points of a curve typically lie from the line between their neighbours."""
+    """The typical distance of the points of a curve from the line between their neighbours."""
     if len(means) < 3:
         return 0.0
     bends = [
@@ -167,8 +167,8 @@ class Guarding:
     Attributes:
         plan: The trial as it is now carried out, see `after_failures`.
         failed: The switches that failed.
-        switch: To where it goes back; None before the switch, and where nobody kept the state.
-        alarm: Why it has to go back, which it has not done yet.
+        switch: Position to which it goes back; None before the switch, or where no state was kept.
+        alarm: The reason why it has to go back, which it has not done yet.
     """
 
     def __init__(self, spec: TrialSpec) -> None:
@@ -246,7 +246,7 @@ class Guarding:
         return mark, RunEvent("alarmed", done, now_seconds, reason, seconds=lost_seconds)
 
     def history(self) -> dict[str, Any]:
-        """Which switches failed, and which are left, as JSON."""
+        """The switches that failed and those that are left, as JSON."""
         failed = [asdict(one) for one in self.failed]
         return {"failed": failed, "retry_percents": self._spec.retry_percents}
 

@@ -241,7 +241,7 @@ class RunLog:
         self.add_event(event)
 
     def history(self) -> str:
-        """What a run needs besides its state to go on from here, as JSON."""
+        """Everything that a run needs besides its state to go on from here, as JSON."""
         content = {
             "run": run_identity(self._spec),
             "evaluations": [asdict(evaluation) for evaluation in self._evaluations],

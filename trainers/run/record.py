@@ -1,4 +1,4 @@
-"""What is measured of a run: where it is, its phases, events, staleness and loss; its record."""
+"""Measurements of a run: its position, phases, events, staleness and loss; its record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from syncswitch.trainers.job.schedule import Segment, last_boundary
 
 
 def run_identity(spec: TrialSpec) -> dict[str, Any]:
-    """What identifies a run among those with checkpoints in the same folder, as JSON."""
+    """The identity of a run among those with checkpoints in the same folder, as JSON."""
     identity, conditions = spec.identity, spec.conditions
     return {
         "job": identity.fingerprint,

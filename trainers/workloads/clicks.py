@@ -97,7 +97,7 @@ def click_model(dense: int, tables: int, rows: int) -> Any:
     Args:
         dense: Features that come first in the input.
         tables: Numbers of rows that follow, each of a table of its own.
-        rows: Of each table.
+        rows: Number of rows of each table.
     """
     from keras import Input, Model, layers
 

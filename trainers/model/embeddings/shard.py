@@ -73,7 +73,7 @@ class EmbeddingShard:
     gradients of 0 since its last update. A chief calls `load_rows`, `read_rows` and `end_read`.
 
     Args:
-        plan: What it holds.
+        plan: The embeddings that it holds.
         changing: A lock that these three take; whoever calls anything else holds it already.
     """
 
@@ -162,7 +162,7 @@ class EmbeddingShard:
 
 
 class _Table:
-    """Values and slots of rows, and how many updates each of them knows of."""
+    """Values and slots of rows, and the number of updates that each of them knows."""
 
     def __init__(self, rows: int, width: int, rule: RowRule) -> None:
         self.rows = rows
@@ -186,7 +186,7 @@ class _Table:
         return found
 
     def values(self, ids: Ids, memory: Memory) -> Vector:
-        """As `gathered`, of values alone."""
+        """Copies of the values of rows, up to date."""
         if memory.is_empty:
             found: Vector = np.take(self.parts[0], ids, axis=0)
             return found
@@ -225,7 +225,7 @@ class _Table:
 
 
 class _Rows(NamedTuple):
-    """Some rows of a table as they lie there."""
+    """Copies of rows that are perhaps not up to date."""
 
     parts: list[Vector]
     last: Counts
