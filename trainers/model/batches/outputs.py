@@ -119,7 +119,7 @@ class Outputs:
         self.losses = build_loss(workload)
 
     def loss(self, labels: Any, outputs: Any) -> Any:
-        """The mean loss of a batch, of several outputs the weighted sum; labels may be `Weighted`."""
+        """The mean loss of a batch, of several outputs the weighted sum; labels may be weighted."""
         labels, weights = _unweighted(labels)
         factors = self._workload.loss_weights
         names = self.names(outputs)
