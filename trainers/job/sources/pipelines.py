@@ -217,7 +217,7 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
                 " make them dense with map(tf.sparse.to_dense)"
             )
     read = _heard_of(dataset.as_numpy_iterator(), called, lambda _: 1)
-    examples = [list(_leaves(one)) for one in read]
+    examples = [_leaves(one) for one in read]
     if not examples:
         raise _no_examples(part)
     columns = iter(
@@ -296,15 +296,12 @@ def _form(spec: Any) -> Form:
     return tuple(map(_form, spec)) if isinstance(spec, tuple) else Leaf()
 
 
-def _leaves(nested: Any) -> Iterator[Any]:
+def _leaves(nested: Any) -> list[Any]:
     """The parts of nested dicts and tuples, in the order of `_form`."""
-    if isinstance(nested, dict):
-        nested = tuple(nested[name] for name in sorted(nested))
-    if not isinstance(nested, tuple):
-        yield nested
-        return
-    for one in nested:
-        yield from _leaves(one)
+    import tensorflow as tf
+
+    found: list[Any] = tf.nest.flatten(nested)
+    return found
 
 
 def _no_examples(part: str) -> WorkloadError:
