@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.comparison.making import Comparison
-from syncswitch.searcher.search.trial_loop import LoopOptions
+from syncswitch.searcher.search.search import LoopOptions
 from syncswitch.searcher.simulation.estimates import mean
 from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.baseline import ROUNDING
