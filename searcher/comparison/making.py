@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
-from syncswitch.searcher.search.study import SearchState
-from syncswitch.searcher.search.trial_loop import LoopOptions, TrialLoop
+from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop
 from syncswitch.searcher.strategies.base import Wait
 from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
@@ -44,7 +43,7 @@ class ComparedRuns:
     new_runs: int
 
 
-class Comparison:
+class Comparison(TrialLoop[ComparedRuns]):
     """Has a job trained at some switch points, so often at each.
 
     Two comparisons with the same arguments on the same database are one: the second goes on where
@@ -79,53 +78,33 @@ class Comparison:
             UserError: A number is out of range, the job is too short for a switch point, its
                 baseline diverged, or the database cannot be used.
         """
-        self._identity, self._trainer, self._conditions = identity, trainer, conditions
-        strategy = replace(strategy, accuracy_range=identity.decided_by.accuracies)
-        self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
-        plan = SearchPlan(strategy, trainer=trainer, base_seed=base_seed, conditions=conditions)
-        plan.check()
         for percent in strategy.percents:
             check_switch(identity, percent)
+        # What decides which runs count.
+        self._counting = (identity, trainer, conditions)
+        self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
         recorded = self._usable(TrialStore(database))
         wanted = missing_runs(recorded, strategy.percents, strategy.runs, base_seed)
-        self._loop = TrialLoop(
-            database,
-            identity,
-            plan,
-            replace(strategy, wanted=wanted),
-            open_trainer,
-            **options,
-        )
-        self.study_name = self._loop.study.name
-
-    def run(self) -> ComparedRuns:
-        """Makes the runs that are missing.
-
-        `KeyboardInterrupt` gives the current run back and is raised again.
-
-        Raises:
-            UserError: The baseline diverged, or the trainer refuses the workload.
-            RetryableError: Too many runs in a row failed.
-        """
-        return self._loop.run(self._move)
+        limits = identity.decided_by.accuracies
+        strategy = replace(strategy, accuracy_range=limits, wanted=wanted)
+        plan = SearchPlan(strategy, trainer=trainer, base_seed=base_seed, conditions=conditions)
+        super().__init__(database, identity, plan, open_trainer, **options)
 
     def set_target(self, target_accuracy: float) -> None:
         """Records when each of the new runs reached this accuracy."""
-        self._loop.store.set_target(self.study_name, target_accuracy)
+        self.store.set_target(self.study_name, target_accuracy)
 
     def _usable(self, store: TrialStore) -> list[StoredTrial]:
-        recorded = usable_runs(
-            store, self._identity, self._trainer, self._conditions, guarded=self._guarded
-        )
+        recorded = usable_runs(store, *self._counting, guarded=self._guarded)
         if self._has_baseline:
             _check_baseline(recorded)
         return recorded
 
-    def _move(self, state: SearchState) -> ComparedRuns | PlannedTrial | Wait:
+    def move(self, state: SearchState) -> ComparedRuns | PlannedTrial | Wait:
         """The runs, once all are made; else what is missing."""
-        self._loop.report(state)
-        if self._loop.strategy.progress(state.finished).open_percent is None:
-            return ComparedRuns(tuple(self._usable(self._loop.store)), len(state.finished))
+        self.report(state)
+        if self.strategy.progress(state.finished).open_percent is None:
+            return ComparedRuns(tuple(self._usable(self.store)), len(state.finished))
         planned = state.plan
         assert isinstance(planned, PlannedTrial | Wait)  # a comparison decides nothing
         return planned

@@ -14,7 +14,7 @@ from syncswitch.searcher.backends.local import named
 from syncswitch.searcher.comparison.making import Comparison, check_chief
 from syncswitch.searcher.comparison.targets import allowed_and_target
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, evaluated_switch_point
-from syncswitch.searcher.search.trial_loop import LoopOptions
+from syncswitch.searcher.search.search import LoopOptions
 from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy

@@ -19,7 +19,7 @@ from searches import PLAN, QUICK, search
 from syncswitch.searcher.comparison.transfer import EvaluationResult, PolicyEvaluation
 from syncswitch.searcher.search.consistency import check_database
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.search.trial_loop import TrialRunner
+from syncswitch.searcher.search.search import TrialLoop
 from syncswitch.searcher.speed_up import measured_speed_up
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
@@ -227,15 +227,15 @@ def test_a_job_that_is_too_short_for_the_switch(url: str) -> None:
 
 
 def _evaluate_and_die(url: str, runs: int) -> None:
-    real, calls = TrialRunner.run, []
+    real, calls = TrialLoop.run_trial, []
 
-    def deadly(self: TrialRunner, *arguments: object) -> None:
+    def deadly(self: TrialLoop[object], *arguments: object) -> None:
         calls.append(1)
         if len(calls) > runs:
             os._exit(9)
         real(self, *arguments)  # type: ignore[arg-type]
 
-    TrialRunner.run = deadly  # type: ignore[method-assign]
+    TrialLoop.run_trial = deadly  # type: ignore[method-assign]
     evaluate(url, 25.0)
 
 

@@ -11,7 +11,7 @@ from searches import QUICK, search
 
 from syncswitch.searcher.comparison.making import Comparison
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.result import SearchResult
+from syncswitch.searcher.search.search import SearchResult
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
