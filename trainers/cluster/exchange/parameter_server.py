@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syncswitch.trainers.cluster.exchange.memory import aligned
-from syncswitch.trainers.cluster.exchange.update import Update, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.tables.held import HeldTables
 from syncswitch.trainers.model.tables.shard import (

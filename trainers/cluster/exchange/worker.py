@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -11,12 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.storage.errors import UserError, WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer, Sizes
-from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task
-from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServers
-from syncswitch.trainers.cluster.exchange.update import Update, mean_of
+from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task, WorkerPlan
+from syncswitch.trainers.cluster.exchange.remote import RemoteServers
+from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
 from syncswitch.trainers.model.batches.feed import Feed
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.steps import as_array, as_tensor
@@ -288,3 +288,40 @@ def _wait(hold: Hold, busy_seconds: float) -> None:
     seconds = hold.seconds + (hold.slowdown - 1.0) * busy_seconds
     if seconds > 0:
         time.sleep(seconds)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def step_of(plan: WorkerPlan, feed: Feed) -> Callable[..., Sequence[Any]]:
+    """What a plan's worker calls for each step; on a GPU compiled, where that can be.
+
+    Raises:
+        UserError: There is no GPU.
+    """
+    step = plan.step.restored()
+    if plan.compiled is None:
+        return step
+    if not tf.config.list_logical_devices("GPU"):
+        raise UserError(
+            "--gpus-per-worker: this worker sees no GPU; look at its driver and its"
+            " CUDA_VISIBLE_DEVICES, install TensorFlow with CUDA (pip install"
+            " tensorflow[and-cuda]), or use --gpus-per-worker 0"
+        )
+    return compiled_or(step, plan, feed)
+
+
+def compiled_or(
+    step: Callable[..., Sequence[Any]], plan: WorkerPlan, feed: Feed
+) -> Callable[..., Any]:
+    """The compiled step, if its results can be had; the plain one otherwise."""
+    assert plan.compiled is not None
+    model = np.zeros(plan.sizes.model, np.float32)
+    try:
+        compiled = plan.compiled.restored()
+        found = compiled(model, *feed.rows(0, 0), np.zeros(2, np.int64))
+        as_array(found[0])
+    except Exception as error:  # XLA says in many ways that it cannot
+        _LOG.warning("the step is not compiled: %s", one_line(error))
+        return step
+    return compiled

@@ -15,7 +15,7 @@ from syncswitch.trainers.cluster.exchange.shards import (
     cut_between_variables,
     uncut,
 )
-from syncswitch.trainers.cluster.exchange.update import Update, momentum_update, traced_update
+from syncswitch.trainers.cluster.exchange.vectors import Update, momentum_update, traced_update
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs

@@ -17,7 +17,7 @@ from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers.cluster.exchange.handshake import LEAST_SECRET_BYTES, Address, Part
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chief
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
-from syncswitch.trainers.cluster.processes.messages import ChiefPlan
+from syncswitch.trainers.cluster.processes.chief import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.tf_config import TF_CONFIG, TfConfig, host_and_port

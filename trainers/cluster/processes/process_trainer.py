@@ -18,8 +18,8 @@ from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief
 from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.processes.condition import tail_of_log
-from syncswitch.trainers.cluster.processes.messages import (
+from syncswitch.trainers.cluster.members.engine import tail_of_log
+from syncswitch.trainers.cluster.processes.chief import (
     LOCAL_ENGINE,
     ChiefPlan,
     Message,

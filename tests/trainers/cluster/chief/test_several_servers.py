@@ -18,10 +18,10 @@ from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.handshake import Identity
-from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Push, Task
-from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServer
+from syncswitch.trainers.cluster.exchange.remote import RemoteServer
+from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import dial
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.cluster import Cluster

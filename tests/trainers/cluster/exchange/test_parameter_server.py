@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
     FencedError,
     ParameterServer,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.update import Update, momentum_update
+from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, momentum_update
 from syncswitch.trainers.model.layout import FlatLayout, ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
 from tests.properties import more_examples

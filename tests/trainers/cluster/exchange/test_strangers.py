@@ -31,9 +31,8 @@ from syncswitch.trainers.cluster.exchange.handshake import (
     dialing,
     welcoming,
 )
-from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
-from syncswitch.trainers.cluster.exchange.parts import Place, ServerPart, serve_chief
+from syncswitch.trainers.cluster.exchange.parts import Place, ServerPart, WorkerPart, serve_chief
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
     CHIEF_TO_WORKER,
@@ -44,11 +43,10 @@ from syncswitch.trainers.cluster.exchange.plans import (
     ServerPlan,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, serve
-from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServer
+from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer, serve
 from syncswitch.trainers.cluster.exchange.sealed import Reader, Sealed
+from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
-from syncswitch.trainers.cluster.exchange.worker_part import WorkerPart
 from syncswitch.trainers.cluster.members.connected import Hub
 from syncswitch.trainers.model.layout import ModelState
 from tests.private_network import free_ports
