@@ -21,8 +21,7 @@ from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
+from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, later_switch_points
 from syncswitch.storage.records.job import WorkloadIdentity

@@ -25,7 +25,7 @@ from syncswitch.searcher.words import counted, percent_text, seconds_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.trials.searches import drop_search
+from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def search_pairs(
     for loop, outcome in zip(loops, outcomes, strict=True):
         loop.prefixes.remove()
         if outcome is not best:
-            drop_search(database, outcome.study, why_dropped(outcome, best))
+            TrialStore(database).drop(outcome.study, why_dropped(outcome, best))
     return PairsResult(tuple(outcomes), found)
 
 

@@ -49,7 +49,7 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
     TrialState,
 )
-from syncswitch.storage.trials.events import condition_values
+from syncswitch.storage.trials.rows import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, SearchInfo, StoredTrial
 from syncswitch.trainers.job.schedule import switch_worker_step

@@ -20,8 +20,8 @@ from syncswitch.storage.tables.base import columns_of
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import PHASES, SEARCHES, TRIALS, WORKLOADS
-from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.values import CANCELLED, StoredTrial
+from syncswitch.storage.trials.workloads import is_workload
 
 _FACTS = TRIAL_FACTS.c
 

@@ -11,8 +11,7 @@ import pytest
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.storage.conftest import both_databases
 

@@ -16,7 +16,7 @@ from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.storage.tables.trials import EVENTS
-from syncswitch.storage.trials.events import condition_values, conditions_of, storable_text
+from syncswitch.storage.trials.rows import condition_values, conditions_of, storable_text
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
 from tests.storage.conftest import both_databases

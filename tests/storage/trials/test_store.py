@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, FatalError
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialRecord

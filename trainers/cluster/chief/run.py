@@ -26,8 +26,8 @@ from syncswitch.trainers.job.schedule import (
     next_segment,
     switch_worker_step,
 )
+from syncswitch.trainers.model.embeddings.file import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
-from syncswitch.trainers.model.tables.file import NoRoomForTablesError
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
@@ -129,7 +129,7 @@ class Backups:
                 self._trial.backup = backup
         except ServerLostError as error:
             self._coordinator.fail(None, error)
-        except NoRoomForTablesError as error:
+        except NoRoomForEmbeddingsError as error:
             self._trial.log.add_unsaved(f"{error}; {_NO_COPY}")
         self._last_seconds = time.monotonic()
         self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._last_seconds - start))
@@ -139,7 +139,7 @@ class Backups:
 
         Raises:
             ServerLostError: The parameter server is gone.
-            NoRoomForTablesError: There is no place for a copy of the tables.
+            NoRoomForEmbeddingsError: There is no place for a copy of the embeddings.
         """
         backup, mark = self._trial.backup, self._trial.log.position
         if backup is None or backup.mark != mark or backup.undone:
@@ -476,7 +476,7 @@ class TrainingRun:
         with ExitStack() as reading:
             try:
                 state = self._backups.state()
-            except NoRoomForTablesError as error:
+            except NoRoomForEmbeddingsError as error:
                 self._log.add_unsaved(f"{error}; {_NO_COPY}")
                 state = reading.enter_context(self._cluster.readable_state())
             self._cluster.program.form.save(path, percents, state, self._spec, self._log)

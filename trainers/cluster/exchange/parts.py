@@ -41,14 +41,14 @@ from syncswitch.trainers.cluster.exchange.remote import (
 )
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, update_of
 from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
+from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.shard import Ids
 from syncswitch.trainers.parent import die_with_parent
 
 # A buffer for each worker, the newest one, the next one, and two that are being copied.
 _BESIDES_WORKERS = 4
 _FOR_CHIEFS = ("load", "mark", "marked", "snapshot", "apply_round", "apply_buffer", "fence")
-_FOR_CHIEFS_OF_TABLES = ("load_rows", "read_rows", "end_read")
+_FOR_CHIEFS_OF_EMBEDDINGS = ("load_rows", "read_rows", "end_read")
 
 
 class ServerPart:
@@ -98,7 +98,7 @@ class ServerPart:
             "push_update": push_update,
             "push_gradient": push_gradient,
         }
-        # Where memory is shared, what comes over the wire is rows of tables alone.
+        # Where memory is shared, what comes over the wire is rows of embeddings alone.
         serve(wire, WORKER_TO_SERVER, methods, None if wire.is_local else inbox)
 
     def close(self) -> None:
@@ -114,11 +114,11 @@ class ServerPart:
             update_of(plan.update),
             plan.decay,
             lambda: next(rows),
-            plan.tables,
+            plan.embeddings,
         )
-        tables = self._server.tables
+        embeddings = self._server.embeddings
         self.methods |= {name: getattr(self._server, name) for name in _FOR_CHIEFS}
-        self.methods |= {name: getattr(tables, name) for name in _FOR_CHIEFS_OF_TABLES}
+        self.methods |= {name: getattr(embeddings, name) for name in _FOR_CHIEFS_OF_EMBEDDINGS}
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:
@@ -261,7 +261,7 @@ class WorkerPart:
             self._computed.rows[0],
             plan.decay,
             lambda: update_of(plan.update),
-            tables=None if plan.tables is None else plan.tables.restored(),
+            embeddings=None if plan.embeddings is None else plan.embeddings.restored(),
         )
         self.methods |= {
             "connect": self._connect,

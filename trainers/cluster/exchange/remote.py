@@ -29,9 +29,9 @@ from syncswitch.trainers.cluster.exchange.plans import (
 )
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned
 from syncswitch.trainers.cluster.exchange.wire import Message, Wire, dial
+from syncswitch.trainers.model.embeddings.shard import Ids
+from syncswitch.trainers.model.embeddings.sharding import gradients_for, ids_for, rows_of
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.shard import Ids
-from syncswitch.trainers.model.tables.sharding import gradients_for, ids_for, rows_of
 
 
 class LostError(Exception):

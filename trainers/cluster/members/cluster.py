@@ -29,11 +29,11 @@ from syncswitch.trainers.cluster.exchange.shards import Undone, joined
 from syncswitch.trainers.cluster.exchange.vectors import mean_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.program import Program
+from syncswitch.trainers.model.embeddings.file import kept_embeddings
+from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
+from syncswitch.trainers.model.embeddings.shard import Ids
+from syncswitch.trainers.model.embeddings.sharding import ids_for, rows_of
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.tables.file import kept_tables
-from syncswitch.trainers.model.tables.servers import TableServers
-from syncswitch.trainers.model.tables.shard import Ids
-from syncswitch.trainers.model.tables.sharding import ids_for, rows_of
 
 
 class ServerLostError(Exception):
@@ -61,13 +61,13 @@ class Cluster(ABC):
         numbers: Numbers for tasks, each of them used once; see `Task`.
         members: The workers; None for one that is gone.
         servers: The parameter servers: over wires, or a single one in this process.
-        tables: The embedding tables on them.
+        embeddings: The embeddings on them.
     """
 
     kind: str
     has_processes: bool
     servers: Sequence[ParameterServer | Remote]
-    tables: TableServers
+    embeddings: EmbeddingServers
 
     def __init__(self, program: Program, workers: int, servers: int = 1) -> None:
         self.program = program
@@ -88,15 +88,15 @@ class Cluster(ABC):
             state: The new state.
             undone: The worker-steps by which some servers are ahead of others in it.
         """
-        count, dense = len(self.servers), replace(state, tables=None)
+        count, dense = len(self.servers), replace(state, embeddings=None)
         ahead = [sum(number in taken for taken in undone.values()) for number in range(count)]
         parts = [
             replace(shard.of(dense), updates=state.updates + own - ahead[0])
             for shard, own in zip(self._shards, ahead, strict=True)
         ]
         self._call_servers("load", [(part,) for part in parts])
-        if state.tables is not None:
-            self.tables.load(state.tables)
+        if state.embeddings is not None:
+            self.embeddings.load(state.embeddings)
 
     def state(self) -> ModelState:
         """A copy of the state."""
@@ -115,34 +115,36 @@ class Cluster(ABC):
         """The state at the last `mark`; may take a while, in which the training goes on.
 
         Raises:
-            NoRoomForTablesError: There is no place for a copy of the embedding tables.
+            NoRoomForEmbeddingsError: There is no place for a copy of the embeddings.
         """
         with self._marked() as state:
-            if state.tables is None:
+            if state.embeddings is None:
                 return state
-            return replace(state, tables=kept_tables(self.program.form.forms, state.tables))
+            return replace(
+                state, embeddings=kept_embeddings(self.program.form.forms, state.embeddings)
+            )
 
     @contextmanager
     def readable_state(self) -> Iterator[ModelState]:
-        """The state, whose tables are read from the servers before the training goes on."""
+        """The state, whose embeddings are read from the servers before the training goes on."""
         self.mark()
         with self._marked() as state:
             yield state
 
     @contextmanager
     def _marked(self) -> Iterator[ModelState]:
-        """The state at the last `mark`; its tables can be read meanwhile."""
+        """The state at the last `mark`; its embeddings can be read meanwhile."""
         state = joined(self._call_servers("marked"), self._shards, self.program.sizes)
         if not self.program.form.forms:
             yield state
             return
         try:
-            yield replace(state, tables=self.tables.marked())
+            yield replace(state, embeddings=self.embeddings.marked())
         finally:
-            self.tables.end_read()
+            self.embeddings.end_read()
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Copies of parameters and statistics, and of these rows of embedding tables.
+        """Copies of parameters and statistics, and of these rows of embeddings.
 
         No later update is in them; while workers push, the parts of several parameter servers may
         be an update apart.

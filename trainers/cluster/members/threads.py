@@ -13,7 +13,7 @@ from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.batches.feed import Feed, HeldFeed, feed_of
-from syncswitch.trainers.model.tables.servers import TableServers
+from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
 from syncswitch.trainers.model.tensorflow_api import for_threads
 
 
@@ -57,7 +57,7 @@ class ThreadsCluster(Cluster):
             program.form.shard_plan(),
         )
         self.servers = [self._server]
-        self.tables = TableServers([self._server.tables], program.form.forms)
+        self.embeddings = EmbeddingServers([self._server.embeddings], program.form.forms)
         for worker in range(len(self.members)):
             self.members[worker] = Worker(
                 sizes,
@@ -67,7 +67,7 @@ class ThreadsCluster(Cluster):
                 program.decay,
                 program.new_update,
                 self._computing,
-                program.table_steps,
+                program.embedding_steps,
             )
             self._give_up(worker, 0)
 

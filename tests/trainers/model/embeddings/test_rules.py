@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.model.tables.choice import row_rule
+from syncswitch.trainers.model.embeddings.choice import row_rule
 from tests.trainers.clicks import CLICKS, adagrad, adam, keras_momentum, keras_sgd
 
 

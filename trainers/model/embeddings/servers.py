@@ -1,4 +1,4 @@
-"""Rows of embedding tables on all parameter servers, as their chief loads and reads them."""
+"""Rows of embeddings on all parameter servers, as their chief loads and reads them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from syncswitch.trainers.model.layout import TableBlock, TableSource, Vector
-from syncswitch.trainers.model.tables.file import TableForm
-from syncswitch.trainers.model.tables.initial import block_rows
-from syncswitch.trainers.model.tables.sharding import block_on, range_on, rows_on
+from syncswitch.trainers.model.embeddings.file import EmbeddingForm
+from syncswitch.trainers.model.embeddings.initial import block_rows
+from syncswitch.trainers.model.embeddings.sharding import block_on, range_on, rows_on
+from syncswitch.trainers.model.layout import EmbeddingBlock, EmbeddingSource, Vector
 
 
-class TableServers:
-    """Moves tables block by block, so that the chief never holds one.
+class EmbeddingServers:
+    """Moves embeddings block by block, so that the chief never holds one.
 
     Args:
-        servers: `HeldTables`, or what calls them in other processes.
-        forms: Of the tables.
+        servers: `HeldEmbeddings`, or what calls them in other processes.
+        forms: Of the embeddings.
     """
 
-    def __init__(self, servers: Sequence[Any], forms: Sequence[TableForm]) -> None:
+    def __init__(self, servers: Sequence[Any], forms: Sequence[EmbeddingForm]) -> None:
         self._servers = servers
         self._forms = forms
 
-    def load(self, source: TableSource) -> None:
+    def load(self, source: EmbeddingSource) -> None:
         """Overwrites all rows; the rest of the state was loaded before."""
         count = len(self._servers)
         for table, part, start, values in source.blocks(skips_initial=True):
@@ -34,9 +34,9 @@ class TableServers:
                 rows = np.ascontiguousarray(block_on(start, values, number, count))
                 server.load_rows(table, part, rows_on(start, number, count), rows)
 
-    def marked(self) -> TableSource:
+    def marked(self) -> EmbeddingSource:
         """All rows at the last mark, until `end_read`."""
-        return _MarkedTables(self._servers, self._forms)
+        return _MarkedEmbeddings(self._servers, self._forms)
 
     def end_read(self) -> None:
         """Nobody reads rows of the last mark any more."""
@@ -44,18 +44,18 @@ class TableServers:
             server.end_read()
 
 
-class _MarkedTables(TableSource):
-    def __init__(self, servers: Sequence[Any], forms: Sequence[TableForm]) -> None:
+class _MarkedEmbeddings(EmbeddingSource):
+    def __init__(self, servers: Sequence[Any], forms: Sequence[EmbeddingForm]) -> None:
         self._servers = servers
         self._forms = forms
 
     @override
-    def blocks(self, *, skips_initial: bool = False) -> Iterator[TableBlock]:
+    def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
         for table, form in enumerate(self._forms):
             for part in range(len(form.members)):
                 for start in range(0, form.rows, block_rows(form.width)):
                     stop = min(start + block_rows(form.width), form.rows)
-                    yield TableBlock(table, part, start, self._read(table, part, start, stop))
+                    yield EmbeddingBlock(table, part, start, self._read(table, part, start, stop))
 
     def _read(self, table: int, part: int, start: int, stop: int) -> Vector:
         count = len(self._servers)

@@ -1,4 +1,4 @@
-"""What a step does for embedding tables, whose rows lie on parameter servers."""
+"""What a step does for embeddings, whose rows lie on parameter servers."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.embeddings import Table
+from syncswitch.trainers.job.embeddings import EmbeddingTable
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, checked_ids
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.steps import as_array
-from syncswitch.trainers.model.tables.shard import Ids, RowGradient, checked_ids
 from syncswitch.trainers.model.tensorflow_api import concrete, tf
 
 
-class TableSteps:
+class EmbeddingSteps:
     """Finds out which rows a batch needs, and takes them into the step and out of it.
 
     Args:
-        tables: Which there are.
+        embeddings: Which there are.
         ids: See `trace_ids`.
     """
 
-    def __init__(self, tables: Sequence[Table], ids: Callable[..., Sequence[Any]]) -> None:
-        self._tables = tables
+    def __init__(
+        self, embeddings: Sequence[EmbeddingTable], ids: Callable[..., Sequence[Any]]
+    ) -> None:
+        self._embeddings = embeddings
         self._ids = ids
 
     def wanted(self, examples: Sequence[Any], numbers: Any) -> list[Ids]:
@@ -42,7 +44,7 @@ class TableSteps:
         asked = self._ids(*examples, numbers, tf.constant(0.0))
         return [
             checked_ids(table, np.unique(as_array(one)))
-            for table, one in zip(self._tables, asked, strict=True)
+            for table, one in zip(self._embeddings, asked, strict=True)
         ]
 
     @staticmethod
@@ -80,12 +82,12 @@ def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[An
 
     traced = concrete(asked, *examples, tf.TensorSpec([2], tf.int64), tf.TensorSpec([]))
     trained = traced.graph.inputs[len(examples) + 1]
-    for table, ids in zip(function.tables, traced.outputs, strict=True):
+    for table, ids in zip(function.embeddings, traced.outputs, strict=True):
         if _depends_on(ids, trained):
             raise WorkloadError(
                 f"workload {workload.name!r}: the rows that layer {table.layer!r} looks up depend"
                 " on what is trained, so that they cannot be fetched before the step; look rows up"
-                " by the inputs alone, or set least_table_values to None"
+                " by the inputs alone, or set least_embedding_values to None"
             )
     return traced
 

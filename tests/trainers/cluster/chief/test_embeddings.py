@@ -1,4 +1,4 @@
-"""Jobs with embedding tables whose rows lie on parameter servers."""
+"""Jobs with embeddings whose rows lie on parameter servers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_rows_are_trained_as_the_whole_table_would_be(
     """Also those that no batch has used for long."""
     variant = "zero" if optimizer is None else "same"
     job = replace(ALIKE, optimizer=optimizer, learning_rate=rate, momentum_after_switch=variant)
-    whole = replace(job, least_table_values=None)
+    whole = replace(job, least_embedding_values=None)
     found = trained(job, workers, tmp_path / "rows", switch_percent)
     assert_alike(found, trained(whole, workers, tmp_path / "whole", switch_percent))
     table = found["parameters/000-embeddings"]
@@ -115,7 +115,7 @@ COUNTING = replace(
     momentum=0.0,
     learning_rate=2.0**-10,
     evaluation_interval_worker_steps=50,
-    least_table_values=ROWS,
+    least_embedding_values=ROWS,
 )
 
 
@@ -161,7 +161,9 @@ def test_a_run_without_room_for_copies_goes_on(
     trainer = make_trainer(TESTED_OFTEN, 1)
     if mechanism == "hot":
         check_trained_without_room_for_copies(trainer, spec, tmp_path, monkeypatch)
-        assert trainer._cluster.tables._servers[0]._shard._tables[0]._mark is None, "read for ever"
+        assert trainer._cluster.embeddings._servers[0]._shard._embeddings[0]._mark is None, (
+            "read for ever"
+        )
         return
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     record = trainer.train(replace(spec, band=None))
@@ -238,7 +240,7 @@ def test_the_chief_holds_no_table(tmp_path: Path) -> None:
     """A table of 31 MB, and its momentum, are made, copied, saved and read in pieces."""
     big = replace(CLICKS, name="big", model=big_model, data=big_data, total_worker_steps=40)
     small = replace(big, name="not big", model=functools.partial(big_model, BIG_ROWS // 10))
-    small = replace(small, data=lambda: Data(*(one % 9 for one in parts)), least_table_values=1)
+    small = replace(small, data=lambda: Data(*(one % 9 for one in parts)), least_embedding_values=1)
     data = big_data()
     parts = (data.train_inputs, data.train_labels, data.test_inputs, data.test_labels)
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.job.embeddings import Table
-from syncswitch.trainers.model.tables import initial
-from syncswitch.trainers.model.tables.initial import InitialTables
-from syncswitch.trainers.model.tables.rules import AdagradRule
+from syncswitch.trainers.job.embeddings import EmbeddingTable
+from syncswitch.trainers.model.embeddings import initial
+from syncswitch.trainers.model.embeddings.initial import InitialEmbeddings
+from syncswitch.trainers.model.embeddings.rules import AdagradRule
 
-TABLES = [Table(0, "000-a", "a", 10, 3), Table(1, "001-b", "b", 4, 3)]
+EMBEDDINGS = [EmbeddingTable(0, "000-a", "a", 10, 3), EmbeddingTable(1, "001-b", "b", 4, 3)]
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(seed: int, *initializers: Any) -> list[np.ndarray]:
-    source = InitialTables(TABLES, initializers, AdagradRule(1e-7, 0.1), seed)
+    source = InitialEmbeddings(EMBEDDINGS, initializers, AdagradRule(1e-7, 0.1), seed)
     blocks = list(source.blocks(skips_initial=True))
     assert [(one.table, one.start) for one in blocks] == [(0, 0), (0, 4), (0, 8), (1, 0)]
     assert all(one.part == 0 for one in blocks)
@@ -47,7 +47,7 @@ def test_they_depend_on_the_seed_of_the_run_alone(keras: Any) -> None:
 
 def test_slots_begin_as_the_optimizer_does(keras: Any) -> None:
     zeros = keras.initializers.Zeros()
-    source = InitialTables(TABLES, [zeros, zeros], AdagradRule(1e-7, 0.1), 1)
+    source = InitialEmbeddings(EMBEDDINGS, [zeros, zeros], AdagradRule(1e-7, 0.1), 1)
     parts = [(one.table, one.part, one.start) for one in source.blocks()]
     assert parts == sorted(parts)
     assert {(one.part, float(one.values.max())) for one in source.blocks()} == {

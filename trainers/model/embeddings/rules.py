@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from typing_extensions import override
 
+from syncswitch.trainers.model.embeddings.missed import Counts, MissedAdam, MissedMomentum
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.missed import Counts, MissedAdam, MissedMomentum
 
 Slots = Sequence[Vector]
 """What an optimizer remembers of rows, each as long as they are."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.shard import Ids, RowGradient
 
 
 def rows_on(rows: int, server: int, servers: int) -> int:

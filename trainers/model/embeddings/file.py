@@ -1,4 +1,4 @@
-"""Tables in files, as arrays of an npz file that are written and read block by block."""
+"""Embeddings in files, as arrays of an npz file that are written and read block by block."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, one_line
-from syncswitch.trainers.model.layout import TableBlock, TableSource, Vector
-from syncswitch.trainers.model.tables.initial import block_rows
+from syncswitch.trainers.model.embeddings.initial import block_rows
+from syncswitch.trainers.model.layout import EmbeddingBlock, EmbeddingSource, Vector
 
-LIST = "tables"
-"""Array of an npz file that says which others are tables."""
+LIST = "embeddings"
+"""Array of an npz file that says which others are embeddings."""
 
 
 @dataclass(frozen=True)
-class TableForm:
+class EmbeddingForm:
     """Of one table in a file.
 
     Attributes:
@@ -45,21 +45,23 @@ class TableForm:
         return f"parameters/{self.name}", *slots
 
 
-def listed(forms: Sequence[TableForm]) -> str:
+def listed(forms: Sequence[EmbeddingForm]) -> str:
     """What `LIST` holds."""
     return json.dumps([asdict(form) for form in forms])
 
 
-def forms_of(text: str) -> tuple[TableForm, ...]:
+def forms_of(text: str) -> tuple[EmbeddingForm, ...]:
     """What `listed` was given."""
     return tuple(
-        TableForm(one["name"], tuple(one["slots"]), one["rows"], one["width"])
+        EmbeddingForm(one["name"], tuple(one["slots"]), one["rows"], one["width"])
         for one in json.loads(text)
     )
 
 
-def write_tables(file: IO[bytes], forms: Sequence[TableForm], source: TableSource) -> None:
-    """Adds tables to an npz file."""
+def write_embeddings(
+    file: IO[bytes], forms: Sequence[EmbeddingForm], source: EmbeddingSource
+) -> None:
+    """Adds embeddings to an npz file."""
     with ZipFile(file, "a", ZIP_STORED) as archive:
         for (table, part), blocks in groupby(source.blocks(), lambda one: (one.table, one.part)):
             form = forms[table]
@@ -74,33 +76,33 @@ def write_tables(file: IO[bytes], forms: Sequence[TableForm], source: TableSourc
                     member.write(np.ascontiguousarray(block.values).data.cast("B"))
 
 
-class StoredTables(TableSource):
-    """Tables of a file, which stay readable after it was removed or replaced.
+class StoredEmbeddings(EmbeddingSource):
+    """Embeddings of a file, which stay readable after it was removed or replaced.
 
     Args:
         file: An npz file.
-        forms: Of its tables.
+        forms: Of its embeddings.
     """
 
-    def __init__(self, file: IO[bytes], forms: Sequence[TableForm]) -> None:
+    def __init__(self, file: IO[bytes], forms: Sequence[EmbeddingForm]) -> None:
         self._file = file
         self.forms = tuple(forms)
 
     @classmethod
-    def of(cls, path: Path, forms: Sequence[TableForm]) -> StoredTables:
+    def of(cls, path: Path, forms: Sequence[EmbeddingForm]) -> StoredEmbeddings:
         """Of a file with a name."""
         return cls(path.open("rb"), forms)
 
     @classmethod
-    def copied(cls, forms: Sequence[TableForm], source: TableSource) -> StoredTables:
-        """A copy, in the folder for temporary files, of tables that change."""
-        file = tempfile.TemporaryFile(prefix="syncswitch-tables-")  # noqa: SIM115 (it stays open)
-        write_tables(file, forms, source)
+    def copied(cls, forms: Sequence[EmbeddingForm], source: EmbeddingSource) -> StoredEmbeddings:
+        """A copy, in the folder for temporary files, of embeddings that change."""
+        file = tempfile.TemporaryFile(prefix="syncswitch-embeddings-")  # noqa: SIM115 (it stays open)
+        write_embeddings(file, forms, source)
         file.flush()
         return cls(file, forms)
 
     @override
-    def blocks(self, *, skips_initial: bool = False) -> Iterator[TableBlock]:
+    def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
         # Opened again: others may read at the same time, each at a place of its own.
         with ZipFile(f"/proc/self/fd/{self._file.fileno()}") as archive:
             for number, form in enumerate(self.forms):
@@ -110,30 +112,30 @@ class StoredTables(TableSource):
                         for start in range(0, form.rows, block_rows(form.width)):
                             rows = min(block_rows(form.width), form.rows - start)
                             values = _read(member, rows, form.width)
-                            yield TableBlock(number, part, start, values)
+                            yield EmbeddingBlock(number, part, start, values)
 
 
-class NoRoomForTablesError(UserError):
-    """A copy of embedding tables cannot be written."""
+class NoRoomForEmbeddingsError(UserError):
+    """A copy of embeddings cannot be written."""
 
 
-def kept_tables(forms: Sequence[TableForm], source: TableSource) -> TableSource:
-    """A copy of tables that change, in the folder for temporary files.
+def kept_embeddings(forms: Sequence[EmbeddingForm], source: EmbeddingSource) -> EmbeddingSource:
+    """A copy of embeddings that change, in the folder for temporary files.
 
     Raises:
-        NoRoomForTablesError: There is no place for it.
+        NoRoomForEmbeddingsError: There is no place for it.
     """
     try:
-        return StoredTables.copied(forms, source)
+        return StoredEmbeddings.copied(forms, source)
     except OSError as error:
-        raise NoRoomForTablesError(
-            f"a copy of the embedding tables cannot be written to {tempfile.gettempdir()}:"
+        raise NoRoomForEmbeddingsError(
+            f"a copy of the embeddings cannot be written to {tempfile.gettempdir()}:"
             f" {error.strerror or one_line(error)}; make room there, or name another folder by the"
             " variable TMPDIR"
         ) from error
 
 
-def _check_header(member: IO[bytes], form: TableForm) -> None:
+def _check_header(member: IO[bytes], form: EmbeddingForm) -> None:
     np.lib.format.read_magic(member)
     shape, _, kind = np.lib.format.read_array_header_1_0(member)
     if shape != (form.rows, form.width) or kind != np.float32:

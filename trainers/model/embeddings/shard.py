@@ -1,4 +1,4 @@
-"""The rows of embedding tables that one parameter server holds."""
+"""The rows of embeddings that one parameter server holds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.trainers.job.embeddings import Table
+from syncswitch.trainers.job.embeddings import EmbeddingTable
+from syncswitch.trainers.model.embeddings.missed import Counts
+from syncswitch.trainers.model.embeddings.rules import AnyRule, Memory, MomentumRule, RowRule
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.missed import Counts
-from syncswitch.trainers.model.tables.rules import AnyRule, Memory, MomentumRule, RowRule
 
 Ids = npt.NDArray[np.int64]
 """Numbers of rows, each once, in ascending order."""
@@ -41,7 +41,7 @@ class RowGradient(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """Of the tables of one server.
+    """Of the embeddings of one server.
 
     Attributes:
         shapes: Rows and their width, of each table.
@@ -52,11 +52,11 @@ class ShardPlan:
     rule: AnyRule
 
 
-NO_TABLES = ShardPlan((), MomentumRule())
+NO_EMBEDDINGS = ShardPlan((), MomentumRule())
 
 
-class TableShard:
-    """Rows of tables, and what the optimizer remembers of them; for one thread at a time.
+class EmbeddingShard:
+    """Rows of embeddings, and what the optimizer remembers of them; for one thread at a time.
 
     A row is brought up to date when it is wanted, to what the optimizer would have made of it with
     gradients of 0 since its last update.
@@ -64,7 +64,7 @@ class TableShard:
 
     def __init__(self, plan: ShardPlan) -> None:
         self._rule = plan.rule
-        self._tables = [_Table(*shape, plan.rule) for shape in plan.shapes]
+        self._embeddings = [_Table(*shape, plan.rule) for shape in plan.shapes]
         self._first_updates = self._updates = 0
         self._memory = plan.rule.memory()
 
@@ -72,26 +72,27 @@ class TableShard:
         """Begins anew, after so many updates; rows are 0 until they are loaded."""
         self._updates = updates
         self._forget()
-        for table in self._tables:
+        for table in self._embeddings:
             table.reset(self._rule.initial)
 
     def load(self, table: int, part: int, start: int, values: Vector) -> None:
         """Overwrites rows from `start` on; for parts see `read`."""
-        self._tables[table].parts[part][start : start + len(values)] = values
+        self._embeddings[table].parts[part][start : start + len(values)] = values
 
     def pull(self, ids: Sequence[Ids]) -> tuple[Vector, ...]:
         """Values of rows, of each table, or of none at all."""
         return tuple(
-            table.values(one, self._memory) for table, one in zip(self._tables, ids, strict=False)
+            table.values(one, self._memory)
+            for table, one in zip(self._embeddings, ids, strict=False)
         )
 
     def push(
         self, gradients: Sequence[Sequence[RowGradient]], rate: float, momentum: float
     ) -> None:
         """Applies the mean of gradients, of each of which there is one for each table."""
-        if not self._tables:
+        if not self._embeddings:
             return
-        for table, *parts in zip(self._tables, *gradients, strict=True):
+        for table, *parts in zip(self._embeddings, *gradients, strict=True):
             ids, gradient = mean_of_rows(parts)
             table.keep(ids)
             rows = table.gathered(ids, self._memory)
@@ -105,7 +106,7 @@ class TableShard:
     def mark(self) -> None:
         """Remembers the rows as they are now, for `read`."""
         memory = self._memory.copy()
-        for table in self._tables:
+        for table in self._embeddings:
             table.mark(memory)
 
     def read(self, table: int, part: int, start: int, stop: int) -> Vector:
@@ -117,15 +118,15 @@ class TableShard:
             start: First row.
             stop: One after the last.
         """
-        return self._tables[table].marked(start, stop)[part]
+        return self._embeddings[table].marked(start, stop)[part]
 
     def unmark(self) -> None:
         """Nobody will `read` any more."""
-        for table in self._tables:
+        for table in self._embeddings:
             table.unmark()
 
     def _settle(self) -> None:
-        for table in self._tables:
+        for table in self._embeddings:
             for start in range(0, table.rows, _ROWS_AT_ONCE):
                 ids = np.arange(start, min(start + _ROWS_AT_ONCE, table.rows))
                 table.keep(ids)
@@ -262,7 +263,7 @@ def mean_of_rows(gradients: Sequence[RowGradient]) -> RowGradient:
     return RowGradient(ids, total)
 
 
-def checked_ids(table: Table, ids: Ids) -> Ids:
+def checked_ids(table: EmbeddingTable, ids: Ids) -> Ids:
     """The same numbers of rows.
 
     Raises:

@@ -1,4 +1,4 @@
-"""TensorFlow's parameter server training of embedding tables that are sharded by rows."""
+"""TensorFlow's parameter server training of embeddings that are sharded by rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HIDDEN = 32
 def coordinator(servers: int) -> Train:
     """The model of the workload `clicks`; row i of a table lies on server i % servers.
 
-    Plain SGD, as Keras' optimizers update whole tables: a step moves the rows of its batch alone.
+    Plain SGD, as Keras' optimizers update whole embeddings: a step moves its batch's rows alone.
     """
     import tensorflow as tf
 
@@ -27,17 +27,17 @@ def coordinator(servers: int) -> Train:
         return tf.Variable(lambda: tf.random.uniform(shape, -0.05, 0.05))
 
     with strategy.scope():
-        tables = [
+        embeddings = [
             [uniform(-(-SPARSE_ROWS // servers), WIDTH) for _ in range(servers)] for _ in range(2)
         ]
         shapes = [(DENSE, WIDTH), (3 * WIDTH + 3, _HIDDEN), (_HIDDEN, 1)]
         kernels = [uniform(*shape) for shape in shapes]
         biases = [uniform(shape[1]) for shape in shapes]
-    trained = [*tables[0], *tables[1], *kernels, *biases]
+    trained = [*embeddings[0], *embeddings[1], *kernels, *biases]
 
     def loss_of(inputs: Any, labels: Any) -> Any:
         vectors = [tf.nn.relu(inputs[:, :DENSE] @ kernels[0] + biases[0])]
-        for number, table in enumerate(tables):
+        for number, table in enumerate(embeddings):
             ids = tf.cast(inputs[:, DENSE + number], tf.int64)
             vectors.append(tf.nn.embedding_lookup(table, ids))
         products = [

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.model.tables.shard import RowGradient
-from syncswitch.trainers.model.tables.sharding import (
+from syncswitch.trainers.model.embeddings.shard import RowGradient
+from syncswitch.trainers.model.embeddings.sharding import (
     block_on,
     gradients_for,
     ids_for,

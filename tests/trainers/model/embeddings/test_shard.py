@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables import shard as shards
-from syncswitch.trainers.model.tables.rules import (
+from syncswitch.trainers.model.embeddings import shard as shards
+from syncswitch.trainers.model.embeddings.rules import (
     AdagradRule,
     AdamRule,
     KerasMomentumRule,
@@ -18,7 +17,13 @@ from syncswitch.trainers.model.tables.rules import (
     MomentumRule,
     RowRule,
 )
-from syncswitch.trainers.model.tables.shard import RowGradient, ShardPlan, TableShard, mean_of_rows
+from syncswitch.trainers.model.embeddings.shard import (
+    EmbeddingShard,
+    RowGradient,
+    ShardPlan,
+    mean_of_rows,
+)
+from syncswitch.trainers.model.layout import Vector
 
 WIDTH = 3
 RULES: list[RowRule] = [
@@ -51,14 +56,14 @@ class Dense:
         self.updates += 1
 
 
-def loaded(rule: RowRule, values: Vector, updates: int = 0) -> TableShard:
-    shard = TableShard(ShardPlan((values.shape,), rule))
+def loaded(rule: RowRule, values: Vector, updates: int = 0) -> EmbeddingShard:
+    shard = EmbeddingShard(ShardPlan((values.shape,), rule))
     shard.reset(updates)
     shard.load(0, 0, 0, values)
     return shard
 
 
-def parts_of(shard: TableShard, rule: RowRule, rows: int) -> list[Vector]:
+def parts_of(shard: EmbeddingShard, rule: RowRule, rows: int) -> list[Vector]:
     """As they are now, read in two pieces."""
     shard.mark()
     found = read_parts(shard, rule, rows)
@@ -66,7 +71,7 @@ def parts_of(shard: TableShard, rule: RowRule, rows: int) -> list[Vector]:
     return found
 
 
-def read_parts(shard: TableShard, rule: RowRule, rows: int) -> list[Vector]:
+def read_parts(shard: EmbeddingShard, rule: RowRule, rows: int) -> list[Vector]:
     cut = rows // 2
     return [
         np.concatenate([shard.read(0, part, 0, cut), shard.read(0, part, cut, rows)])
@@ -184,7 +189,7 @@ def test_it_goes_on_where_another_one_was(rule: RowRule) -> None:
     assert_close(parts_of(shard, rule, 6), dense.parts)
 
 
-def test_the_mean_of_rows_is_that_of_tables() -> None:
+def test_the_mean_of_rows_is_that_of_embeddings() -> None:
     parts = [
         RowGradient(np.array(ids), np.array(values, np.float32)[:, None])
         for ids, values in (([1, 4], [3, 6]), ([4], [9]), ([], []))

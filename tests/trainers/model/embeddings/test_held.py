@@ -10,9 +10,9 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
     Sizes,
 )
 from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
+from syncswitch.trainers.model.embeddings.rules import MomentumRule
+from syncswitch.trainers.model.embeddings.shard import RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.tables.rules import MomentumRule
-from syncswitch.trainers.model.tables.shard import RowGradient, ShardPlan
 
 NOTHING = np.zeros(0, np.float32)
 ROWS = 6
@@ -30,7 +30,7 @@ def new_server() -> ParameterServer:
         ShardPlan(((ROWS, 1),), MomentumRule()),
     )
     server.load(ModelState(NOTHING, NOTHING, NOTHING))
-    server.tables.load_rows(0, 0, 0, np.arange(ROWS, dtype=np.float32)[:, None])
+    server.embeddings.load_rows(0, 0, 0, np.arange(ROWS, dtype=np.float32)[:, None])
     return server
 
 
@@ -39,7 +39,7 @@ def gradient(*values: float) -> list[RowGradient]:
 
 
 def read(server: ParameterServer) -> list[float]:
-    found: Vector = server.tables.read_rows(0, 0, 0, ROWS)
+    found: Vector = server.embeddings.read_rows(0, 0, 0, ROWS)
     return list(map(float, found.ravel()))
 
 
@@ -87,7 +87,7 @@ def test_a_mark_holds_while_others_push() -> None:
     server.mark()
     server.push_update(Caller(0, 0), 7, NOTHING, 0.5, 0.0, gradient(2, 4))
     assert read(server) == [0, 1, 2, 3, 4, 5]
-    server.tables.end_read()
+    server.embeddings.end_read()
     assert now(server) == [0, 0, 2, 3, 2, 5]
 
 
@@ -95,7 +95,7 @@ def test_another_state_has_rows_of_its_own() -> None:
     server = new_server()
     server.push_update(Caller(0, 0), 7, NOTHING, 0.5, 0.9, gradient(2, 4))
     server.load(ModelState(NOTHING, NOTHING, NOTHING, updates=3))
-    server.tables.load_rows(0, 0, 2, np.full((2, 1), 9, np.float32))
+    server.embeddings.load_rows(0, 0, 2, np.full((2, 1), 9, np.float32))
     assert now(server) == [0, 0, 9, 9, 0, 0]
     server.push_update(Caller(0, 0), 8, NOTHING, 0.5, 0.9, gradient(0, 0))
     assert now(server) == [0, 0, 9, 9, 0, 0], "nothing is left of the momentum"

@@ -1,4 +1,4 @@
-"""Jobs with embedding tables whose rows are trained alone, on the virtual clock."""
+"""Jobs with embeddings whose rows are trained alone, on the virtual clock."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rows_are_trained_as_the_whole_table_would_be(
         batch_after_switch=batch,
         learning_rate=0.01,
     )
-    whole = replace(job, least_table_values=None)
+    whole = replace(job, least_embedding_values=None)
     found = trained(make_trainer, job, tmp_path / "rows", protocols=pair)
     assert_alike(found, trained(make_trainer, whole, tmp_path / "whole", protocols=pair))
 
@@ -104,7 +104,7 @@ def test_whole_models_cannot_be_averaged(make_trainer: MakeTrainer) -> None:
     assert str(error.value) == (
         "protocol 'local-sgd:3' averages whole models, and workload 'small-clicks' trains the table"
         " of layer 'user' by its rows, which lie on parameter servers; take bsp, asp, ssp, dssp or"
-        " gba, or set least_table_values to None"
+        " gba, or set least_embedding_values to None"
     )
 
 
@@ -134,7 +134,7 @@ def test_rows_that_follow_from_rows_are_refused() -> None:
     assert str(error.value) == (
         "workload 'small-clicks': the rows that layer 'second' looks up depend on what is trained,"
         " so that they cannot be fetched before the step; look rows up by the inputs alone, or set"
-        " least_table_values to None"
+        " least_embedding_values to None"
     )
 
 

@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from syncswitch.trainers.model.layout import TableBlock, TableSource
-from syncswitch.trainers.model.tables import initial
-from syncswitch.trainers.model.tables.file import StoredTables, TableForm
+from syncswitch.trainers.model.embeddings import initial
+from syncswitch.trainers.model.embeddings.file import EmbeddingForm, StoredEmbeddings
+from syncswitch.trainers.model.layout import EmbeddingBlock, EmbeddingSource
 
-FORMS = (TableForm("000-a", ("momentum",), 5, 2), TableForm("001-b", ("momentum",), 2, 3))
+FORMS = (EmbeddingForm("000-a", ("momentum",), 5, 2), EmbeddingForm("001-b", ("momentum",), 2, 3))
 
 
 @pytest.fixture(autouse=True)
@@ -22,21 +22,21 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initial, "BLOCK_VALUES", 4)
 
 
-class Numbered(TableSource):
+class Numbered(EmbeddingSource):
     """Each value a number of its own."""
 
     @override
-    def blocks(self, *, skips_initial: bool = False) -> Iterator[TableBlock]:
+    def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
         for table, form in enumerate(FORMS):
             for part in range(2):
                 start = 100.0 * table + 50 * part
                 values = start + np.arange(form.rows * form.width, dtype=np.float32)
                 rows = values.reshape(form.rows, form.width)
-                yield TableBlock(table, part, 0, rows[:1])
-                yield TableBlock(table, part, 1, rows[1:])
+                yield EmbeddingBlock(table, part, 0, rows[:1])
+                yield EmbeddingBlock(table, part, 1, rows[1:])
 
 
-def whole(source: TableSource) -> dict[tuple[int, int], np.ndarray]:
+def whole(source: EmbeddingSource) -> dict[tuple[int, int], np.ndarray]:
     found: dict[tuple[int, int], list[np.ndarray]] = {}
     for one in source.blocks():
         rows = found.setdefault((one.table, one.part), [])
@@ -45,7 +45,7 @@ def whole(source: TableSource) -> dict[tuple[int, int], np.ndarray]:
     return {key: np.concatenate(rows) for key, rows in found.items()}
 
 
-def assert_numbered(source: TableSource) -> None:
+def assert_numbered(source: EmbeddingSource) -> None:
     found, wanted = whole(source), whole(Numbered())
     assert found.keys() == wanted.keys()
     for key, values in wanted.items():
@@ -65,22 +65,22 @@ def checkpoint() -> Checkpoint:
         parameters=dense,
         slots={},
         statistics={},
-        tables=Numbered(),
+        embeddings=Numbered(),
         forms=FORMS,
     )
 
 
-def test_tables_go_through_checkpoints_in_blocks(tmp_path: Path) -> None:
+def test_embeddings_go_through_checkpoints_in_blocks(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
     write_checkpoint(path, checkpoint())
     found = read_checkpoint(path)
     assert list(found.parameters) == ["002-kernel"]
     assert found.forms == FORMS
-    assert found.tables is not None
-    assert [len(one.values) for one in found.tables.blocks()][:3] == [2, 2, 1]
-    assert_numbered(found.tables)
+    assert found.embeddings is not None
+    assert [len(one.values) for one in found.embeddings.blocks()][:3] == [2, 2, 1]
+    assert_numbered(found.embeddings)
     write_checkpoint(path, found)
-    assert_numbered(found.tables)
+    assert_numbered(found.embeddings)
 
 
 def test_others_read_them_as_plain_arrays(tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_they_stay_readable_when_the_file_is_gone(tmp_path: Path) -> None:
     write_checkpoint(path, checkpoint())
     found = read_checkpoint(path)
     path.unlink()
-    assert found.tables is not None
-    assert_numbered(found.tables)
+    assert found.embeddings is not None
+    assert_numbered(found.embeddings)
 
 
 def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    copied = StoredTables.copied(FORMS, Numbered())
+    copied = StoredEmbeddings.copied(FORMS, Numbered())
     assert os.listdir(tmp_path) == []
     one, other = copied.blocks(), copied.blocks()
     next(one), next(one)
@@ -113,6 +113,6 @@ def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_damaged_list_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
-    np.savez(path, tables=np.array("no list"))
+    np.savez(path, embeddings=np.array("no list"))
     with pytest.raises(UserError, match="cannot be read"):
         read_checkpoint(path)

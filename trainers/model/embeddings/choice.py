@@ -1,4 +1,4 @@
-"""The workload's optimizer, for rows of tables."""
+"""The workload's optimizer, for rows of embeddings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.keras_parts import build_optimizer
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.tables.rules import (
+from syncswitch.trainers.model.embeddings.rules import (
     AdagradRule,
     AdamRule,
     AnyRule,
@@ -58,7 +58,8 @@ def row_rule(workload: Workload) -> AnyRule:
 def _refused(workload: Workload, what: Any) -> WorkloadError:
     return WorkloadError(
         f"workload {workload.name!r}: the optimizer is {what}, and the model has an Embedding of"
-        f" {workload.least_table_values:,} values or more, of which steps move single rows: take"
-        " the built-in SGD, or Keras' SGD, Adagrad or Adam without nesterov, amsgrad, weight decay,"
-        " clipping and averages; or set least_table_values to None, so that each step moves all"
+        f" {workload.least_embedding_values:,} values or more, of which steps move single rows:"
+        " take the built-in SGD, or Keras' SGD, Adagrad or Adam without nesterov, amsgrad, weight"
+        " decay, clipping and averages; or set least_embedding_values to None, so that each step"
+        " moves all"
     )
