@@ -27,7 +27,7 @@ from syncswitch.storage.trials.workloads import add_workload, lock_workload, reg
 
 @dataclass(frozen=True, slots=True)
 class ImportedPolicy:
-    """What became of one file.
+    """The result of importing one file.
 
     Attributes:
         policy: The policy as it is in this database now.

@@ -62,7 +62,7 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceTrial:
-    """What the database still has of a trial that a policy rests on.
+    """Whether the database still has a trial that a policy rests on.
 
     Attributes:
         trial_id: Its number; None where it is not in this database.
@@ -210,7 +210,7 @@ class PolicyRegistry:
         return self._database.write(operation)
 
     def published(self, fingerprint: str, study: str) -> TimingPolicy | None:
-        """What a search of this database published; None where it has not."""
+        """The policy that a search of this database published; None where it has not."""
         found = self._read(_published_by(fingerprint, study))
         return found[0] if found else None
 
@@ -291,7 +291,7 @@ class PolicyRegistry:
         return found[0] if found else None
 
     def workload(self, fingerprint: str) -> RegisteredWorkload | None:
-        """What the policies of a fingerprint were found for; None where that is unknown."""
+        """The workload of a fingerprint; None where the database does not know it."""
         with self._database.transaction(read_only=True) as connection:
             query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint)
             row = connection.execute(query).one_or_none()
@@ -303,7 +303,7 @@ class PolicyRegistry:
             return read_workloads(connection, selector)
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
-        """What the database still has of the trials that a version rests on, in their order."""
+        """The trials that a version rests on, in their order, as far as the database has them."""
         measured = (
             TRIALS.c.state == TrialState.COMPLETE,
             TRIALS.c.switch_percent == EVIDENCE.c.switch_percent,
@@ -331,7 +331,7 @@ class PolicyRegistry:
             ]
 
     def aliases(self, fingerprint: str) -> dict[str, int]:
-        """Version by alias."""
+        """The version that each alias points at."""
         query = (
             select(ALIASES).where(ALIASES.c.fingerprint == fingerprint).order_by(ALIASES.c.alias)
         )

@@ -10,7 +10,7 @@ from sqlalchemy import Row, Select
 from syncswitch.storage.database.engine import Database
 
 ROWS_AT_ONCE = 10_000
-"""Of which a block takes a few megabytes."""
+"""Rows of a block, which takes a few megabytes."""
 
 
 def row_blocks(

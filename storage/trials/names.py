@@ -1,4 +1,4 @@
-"""What there is in a database to be named on a command line; a few short queries."""
+"""Names in a database that a command line can complete; a few short queries."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _parts(
     table: Table,
     *conditions: ColumnElement[bool],
 ) -> dict[int, list[_Part]]:
-    """What trials have several of, in order, by `trial_id`."""
+    """The phases or failed switches of trials, in order, by `trial_id`."""
     query = (
         select(table.c.trial_id, *columns_of(kind, table))
         .join(TRIALS, TRIALS.c.trial_id == table.c.trial_id)

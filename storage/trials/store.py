@@ -360,7 +360,7 @@ class TrialStore:
             )
 
     def events(self, study: str, trial_number: int) -> list[RunEvent]:
-        """What happened to a complete trial, in order."""
+        """The events of a complete trial, in order."""
         with self._database.transaction(read_only=True) as connection:
             return read_events(connection, study, trial_number)
 
@@ -396,7 +396,7 @@ class TrialStore:
         self._execute(update(SEARCHES).where(SEARCHES.c.study == study).values(dropped=why))
 
     def checkpoints(self, study: str) -> list[StoredCheckpoint]:
-        """What the complete trials of a search left, by replicate, percent and trial number."""
+        """The checkpoints that complete trials left, by replicate, percent and trial number."""
         query = (
             select(
                 TRIALS.c.trial_number,

@@ -85,7 +85,7 @@ def read_workloads(connection: Connection, selector: str) -> list[RegisteredWork
 
 
 def registered_workload(row: Row[Any]) -> RegisteredWorkload:
-    """What a row says; the fingerprint is again that of the row."""
+    """The workload of a row; its fingerprint is again that of the row."""
     stored = row.learning_rate_boundaries  # JSON has lists alone
     boundaries = None if stored is None else tuple((step, factor) for step, factor in stored)
     identity = record_of(WorkloadIdentity, row, learning_rate_boundaries=boundaries)

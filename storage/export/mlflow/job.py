@@ -34,7 +34,7 @@ _RESERVED = re.compile(r"latest|v\d+")
 
 
 def model_name(identity: WorkloadIdentity) -> str:
-    """Of the registered model whose versions are the policies of a job."""
+    """Name of the registered model whose versions are the policies of a job."""
     name = re.sub(r"[/:]", "-", identity.name)
     return f"syncswitch-{name}-{identity.fingerprint[:8]}"
 
