@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.backends.local import named
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, named
 from syncswitch.searcher.comparison.making import Comparison, check_chief
 from syncswitch.searcher.comparison.targets import allowed_and_target
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, evaluated_switch_point

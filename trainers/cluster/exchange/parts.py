@@ -128,6 +128,82 @@ def _checked(caller: Caller, wire: Wire) -> Caller:
     return caller
 
 
+class WorkerPart:
+    """A worker, and those that fetch pieces of its replica.
+
+    Args:
+        own: Which it is.
+        reference: See `Place`.
+    """
+
+    guests = (CHIEF, WORKER)
+    calls = CHIEF_TO_WORKER
+
+    def __init__(self, own: Identity, reference: str | None = None) -> None:
+        self._own = own
+        self._reference = reference
+        self._servers: RemoteServers | None = None
+        self._peers = Peers(own)
+        self.methods: dict[str, Callable[..., Any]] = {"build": self._build}
+        self._for_guests: dict[str, Callable[..., Any]] = {}
+
+    def on_wire(self, wire: Wire) -> None:
+        """Serves another worker, or the chief."""
+        serve(wire, TO_WORKER, self._for_guests)
+
+    def close(self) -> None:
+        """Waits for nobody any more."""
+        for one in (self._servers, *self._peers.values()):
+            if one is not None:
+                one.close()
+
+    def _build(self, plan: WorkerPlan) -> None:
+        from syncswitch.trainers.cluster.exchange.worker import Worker, step_of
+        from syncswitch.trainers.model.batches.feed import feed_of
+
+        source = plan.source.restored(self._reference)
+        source.check()
+        feed = feed_of(source, plan.batch_size)
+        self._size = plan.sizes.model
+        self._computed = Block(1, self._size)
+        self._worker = worker = Worker(
+            plan.sizes,
+            step_of(plan, feed),
+            feed,
+            self._computed.rows[0],
+            plan.decay,
+            lambda: update_of(plan.update),
+            embeddings=None if plan.embeddings is None else plan.embeddings.restored(),
+        )
+        self.methods |= {
+            "connect": self._connect,
+            "take": worker.take,
+            "reduce": lambda *group: worker.reduce(group[0], self._members(*group)),
+            "gather": lambda *group: worker.gather(group[0], self._members(*group)),
+            "commit": worker.commit,
+        }
+        self._for_guests["fetch"] = worker.fetch
+
+    def _connect(self, caller: Caller, servers: Sequence[tuple[str, Address, slice]]) -> None:
+        """Joins parameter servers, new or the same, with their names, addresses and shards."""
+        if self._servers is not None:
+            self._servers.close()
+        joined = [
+            RemoteServer(dial(address, SERVER, self._own), name, shard, self._computed)
+            for name, address, shard in servers
+        ]
+        self._servers = RemoteServers(joined, self._size)
+        self._worker.join(caller, self._servers)
+        self.methods["step"] = self._worker.step
+
+    def _members(self, position: int, addresses: Sequence[Address]) -> list[Any]:
+        """Of a group; this one itself at its position."""
+        return [
+            self._worker if number == position else self._peers[address]
+            for number, address in enumerate(addresses)
+        ]
+
+
 SECRET = "SYNCSWITCH_SECRET"
 """Variable of the environment with the secret of a cluster."""
 
@@ -214,79 +290,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-class WorkerPart:
-    """A worker, and those that fetch pieces of its replica.
-
-    Args:
-        own: Which it is.
-        reference: See `Place`.
-    """
-
-    guests = (CHIEF, WORKER)
-    calls = CHIEF_TO_WORKER
-
-    def __init__(self, own: Identity, reference: str | None = None) -> None:
-        self._own = own
-        self._reference = reference
-        self._servers: RemoteServers | None = None
-        self._peers = Peers(own)
-        self.methods: dict[str, Callable[..., Any]] = {"build": self._build}
-        self._for_guests: dict[str, Callable[..., Any]] = {}
-
-    def on_wire(self, wire: Wire) -> None:
-        """Serves another worker, or the chief."""
-        serve(wire, TO_WORKER, self._for_guests)
-
-    def close(self) -> None:
-        """Waits for nobody any more."""
-        for one in (self._servers, *self._peers.values()):
-            if one is not None:
-                one.close()
-
-    def _build(self, plan: WorkerPlan) -> None:
-        from syncswitch.trainers.cluster.exchange.worker import Worker, step_of
-        from syncswitch.trainers.model.batches.feed import feed_of
-
-        source = plan.source.restored(self._reference)
-        source.check()
-        feed = feed_of(source, plan.batch_size)
-        self._size = plan.sizes.model
-        self._computed = Block(1, self._size)
-        self._worker = worker = Worker(
-            plan.sizes,
-            step_of(plan, feed),
-            feed,
-            self._computed.rows[0],
-            plan.decay,
-            lambda: update_of(plan.update),
-            embeddings=None if plan.embeddings is None else plan.embeddings.restored(),
-        )
-        self.methods |= {
-            "connect": self._connect,
-            "take": worker.take,
-            "reduce": lambda *group: worker.reduce(group[0], self._members(*group)),
-            "gather": lambda *group: worker.gather(group[0], self._members(*group)),
-            "commit": worker.commit,
-        }
-        self._for_guests["fetch"] = worker.fetch
-
-    def _connect(self, caller: Caller, servers: Sequence[tuple[str, Address, slice]]) -> None:
-        """Joins parameter servers, new or the same, with their names, addresses and shards."""
-        if self._servers is not None:
-            self._servers.close()
-        joined = [
-            RemoteServer(dial(address, SERVER, self._own), name, shard, self._computed)
-            for name, address, shard in servers
-        ]
-        self._servers = RemoteServers(joined, self._size)
-        self._worker.join(caller, self._servers)
-        self.methods["step"] = self._worker.step
-
-    def _members(self, position: int, addresses: Sequence[Address]) -> list[Any]:
-        """Of a group; this one itself at its position."""
-        return [
-            self._worker if number == position else self._peers[address]
-            for number, address in enumerate(addresses)
-        ]
