@@ -59,7 +59,7 @@ class ClusterTrial:
     """One trial on as many clusters as it takes.
 
     Attributes:
-        spec: What was asked for.
+        spec: The trial as it was asked for.
         log: The log of the run, which knows where it is.
         clock: Its training time.
         configuration: Rates and momenta.
@@ -89,9 +89,9 @@ class Backups:
     """Keeps copies of the state of a run in its trial: now and then, and at its switch.
 
     Args:
-        trial: What is trained.
-        cluster: That holds the state.
-        coordinator: Of the run.
+        trial: The trial whose copies these are.
+        cluster: The cluster that holds the state.
+        coordinator: Hands out the steps of the run.
         taken: Steps that some parameter servers have.
     """
 
@@ -115,8 +115,8 @@ class Backups:
         Replicas lie on the workers; what the parameter server has is from before them.
 
         Args:
-            segment: What is trained now.
-            exchange: What becomes of its gradients.
+            segment: The segment that is trained now.
+            exchange: How its protocol exchanges gradients.
         """
         start = time.monotonic()
         is_due = start - self._last_seconds >= self._pause_seconds
@@ -135,7 +135,7 @@ class Backups:
         self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._last_seconds - start))
 
     def state(self) -> ModelState:
-        """That of a drained run, which is kept.
+        """The state of a drained run, which is kept.
 
         Raises:
             ServerLostError: The parameter server is gone.
@@ -187,7 +187,7 @@ class TrainingRun:
     """Trains from the state on the parameter servers to the end of the job. Used once.
 
     Args:
-        trial: What is trained, and where it is; kept up to date.
+        trial: The trial, and how far it is; kept up to date.
         cluster: With the state that the run begins with.
         tester: Computes the accuracy.
         restarts_at_switch: Give the cluster back at the switch, to get a new one.
@@ -416,7 +416,7 @@ class TrainingRun:
             self._coordinator.stop()
 
     def _decide(self, worker: int, busy_seconds: float) -> Decision:
-        """What the online policy decides after a step; see `OnlineController.judge`."""
+        """Lets the online policy decide after a step; see `OnlineController.judge`."""
         assert self._controller is not None
         done, now_seconds = self._coordinator.done, self._clock.now_seconds
         with self._judging:

@@ -48,7 +48,7 @@ class ClusterTrainer(Trainer):
     the last copy of its state; what that costs counts as training time.
 
     Args:
-        workload: What is trained.
+        workload: The workload to train.
         workers: n.
         new_cluster: Starts it; by default as threads of this process.
         has_gpus: Whether each worker has a GPU, or a share of one.
@@ -85,7 +85,7 @@ class ClusterTrainer(Trainer):
 
         Args:
             spec: The trial.
-            observer: Of the run.
+            observer: Watches the run.
             lost: The chief that has begun it.
         """
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)

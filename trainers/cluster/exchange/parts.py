@@ -47,12 +47,10 @@ from syncswitch.trainers.parent import die_with_parent
 
 # A buffer for each worker, the newest one, the next one, and two that are being copied.
 _BESIDES_WORKERS = 4
-_FOR_CHIEFS = ("load", "mark", "marked", "snapshot", "apply_round", "apply_buffer", "fence")
-_FOR_CHIEFS_OF_EMBEDDINGS = ("load_rows", "read_rows", "end_read")
 
 
 class ServerPart:
-    """A parameter server and those that are connected to it."""
+    """A parameter server and the workers that are connected to it."""
 
     guests = (WORKER,)
     calls = CHIEF_TO_SERVER
@@ -80,23 +78,20 @@ class ServerPart:
             updates, buffer, model, rows = server.pull(_checked(caller, wire), ids)
             return updates, buffer, None if wire.is_local else model, rows
 
-        def push_update(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
-            arrived(sent)
-            return server.push_update(_checked(caller, wire), number, inbox, *rest)
+        def pushing(push: Callable[..., int]) -> Callable[..., int]:
+            def pushed(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
+                # What was sent has to lie in the inbox now.
+                shape = None if sent is None else sent.shape
+                if shape != (None if wire.is_local else inbox.shape):
+                    raise ValueError("a gradient of another length")
+                return push(_checked(caller, wire), number, inbox, *rest)
 
-        def push_gradient(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
-            arrived(sent)
-            return server.push_gradient(_checked(caller, wire), number, inbox, *rest)
-
-        def arrived(sent: Vector | None) -> None:
-            """Raises ValueError where it is not what lies in the inbox now."""
-            if (sent is None) != wire.is_local or (sent is not None and sent.shape != inbox.shape):
-                raise ValueError("a gradient of another length")
+            return pushed
 
         methods: Methods = {
             "pull": pull,
-            "push_update": push_update,
-            "push_gradient": push_gradient,
+            "push_update": pushing(server.push_update),
+            "push_gradient": pushing(server.push_gradient),
         }
         # Where memory is shared, what comes over the wire is rows of embeddings alone.
         serve(wire, WORKER_TO_SERVER, methods, None if wire.is_local else inbox)
@@ -116,9 +111,10 @@ class ServerPart:
             lambda: next(rows),
             plan.embeddings,
         )
-        embeddings = self._server.embeddings
-        self.methods |= {name: getattr(self._server, name) for name in _FOR_CHIEFS}
-        self.methods |= {name: getattr(embeddings, name) for name in _FOR_CHIEFS_OF_EMBEDDINGS}
+        for holder in (self._server, self._server.embeddings):
+            self.methods |= {
+                name: getattr(holder, name) for name in CHIEF_TO_SERVER if hasattr(holder, name)
+            }
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:
@@ -132,7 +128,7 @@ class WorkerPart:
     """A worker, and those that fetch pieces of its replica.
 
     Args:
-        own: Which it is.
+        own: Which part of the cluster it is.
         reference: See `Place`.
     """
 
@@ -197,7 +193,7 @@ class WorkerPart:
         self.methods["step"] = self._worker.step
 
     def _members(self, position: int, addresses: Sequence[Address]) -> list[Any]:
-        """Of a group; this one itself at its position."""
+        """The workers of a group; this one itself at its position."""
         return [
             self._worker if number == position else self._peers[address]
             for number, address in enumerate(addresses)
@@ -208,7 +204,7 @@ SECRET = "SYNCSWITCH_SECRET"
 """Variable of the environment with the secret of a cluster."""
 
 PULSE_SECONDS = 0.5
-"""So often a process says that it lives."""
+"""Time after which a process says again that it lives."""
 
 
 @dataclass(frozen=True)
@@ -217,10 +213,10 @@ class Place:
 
     Attributes:
         part: Role and number.
-        chief: Address.
-        listen: Where it lets others in.
-        secret: Of the cluster; see `Identity`.
-        reference: Of the workload, as `load_workload` takes it; None where that is not known.
+        chief: Address of the chief.
+        listen: Address at which it lets others in.
+        secret: Secret of the cluster; see `Identity`.
+        reference: The workload, as `load_workload` takes it; None where that is not known.
     """
 
     part: Part

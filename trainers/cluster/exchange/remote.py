@@ -1,4 +1,4 @@
-"""Calls over a wire, one after the other."""
+"""Calls over a wire, one after the other: parameter servers and workers in other processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from syncswitch.storage.errors import UserError, WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
-    Computed,
     FencedError,
     Pulled,
     RowGradients,
@@ -39,20 +38,20 @@ class LostError(Exception):
 
 
 class RemoteError(Exception):
-    """What was called has raised something; the other process goes on."""
+    """A call has raised an error in the other process, which goes on."""
 
 
 Methods = Mapping[str, Callable[..., Any]]
 
 
 class Remote:
-    """What is served at the other end of a wire: its methods are here as well, for any thread.
+    """The far end of a wire: what is served there can be called here, by any thread.
 
     Args:
-        wire: To it.
-        name: Of it, for people.
-        calls: What it is asked.
-        lost: Raised where it is gone.
+        wire: The wire to it.
+        name: Its name, for people.
+        calls: The calls that it answers.
+        lost: The error to raise once it is gone.
 
     Attributes:
         calling: Held from the beginning of a call to its end.
@@ -74,8 +73,8 @@ class Remote:
         """Calls a method and waits for what it returns.
 
         Args:
-            method: Its name.
-            arguments: Of it.
+            method: Name of the method.
+            arguments: Its arguments.
             into: See `Wire.receive`.
 
         Raises:
@@ -122,9 +121,9 @@ class Call:
     """One of several calls at the same time.
 
     Attributes:
-        remote: Who is called.
-        method: Its name.
-        arguments: Of it.
+        remote: The far end that is called.
+        method: Name of the method.
+        arguments: Its arguments.
         into: See `Wire.receive`.
     """
 
@@ -182,9 +181,9 @@ def serve(wire: Wire, calls: Calls, methods: Methods, into: Vector | None = None
     """Answers calls until the other end is gone.
 
     Args:
-        wire: To whoever calls.
-        calls: What it may ask.
-        methods: What does it, as far as that can be done yet.
+        wire: The wire to whoever calls.
+        calls: The calls that it may make.
+        methods: The methods behind them, as far as they can be called yet.
         into: Takes the array of a call, if it is as long.
     """
     with suppress(OSError, EOFError):
@@ -194,7 +193,7 @@ def serve(wire: Wire, calls: Calls, methods: Methods, into: Vector | None = None
 
 
 def _answer(message: Message, calls: Calls, methods: Methods) -> tuple[str | None, Any]:
-    """What came of a call: the name of an error and its text, or None and the result."""
+    """The answer to a call: the name of an error and its text, or None and the result."""
     method, _ = message.read(_ASKED)
     if method not in calls:
         return _REFUSED, f"nobody may ask for {method!r} here"
@@ -212,10 +211,10 @@ class RemoteServer:
     """One of them: the wire to it, and the memory that is shared with it.
 
     Args:
-        wire: To a `ServerPart`.
-        name: Of it, for people.
-        shard: What it holds of the vector that workers pull.
-        computed: What the worker has computed.
+        wire: The wire to a `ServerPart`.
+        name: Its name, for people.
+        shard: Its piece of the vector that workers pull.
+        computed: Memory for what the worker computes.
 
     Attributes:
         remote: To call it.
@@ -241,7 +240,7 @@ class RemoteServers:
 
     Args:
         servers: In the order of their shards.
-        size: Of what is pulled.
+        size: Length of what is pulled.
     """
 
     def __init__(self, servers: Sequence[RemoteServer], size: int) -> None:
@@ -285,8 +284,7 @@ class RemoteServers:
         taken: Collection[int] = (),
     ) -> int:
         """See `ParameterServer`; leaves out those servers that have taken the step in before."""
-        rates = (rate, momentum)
-        return self._push("push_update", caller, number, Computed(computed, rows), rates, taken)
+        return self._push("push_update", caller, number, computed, (rate, momentum), rows, taken)
 
     def push_gradient(
         self,
@@ -297,8 +295,7 @@ class RemoteServers:
         rows: RowGradients = (),
     ) -> int:
         """See `ParameterServer`."""
-        made = Computed(computed, rows)
-        return self._push("push_gradient", caller, number, made, (worker_step,))
+        return self._push("push_gradient", caller, number, computed, (worker_step,), rows)
 
     def close(self) -> None:
         """Ends the wires."""
@@ -310,17 +307,18 @@ class RemoteServers:
         method: str,
         caller: Caller,
         number: int,
-        computed: Computed,
+        computed: Vector,
         rest: tuple[float | None, ...],
+        rows: RowGradients,
         taken: Collection[int] = (),
     ) -> int:
         calls, positions = [], []
-        rows = gradients_for(computed.rows, len(self._servers))
+        rows_for = gradients_for(rows, len(self._servers))
         for position, one in enumerate(self._servers):
             if position not in taken:
                 # Nothing where memory is shared.
-                sent = computed.vector[one.shard] if one.buffers is None else None
-                arguments = (caller, number, sent, *rest, rows[position])
+                sent = computed[one.shard] if one.buffers is None else None
+                arguments = (caller, number, sent, *rest, rows_for[position])
                 calls.append(Call(one.remote, method, arguments))
                 positions.append(position)
         updates: int = call_all(calls)[0]
@@ -333,7 +331,7 @@ class RemotePeer:
 
     Args:
         address: Where it lets others in.
-        own: Who asks.
+        own: The part that asks.
     """
 
     def __init__(self, address: Address, own: Identity) -> None:
@@ -343,32 +341,31 @@ class RemotePeer:
 
     def fetch(self, what: str, start: int, stop: int) -> Vector:
         """See `Worker`."""
+        found: Vector
         if self._remote is not None:
             # Another process may be there by now.
             with suppress(LostError):
-                return self._fetched(self._remote, what, start, stop)
+                found = self._remote.fetch(what, start, stop)
+                return found
         name = f"the worker at {self._address}"
         try:
             self._remote = Remote(dial(self._address, WORKER, self._own), name, TO_WORKER)
         except OSError as error:
             raise LostError(f"{name} is gone") from error
-        return self._fetched(self._remote, what, start, stop)
+        found = self._remote.fetch(what, start, stop)
+        return found
 
     def close(self) -> None:
         """Ends the wire."""
         if self._remote is not None:
             self._remote.close()
 
-    def _fetched(self, remote: Remote, what: str, start: int, stop: int) -> Vector:
-        found: Vector = remote.fetch(what, start, stop)
-        return found
-
 
 class Peers(dict[Address, RemotePeer]):
     """Workers in other processes by their addresses.
 
     Args:
-        own: Who asks them.
+        own: The part that asks them.
     """
 
     def __init__(self, own: Identity) -> None:

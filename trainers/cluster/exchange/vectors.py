@@ -24,8 +24,8 @@ class Block:
     Args:
         rows: How many.
         size: Values of each.
-        descriptor: Of a block that another process has made; by default a new one. It has no name
-            that could outlive the processes which hold it.
+        descriptor: File of a block that another process has made; by default a new one, without a
+            name that could outlive the processes which hold it.
     """
 
     def __init__(self, rows: int, size: int, descriptor: int | None = None) -> None:

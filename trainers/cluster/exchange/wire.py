@@ -40,7 +40,7 @@ _reading = threading.local()
 
 
 class OddMessageError(OSError):
-    """What has come is no message, or none that is awaited; as good as none."""
+    """Something came that is no message, or none that is awaited; as good as none."""
 
 
 def packed(message: Any) -> tuple[bytes, list[memoryview]]:
@@ -69,8 +69,8 @@ def unpacked(content: memoryview, beside: Sequence[memoryview], kind: Any) -> An
     """The message.
 
     Args:
-        content: It without its arrays.
-        beside: These.
+        content: The message without its arrays.
+        beside: Its arrays.
         kind: Type of what is awaited.
 
     Raises:
@@ -155,11 +155,11 @@ _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPC
 
 
 class Message:
-    """What has come, before it is known what it is.
+    """A message that has come, before it is known of what type it is.
 
     Args:
-        content: Without its arrays.
-        beside: These.
+        content: The message without its arrays.
+        beside: Its arrays.
     """
 
     def __init__(self, content: memoryview, beside: list[memoryview]) -> None:
@@ -179,8 +179,9 @@ class Wire:
     """A connection to one other process; one thread sends while another may receive.
 
     Args:
-        connected: To it.
-        session: Agreed upon with it; None for a process of this machine that is known otherwise.
+        connected: Socket to that process.
+        session: Agreed upon in the handshake; None for a process of this machine that is
+            known otherwise.
     """
 
     def __init__(self, connected: socket.socket, session: Session | None = None) -> None:
@@ -290,8 +291,8 @@ class Door:
 
     Args:
         address: Where; port 0 for one that is free.
-        own: Whose it is.
-        roles: Of those who may come in.
+        own: The part whose door it is.
+        roles: Roles of those who may come in.
         on_wire: Called with each new wire, in a thread of its own; what it raises ends the wire.
 
     Attributes:
@@ -450,9 +451,9 @@ def dial(address: Address, role: str, own: Identity) -> Wire:
     """Connects to a door.
 
     Args:
-        address: Of it.
-        role: Of the one whose it is.
-        own: Who dials.
+        address: Address of the door.
+        role: Role of the part whose door it is.
+        own: The part that dials.
 
     Raises:
         OSError: Nobody is there, or it is somebody else.

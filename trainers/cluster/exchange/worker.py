@@ -36,14 +36,14 @@ class Worker:
     """One worker. One thread calls it, but for `fetch`.
 
     Args:
-        sizes: Of the vectors.
+        sizes: Lengths of the vectors.
         step: See `trace_step`.
-        feed: Of the training examples.
+        feed: Gives the training examples.
         computed: Where it puts what it has computed, shape [P + S].
         decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
         new_update: Makes the update of its replica.
         computing: Is entered for each gradient, from before its parameters are pulled.
-        embeddings: Of embeddings, if there are any.
+        embeddings: Steps with embeddings, if there are any.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Worker:
         self._model = self._mean = self._slots = np.zeros(0, np.float32)
 
     def join(self, caller: Caller, server: ParameterServer | RemoteServers) -> None:
-        """Trains what this parameter server holds, or all do, as the one who it is there."""
+        """Trains what this server, or all of them, hold; `caller` says which worker it is there."""
         self._server = caller, server
 
     def step(self, task: Task) -> Push:
@@ -121,7 +121,7 @@ class Worker:
         """Computes this worker's piece of the mean of a group's replicas.
 
         Args:
-            position: Of this worker in the group.
+            position: Position of this worker in the group.
             peers: The group, in ascending order: workers, or `RemotePeer`s.
         """
         start, stop = self._piece(position, len(peers))
@@ -144,8 +144,8 @@ class Worker:
 
         Args:
             what: `model`, `mean` or `slots`.
-            start: Of the piece.
-            stop: Of the piece.
+            start: Start of the piece.
+            stop: End of the piece.
         """
         with self._moving:
             held = {"model": self._model, "mean": self._mean, "slots": self._slots}[what]
@@ -278,7 +278,7 @@ def _numbers(task: Task) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What TensorFlow says without where in a program, which it tells first, and at length."""
+    """TensorFlow's message without the traceback, with which it begins, and at length."""
     lines = str(error).splitlines()
     told = [number for number, line in enumerate(lines) if line.lstrip().startswith(_WHERE)]
     text = _MARKS.sub("", " ".join(lines[told[-1] + 1 if told else 0 :]))
@@ -296,7 +296,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def step_of(plan: WorkerPlan, feed: Feed) -> Callable[..., Sequence[Any]]:
-    """What a plan's worker calls for each step; on a GPU compiled, where that can be.
+    """The function for a worker's steps; compiled for a GPU, where that is possible.
 
     Raises:
         UserError: There is no GPU.

@@ -344,7 +344,7 @@ class Cluster(ABC):
         """Replaces a lost worker, after `fence`.
 
         Args:
-            worker: Which.
+            worker: The worker to replace.
             is_wanted: Whether to go on waiting for it; asked now and then.
 
         Raises:

@@ -46,7 +46,7 @@ class Arrival:
     """A process that has come.
 
     Attributes:
-        token: Of it; see `Hello`.
+        token: Its token; see `Hello`.
         address: Where others reach it.
         wire: For calls; it has proved which part it is.
         heard_seconds: When it was heard of last, on the monotonic clock.
@@ -76,8 +76,8 @@ class Hub:
     """Lets the parts of a cluster in.
 
     Args:
-        address: Where.
-        secret: Of the cluster; see `Identity`.
+        address: Where they are let in.
+        secret: Secret of the cluster; see `Identity`.
     """
 
     def __init__(self, address: Address, secret: bytes | None) -> None:
@@ -158,10 +158,10 @@ class ConnectedCluster(Cluster):
     """Workers and parameter servers that are processes, here or elsewhere.
 
     Args:
-        program: What is computed.
-        workers: n.
-        engine: Starts them.
-        servers: How many parameter servers share the state.
+        program: The computations of workers and parameter servers.
+        workers: Number of workers.
+        engine: Starts the processes.
+        servers: Number of parameter servers that share the state.
 
     Raises:
         UserError: The optimizer cannot be shared by several of these.

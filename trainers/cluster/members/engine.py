@@ -42,7 +42,7 @@ class Engine(ABC):
     Attributes:
         kind: What can be disturbed there on purpose, as `check_injections` calls it.
         listen: Where the chief lets the parts in.
-        secret: Of the cluster; see `Identity`.
+        secret: Secret of the cluster; see `Identity`.
         start_seconds: How long a part may take until it is there.
         has_gpus: Whether each worker has a GPU, or a share of one.
         waits_aloud: Whether the user is told who is waited for.
@@ -60,8 +60,8 @@ class Engine(ABC):
         """Starts a process for a part, after it has ended the one before.
 
         Args:
-            part: Which.
-            chief: Where it finds its chief.
+            part: The part of the cluster.
+            chief: Address of its chief.
 
         Raises:
             RetryableError: It cannot be started now.

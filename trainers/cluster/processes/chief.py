@@ -35,7 +35,7 @@ class ChiefPlan:
         workers: n.
         engine: Who starts the other processes: `module:function`, called with the plan and the
             chief's zygote.
-        options: Of the engine.
+        options: Options of the engine.
         folder: For sockets and logs.
         servers: How many parameter servers share the state.
     """
@@ -64,7 +64,7 @@ class Warned:
 
 
 Message = Progressed | Evaluation | RunEvent | Warned | TrialRecord | SyncSwitchError | None
-"""What the chief sends: first None, when its cluster is up; a record or an error ends a trial."""
+"""A message of the chief: None when its cluster is up; a record or an error ends a trial."""
 
 
 _PACKAGE = "syncswitch"

@@ -33,7 +33,7 @@ class LocalEngine(Engine):
         zygote: Forks them.
         placement: Their devices.
         folder: For sockets and logs.
-        reference: Of the workload; see `Place`.
+        reference: The workload; see `Place`.
     """
 
     kind = "processes"

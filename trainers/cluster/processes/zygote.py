@@ -39,7 +39,7 @@ class Fork:
     """A process to be forked.
 
     Attributes:
-        target: What it is: `module:function`, called with `argument` and its connections.
+        target: Its body, `module:function`, called with `argument` and its connections.
         argument: Can be pickled.
         log: File that takes what it prints.
         environment: All of it.
@@ -77,9 +77,9 @@ class Zygote:
         """Forks a process.
 
         Args:
-            target: This and the next two: see `Fork`.
-            argument: Of it.
-            log: Of it.
+            target: See `Fork`.
+            argument: See `Fork`.
+            log: See `Fork`.
             environment: Besides that of this process.
             connection: For a target that has connections.
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +136,11 @@ class PartActor:
     """One process, which ends with its actor; Ray calls one method after the other.
 
     Args:
-        part: What it is.
-        chief: Where it finds its chief.
-        secret: Of the cluster.
+        part: The part of the cluster that it is.
+        chief: Address of its chief.
+        secret: Secret of the cluster.
         environment: Besides that of the actor, which names the GPUs that Ray gives it.
-        reference: Of the workload; see `Place`.
+        reference: The workload; see `Place`.
     """
 
     def __init__(
@@ -188,26 +188,13 @@ _LONGEST_CAUSE = 160
 _CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Exception): ")
 
 
-@dataclass
-class _Keeper:
-    """The keeper of one process.
-
-    Attributes:
-        actor: A `PartActor`.
-        asked: The condition, once it has been asked for and until it has answered.
-    """
-
-    actor: Any
-    asked: Any = None
-
-
 class RayEngine(Engine):
     """Each process has an actor of its own, in one placement group; they end with this process.
 
     Args:
         group: Placement group: the parameter servers' bundles first, then the workers'.
-        options: What each is to have.
-        reference: Of the workload; see `Place`.
+        options: The resources of each part.
+        reference: The workload; see `Place`.
     """
 
     kind = "ray"
@@ -222,7 +209,9 @@ class RayEngine(Engine):
         self._group = group
         self._options = options
         self.has_gpus = options.gpus_per_worker > 0
-        self._keepers: dict[Part, _Keeper] = {}
+        # The `PartActor` of each part, and its condition once it has been asked for.
+        self._actors: dict[Part, Any] = {}
+        self._asked: dict[Part, Any] = {}
         self.secret = secrets.token_bytes(32)
         self.listen = (ray.util.get_node_ip_address(), 0)
 
@@ -231,7 +220,7 @@ class RayEngine(Engine):
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        if part in self._keepers and (report := self.condition(part).report):
+        if part in self._actors and (report := self.condition(part).report):
             _LOG.warning("%s %d of the Ray cluster: %s", *part, report)
         self._end(part)
         options, is_worker = self._options, part[0] == WORKER
@@ -246,14 +235,14 @@ class RayEngine(Engine):
             num_cpus=cpus, num_gpus=gpus, scheduling_strategy=place
         )
         arguments = part, chief, self.secret, environment, self._reference
-        self._keepers[part] = _Keeper(actor_class.remote(*arguments))
+        self._actors[part] = actor_class.remote(*arguments)
 
     @override
     def condition(self, part: Part) -> Condition:
         import ray
 
-        keeper = self._keepers[part]
-        asked = keeper.asked = keeper.asked or keeper.actor.condition.remote()
+        asked = self._asked.get(part) or self._actors[part].condition.remote()
+        self._asked[part] = asked
         try:
             found: Condition = ray.get(asked, timeout=_ANSWER_SECONDS)
         except ray.exceptions.GetTimeoutError:
@@ -262,25 +251,26 @@ class RayEngine(Engine):
             return Condition(Life.RUNNING, report)
         except ray.exceptions.RayError as error:
             found = Condition(Life.DEAD, cause_of_death(str(error)))
-        keeper.asked = None
+        self._asked.pop(part, None)
         return found
 
     @override
     def signal(self, part: Part, number: int) -> None:
-        if part in self._keepers:
+        if part in self._actors:
             # Nobody waits for an actor whose node is gone.
-            self._keepers[part].actor.signal.remote(number)
+            self._actors[part].signal.remote(number)
 
     @override
     def close(self) -> None:
-        for part in list(self._keepers):
+        for part in list(self._actors):
             self._end(part)
 
     def _end(self, part: Part) -> None:
         import ray
 
-        if part in self._keepers:
-            ray.kill(self._keepers.pop(part).actor)
+        if part in self._actors:
+            self._asked.pop(part, None)
+            ray.kill(self._actors.pop(part))
 
 
 def new_engine(plan: ChiefPlan, zygote: Zygote) -> RayEngine:
@@ -323,7 +313,7 @@ class RayTrainer(ProcessTrainer):
 
 
 def bundle_number(options: RayOptions, part: Part) -> int:
-    """Which of the placement group's bundles is for a part."""
+    """Number of the placement group's bundle for a part."""
     role, number = part
     return number + options.parameter_servers * (role == WORKER)
 

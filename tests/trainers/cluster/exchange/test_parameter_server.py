@@ -365,6 +365,16 @@ class TestRounds:
 
 
 class TestBuffer:
+    def test_has_no_room_for_worker_steps_without_end(self) -> None:
+        server, zeros = new_server(workers=2), np.zeros(4, np.float32)
+        for worker_step in range(8):
+            server.push_gradient(Caller(1, 0), worker_step, zeros, worker_step)
+        with pytest.raises(ValueError, match="8 gradients wait already"):
+            server.push_gradient(Caller(1, 0), 8, zeros, 8)
+        server.push_gradient(Caller(1, 0), 9, zeros, 3)
+        server.apply_buffer(range(8), [], 0.1, 0.0)
+        assert server.push_gradient(Caller(1, 0), 10, zeros, 8) == 1
+
     def test_keeps_copies_of_several_gradients_of_a_worker(self) -> None:
         """In the order that is told, to the last bit as a round."""
         server, computed = new_server(5, 2, decay=0.5), random_vectors(3, 7)

@@ -329,6 +329,7 @@ class TestAFlood:
             subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as child,
             ExitStack() as held,
         ):
+            held.callback(child.kill)
             assert child.stdout is not None
             address = "127.0.0.1", int(child.stdout.readline())
             for _ in range(100):
