@@ -137,8 +137,9 @@ class Trained:
         # What was lost is paid for.
         rebuilt = [event for event in record.events if event.kind == "rebuilt"]
         seconds = sum(phase.seconds for phase in record.phases)
-        assert seconds == pytest.approx(record.training_seconds)
-        assert seconds > sum(event.seconds or 0.0 for event in rebuilt)
+        # Tries that were given up belong to no phase.
+        assert band is not None or seconds == pytest.approx(record.training_seconds)
+        assert record.training_seconds > sum(event.seconds or 0.0 for event in rebuilt)
         assert_each_step_is_in_them_once(record.checkpoints, percents)
         return record
 

@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -50,6 +49,7 @@ from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
 from syncswitch.trainers.cluster.members.connected import Hub
 from syncswitch.trainers.model.layout import ModelState
 from tests.private_network import free_ports
+from tests.processes import until
 
 SECRET = b"of this cluster alone"
 OF_SERVER, OF_WORKER = Identity((SERVER, 0), SECRET), Identity((WORKER, 3), SECRET)
@@ -359,9 +359,7 @@ class TestAFlood:
                 assert "Too many open files" in child.stderr.readline()
             limits = resource.prlimit(child.pid, resource.RLIMIT_NOFILE)
             resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (limits[1], limits[1]))
-            deadline = time.monotonic() + 20
-            while not _is_let_in_among_others(address):
-                assert time.monotonic() < deadline, "the line stays short"
+            until(lambda: _is_let_in_among_others(address), 20)
 
 
 def _is_let_in_among_others(address: tuple[str, int]) -> bool:
