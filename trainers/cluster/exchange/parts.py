@@ -111,10 +111,9 @@ class ServerPart:
             lambda: next(rows),
             plan.embeddings,
         )
-        for holder in (self._server, self._server.embeddings):
-            self.methods |= {
-                name: getattr(holder, name) for name in CHIEF_TO_SERVER if hasattr(holder, name)
-            }
+        for name in CHIEF_TO_SERVER.keys() - self.methods.keys():
+            holder = self._server if hasattr(self._server, name) else self._server.embeddings
+            self.methods[name] = getattr(holder, name)
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:

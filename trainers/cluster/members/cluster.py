@@ -29,10 +29,8 @@ from syncswitch.trainers.cluster.exchange.shards import Undone, joined
 from syncswitch.trainers.cluster.exchange.vectors import mean_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.model.embeddings.file import kept_embeddings
-from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
-from syncswitch.trainers.model.embeddings.shard import Ids
-from syncswitch.trainers.model.embeddings.sharding import ids_for, rows_of
+from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers, kept_embeddings
+from syncswitch.trainers.model.embeddings.shard import Ids, ids_for, rows_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 
