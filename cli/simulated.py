@@ -11,7 +11,7 @@ from syncswitch.cli.options import is_given, trainer_option
 from syncswitch.searcher.backends.virtual_cluster import AnyCluster, VirtualCluster
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.local import CLUSTER_OPTIONS, choose_cluster
-from syncswitch.trainers.simulated.options import PROFILE
+from syncswitch.trainers.simulated import PROFILE
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

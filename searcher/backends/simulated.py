@@ -13,7 +13,7 @@ from syncswitch.searcher.backends.virtual_cluster import VirtualCluster
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.loading import find_module, load_workload
 from syncswitch.trainers.protocols import check_protocols
-from syncswitch.trainers.simulated.options import PROFILE
+from syncswitch.trainers.simulated import PROFILE
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import RunConditions

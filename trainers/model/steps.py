@@ -115,8 +115,8 @@ def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:
 
 
 def as_tensor(values: Array) -> Any:
-    """A tensor of an array that may be written to; they share its memory where it is aligned."""
-    if values.ctypes.data % _ALIGNMENT:
+    """A tensor of an array; they share its memory where it is aligned and may be written to."""
+    if values.ctypes.data % _ALIGNMENT or not values.flags.writeable:
         return tf.constant(values)
     return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
 

@@ -11,7 +11,7 @@ from syncswitch.trainers.protocols.steps import SegmentSteps
 from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile
-from syncswitch.trainers.simulated.timing import StepTimes
+from syncswitch.trainers.simulated.step_times import StepTimes
 from tests.trainers import jobs
 
 EVEN = ClusterProfile(compute_seconds=1.0)

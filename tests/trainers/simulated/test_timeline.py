@@ -21,8 +21,7 @@ from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.profile import ClusterProfile
-from syncswitch.trainers.simulated.timeline import Timeline
-from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
+from syncswitch.trainers.simulated.timeline import TimedJob, Timeline, simulate_phases
 from syncswitch.trainers.trainer import SilentObserver
 from tests.properties import more_examples
 from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, times_of

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
-from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
+from syncswitch.trainers.simulated.timeline import TimedJob, simulate_phases
 
 STEADY = ClusterProfile(compute_seconds=1.0)
 

@@ -17,7 +17,6 @@ from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
-from syncswitch.trainers.simulated.gradients import THREADS
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from syncswitch.trainers.simulated.trainer import (
     SimulatedTrainer,
@@ -369,19 +368,24 @@ class TestTheRecord:
 
 
 @pytest.mark.parametrize(
-    ("worker_steps", "workers", "at_once"),
+    ("worker_steps", "workers", "batch_size", "most"),
     [
-        (511, 64 * THREADS, 1),
-        (512, 64 * THREADS, 8),
-        (512, 3 * THREADS, 3),
-        (512, 2 * THREADS - 1, 1),
-        (512, 1, 1),
+        (511, 64, 32, 1),
+        (512, 64, 32, 16),
+        (512, 1024, 32, 16),
+        (512, 8, 32, 8),
+        (512, 17, 32, 9),
+        (512, 50, 32, 13),
+        (512, 64, 128, 8),
+        (512, 64, 1024, 1),
+        (512, 64, 5000, 1),
+        (512, 1, 32, 1),
     ],
 )
 def test_gradients_are_joined_where_job_and_cluster_are_large(
-    worker_steps: int, workers: int, at_once: int
+    worker_steps: int, workers: int, batch_size: int, most: int
 ) -> None:
-    assert gradients_at_once(worker_steps, workers) == at_once
+    assert gradients_at_once(worker_steps, workers, batch_size) == most
 
 
 class TestLargeClusters:

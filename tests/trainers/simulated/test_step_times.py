@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.simulated.links import NEVER, SharedLink
+from syncswitch.trainers.simulated.step_times import NEVER, SharedLink
 
 CLOSE = 1e-6
 
