@@ -308,31 +308,6 @@ class TestTheSameNumbers:
 
 
 class TestTheRecord:
-    def test_equal_workers_are_as_stale_as_there_are_others(
-        self, make_trainer: MakeTrainer
-    ) -> None:
-        record = make_trainer(CONSTANT, 4, EVEN).train(spec_of(CONSTANT, 4, 0.0, profile=EVEN))
-        (phase,) = record.phases
-        assert phase.max_staleness == 3
-        assert phase.mean_staleness == pytest.approx((0 + 1 + 2 + 3 * 197) / 200)
-
-    @pytest.mark.parametrize(("protocol", "lead"), [("ssp:0", 0), ("ssp:2", 2), ("dssp:1-4", 4)])
-    def test_staleness_keeps_to_the_limit(
-        self, make_trainer: MakeTrainer, protocol: str, lead: int
-    ) -> None:
-        uneven = ClusterProfile(
-            compute_seconds=1.0, compute_variation=1.0, relative_speeds=(1.0, 0.1, 3.0)
-        )
-        spec = spec_of(CONSTANT, 4, 0.0, protocols=("bsp", protocol), profile=uneven)
-        (phase,) = make_trainer(CONSTANT, 4, uneven).train(spec).phases
-        assert 0 < (phase.max_staleness or 0) <= 3 * (2 * lead + 1)
-
-    @pytest.mark.parametrize("protocol", ["ds-sync:2", "local-sgd:3"])
-    def test_replicas_have_no_staleness(self, make_trainer: MakeTrainer, protocol: str) -> None:
-        spec = spec_of(CONSTANT, 4, 0.0, protocols=("bsp", protocol))
-        (phase,) = make_trainer(CONSTANT, 4).train(spec).phases
-        assert (phase.mean_staleness, phase.max_staleness) == (None, None)
-
     def test_times_are_those_of_the_virtual_clock(self, make_trainer: MakeTrainer) -> None:
         """Rounds of 1 s, two of them with a straggler, a switch, then pushes at 4 a second."""
         spec = spec_of(CONSTANT, 4, 50.0, profile=STRAGGLER)
