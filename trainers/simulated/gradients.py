@@ -18,12 +18,12 @@ from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.batches.feed import feed_of
+from syncswitch.trainers.model.embedding_steps import EmbeddingSteps, trace_ids
+from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, specs_of
+from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
-from syncswitch.trainers.model.table_steps import TableSteps, trace_ids
-from syncswitch.trainers.model.tables.lookup import TableRows, specs_of
-from syncswitch.trainers.model.tables.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quiet_log, tf
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class Pulled:
         worker_step: Number of its batch.
         parameters: Parameters at which it is taken, shape [P].
         statistics: Shape [S].
-        ids: Rows of embedding tables that the batch needs.
+        ids: Embedding rows that the batch needs.
         rows: Their values.
     """
 
@@ -182,7 +182,7 @@ class Gradient:
         loss: Training loss.
         values: Shape [P].
         contribution: Contribution to the statistics (see `ModelFunction.move`), shape [S].
-        rows: Gradients of rows of embedding tables.
+        rows: Gradients of embedding rows.
     """
 
     loss: float
@@ -231,10 +231,10 @@ class GradientSource:
         self._feed = feed_of(data.train, workload.batch_size, most)
         self._threads = ThreadPoolExecutor(THREADS, "gradients")
         specs = row_specs(data, workload.batch_size)
-        self._tables: TableSteps | None = None
-        if function.tables:
+        self._embeddings: EmbeddingSteps | None = None
+        if function.embeddings:
             ids = trace_ids(function, workload, specs)
-            self._tables, most = TableSteps(function.tables, ids), 1
+            self._embeddings, most = EmbeddingSteps(function.embeddings, ids), 1
         self._most = most
         self._examples = len(specs)
         self._probes = self._make_probes()
@@ -245,7 +245,7 @@ class GradientSource:
                 tf.TensorSpec([function.statistics.size]),
                 tf.TensorSpec([2], tf.int64),
                 *specs,
-                *(spec for table in function.tables for spec in specs_of(table)),
+                *(spec for table in function.embeddings for spec in specs_of(table)),
             )
             self._single = for_threads(traced, THREADS)
             self._call_single(self._probes[0], 0)
@@ -334,12 +334,12 @@ class GradientSource:
         return lambda: _sum_of([one.result() for one in calls])
 
     def wanted(self, worker_step: int, seed: int) -> list[Ids]:
-        """Rows of embedding tables that a batch needs."""
-        if self._tables is None:
+        """Embedding rows that a batch needs."""
+        if self._embeddings is None:
             return []
         numbers = tf.constant([worker_step, seed], tf.int64)
         try:
-            return self._tables.wanted(self._feed.rows(worker_step, seed), numbers)
+            return self._embeddings.wanted(self._feed.rows(worker_step, seed), numbers)
         except ValueError as error:
             raise WorkloadError(f"workload {self._workload.name!r}: {error}") from error
 
@@ -381,7 +381,7 @@ class GradientSource:
             parameters = small(self._function.parameters.size)
             statistics = (1 + random.random(self._function.statistics.size)).astype(np.float32)
             ids = self.wanted(step, 0)
-            asked = zip(ids, self._function.tables, strict=True)
+            asked = zip(ids, self._function.embeddings, strict=True)
             rows = [small(len(one), table.width) for one, table in asked]
             found.append(Pulled(step, parameters, statistics, ids, rows))
         return found
@@ -393,9 +393,9 @@ class GradientSource:
             tf.constant(pulled.statistics),
             numbers,
             *self._feed.rows(pulled.worker_step, seed),
-            *TableSteps.arguments(pulled.ids, pulled.rows),
+            *EmbeddingSteps.arguments(pulled.ids, pulled.rows),
         )
-        gradients = TableSteps.gradients(pulled.ids, rows)
+        gradients = EmbeddingSteps.gradients(pulled.ids, rows)
         return Gradient(float(loss), gradient.numpy(), contribution.numpy(), gradients)
 
     def _call_apart(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Gradient]:
@@ -426,8 +426,8 @@ class GradientSource:
         return Gradient(float(loss), gradient, contribution)
 
     def _traced_single(self, parameters: Any, statistics: Any, numbers: Any, *given: Any) -> Any:
-        examples, of_tables = given[: self._examples], given[self._examples :]
-        rows = list(map(TableRows, of_tables[::2], of_tables[1::2]))
+        examples, of_embeddings = given[: self._examples], given[self._examples :]
+        rows = list(map(EmbeddingRows, of_embeddings[::2], of_embeddings[1::2]))
         function = self._function
         batch = function.batch(examples, numbers[0], numbers[1])
         values = unpack(parameters, function.parameters)

@@ -14,11 +14,11 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.trainers.job.hyperparameters import Configuration
+from syncswitch.trainers.model.embeddings.local import LocalEmbeddings
+from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
 from syncswitch.trainers.model.steps import FlatUpdate, flat_update, trace_update
-from syncswitch.trainers.model.tables.local import LocalTables
-from syncswitch.trainers.model.tables.shard import Ids
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean
@@ -59,16 +59,16 @@ class TrainingLearner(Learner):
         configuration: Configuration,
         seed: int,
         state: ModelState,
-        tables: LocalTables,
+        embeddings: LocalEmbeddings,
     ) -> None:
-        self._tables = tables
+        self._embeddings = tables
         self._source = source
         self._update = update
         self._configuration = configuration
         self._seed = seed
         self._exchange = Exchange.PUSH
         self._second_since: int | None = None
-        self.state = tables.load(state)
+        self.state = embeddings.load(state)
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
@@ -82,15 +82,15 @@ class TrainingLearner(Learner):
 
     def restore(self, state: ModelState) -> None:
         """Continues from this state, when no step is under way."""
-        self.state, self.is_finite, self.loss = self._tables.load(state), True, LossMean()
+        self.state, self.is_finite, self.loss = self._embeddings.load(state), True, LossMean()
 
     def readable_state(self) -> AbstractContextManager[ModelState]:
         """The state, to be read before training continues."""
-        return self._tables.with_tables(self.state)
+        return self._embeddings.with_embeddings(self.state)
 
     def kept_state(self) -> ModelState:
         """The state, to be restored later."""
-        return self._tables.kept(self.state)
+        return self._embeddings.kept(self.state)
 
     @override
     def batches(self, second_since: int | None) -> int:
@@ -108,9 +108,9 @@ class TrainingLearner(Learner):
             self.state = self._mean_replica()
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Current parameters and statistics (the mean of replicas), and rows of tables."""
+        """Current parameters and statistics (the mean of replicas), and embedding rows."""
         if not self._replicas:
-            rows = self._tables.shard.pull(ids)
+            rows = self._embeddings.shard.pull(ids)
             return self.state.parameters, self.state.statistics, *rows
         return _mean_model(list(self._replicas.values()))
 
@@ -135,7 +135,7 @@ class TrainingLearner(Learner):
         pulled = []
         for step in ticket.worker_steps:
             ids = self._source.wanted(step, self._seed)
-            rows = self._tables.shard.pull(ids)
+            rows = self._embeddings.shard.pull(ids)
             pulled.append(Pulled(step, state.parameters, state.statistics, ids, rows))
         if self._exchange is Exchange.ROUND:
             # All have the same parameters, and need one gradient when it is known who they are.
@@ -198,7 +198,7 @@ class TrainingLearner(Learner):
     def _apply(self, gradient: Gradient, rate: float, step: int) -> None:
         self.state = self._moved(self.state, gradient, rate, step)
         momentum = self._configuration.momentum(step, self._second_since)
-        self._tables.shard.push([gradient.rows], rate, momentum)
+        self._embeddings.shard.push([gradient.rows], rate, momentum)
 
     def _mean_replica(self) -> ModelState:
         replicas = list(self._replicas.values())
