@@ -61,7 +61,7 @@ class TrainingLearner(Learner):
         state: ModelState,
         embeddings: LocalEmbeddings,
     ) -> None:
-        self._embeddings = tables
+        self._embeddings = embeddings
         self._source = source
         self._update = update
         self._configuration = configuration
