@@ -247,7 +247,7 @@ class ModelFunction:
         inputs: Any,
         labels: Any,
         seed: Any,
-        rows: Sequence[TableRows] = (),
+        rows: Sequence[EmbeddingRows] = (),
     ) -> tuple[Any, Any]:
         """Loss, and flat contribution to the statistics, of one batch; see `gradients`."""
         with self._lookups.by(among(rows)):
