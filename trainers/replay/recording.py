@@ -208,42 +208,28 @@ def whole_runs(
         trials: Complete runs of one workload.
         curves: Their own evaluations by `trial_id`.
     """
-    known = tuple(trials)
-    completer = _Completer(known, curves)
-    whole = {trial.trial_id: completer.whole(trial.trial_id) for trial in known}
-    return {trial_id: run for trial_id, run in whole.items() if run is not None}
+    by_id = {trial.trial_id: trial for trial in trials}
+    known: dict[int, RecordedRun | None] = {}
 
-
-class _Completer:
-    """Completes stored trials into whole runs."""
-
-    def __init__(
-        self,
-        trials: Iterable[StoredTrial],
-        curves: Mapping[int, tuple[Evaluation, ...]],
-    ) -> None:
-        self._trials = {trial.trial_id: trial for trial in trials}
-        self._curves = curves
-        self._known: dict[int, RecordedRun | None] = {}
-
-    def whole(self, trial_id: int) -> RecordedRun | None:
+    def whole(trial_id: int) -> RecordedRun | None:
         """The run from its first worker-step; None where a part of it is missing."""
-        if trial_id not in self._known:
-            self._known[trial_id] = None  # ends the recursion of a fork that is its own ancestor
-            trial = self._trials.get(trial_id)
-            if trial is not None:
-                self._known[trial_id] = self._complete(trial)
-        return self._known[trial_id]
+        if trial_id not in known:
+            known[trial_id] = None  # ends the recursion of a fork that is its own ancestor
+            if trial_id in by_id:
+                known[trial_id] = completed(by_id[trial_id])
+        return known[trial_id]
 
-    def _complete(self, trial: StoredTrial) -> RecordedRun | None:
-        own = _own_part(trial, self._curves.get(trial.trial_id, ()))
+    def completed(trial: StoredTrial) -> RecordedRun | None:
+        own = _own_part(trial, curves.get(trial.trial_id, ()))
         if trial.parent_trial_id is None:
             return own
-        parent = self.whole(trial.parent_trial_id)
-        start = _fork_worker_step(trial)
+        parent, start = whole(trial.parent_trial_id), _fork_worker_step(trial)
         if parent is None or parent.worker_steps < start:
             return None
         return _with_prefix(own, parent, start, trial)
+
+    found = {trial_id: whole(trial_id) for trial_id in by_id}
+    return {trial_id: run for trial_id, run in found.items() if run is not None}
 
 
 def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:

@@ -139,6 +139,8 @@ class StepTimes:
 
     Attributes:
         model_bytes: Size of a pull, and of a push.
+        latency_seconds: Delay of each message.
+        apply_seconds: Time in which the parameter server makes an update.
     """
 
     def __init__(
@@ -146,22 +148,14 @@ class StepTimes:
     ) -> None:
         self._profile = profile
         self.model_bytes = profile.parameter_bytes or values * BYTES_PER_VALUE
+        self.latency_seconds = profile.latency_seconds
+        self.apply_seconds = profile.apply_seconds
         self._worker_bandwidths = profile.worker_bandwidths_bytes_per_second or (math.inf,)
         # Log-normal with mean 1 and this standard deviation.
         variance = np.log1p(profile.compute_variation**2)
         self._factors = np.random.default_rng(seed).lognormal(
             -variance / 2, np.sqrt(variance), total_worker_steps
         )
-
-    @property
-    def latency_seconds(self) -> float:
-        """Delay of each message."""
-        return self._profile.latency_seconds
-
-    @property
-    def apply_seconds(self) -> float:
-        """Time in which the parameter server makes an update."""
-        return self._profile.apply_seconds
 
     def server_link(self) -> SharedLink[Any]:
         """One direction of the parameter server's link, still idle."""
@@ -191,9 +185,9 @@ class StepTimes:
         exchanges. The slowest link sets the pace.
         """
         if exchange is Exchange.ROUND:
-            return self._profile.barrier_seconds + self._profile.apply_seconds
+            return self._profile.barrier_seconds + self.apply_seconds
         if exchange is Exchange.BUFFER:
-            return self._profile.apply_seconds
+            return self.apply_seconds
         if len(group) == 1:
             return 0.0
         links = self._worker_bandwidths

@@ -95,24 +95,6 @@ def with_python_code(keras: Any) -> Any:
     return sequential(keras, Python())
 
 
-def with_lambda(keras: Any) -> Any:
-    return sequential(keras, keras.layers.Lambda(lambda x: 2 * x))
-
-
-def without_settings(keras: Any) -> Any:
-    """A layer that cannot be cloned."""
-
-    class Scaled(keras.layers.Layer):
-        def __init__(self, scale: Any) -> None:
-            super().__init__()
-            self._scale = scale
-
-        def call(self, inputs: Any) -> Any:
-            return self._scale(inputs)
-
-    return sequential(keras, Scaled(lambda x: 2 * x))
-
-
 def with_other_clones(keras: Any) -> Any:
     """A layer that does something else in each model: what is cloned computes another thing."""
 
@@ -236,8 +218,6 @@ class TestOneAtATime:
         [
             (subclassed, "Sequential models"),
             (with_python_code, "EagerPyFunc"),
-            (with_lambda, "Lambda"),
-            (without_settings, "get_config"),
             (with_other_clones, ""),
         ],
     )
