@@ -329,6 +329,13 @@ class TestOnlinePolicies:
         assert result.switch_overhead_seconds == pytest.approx(3 * EVEN.switch_seconds)
         assert ledger.members == [tuple(range(8))] * 4
 
+    def test_greedy_comes_back_from_a_detour_that_is_longer_than_what_was_missing(self) -> None:
+        slow = "straggler:worker=5,at=10%,for=70%,slowdown=3"
+        spec = spec_of(800, 60.0, [slow], "greedy", workers=8)
+        result, ledger = run(spec)
+        assert_exactly_w(spec, result, ledger)
+        assert [phase.protocol for phase in result.phases] == ["bsp", "asp", "bsp"]
+
     def test_after_the_switch_they_only_look(self) -> None:
         inject = ["straggler:worker=5,at=60%,for=30%,slowdown=3"]
         for online in ("greedy", "elastic"):
