@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
@@ -374,6 +375,29 @@ class TestLargeClusters:
         record = trainer.train(spec_of(HASTE, workers, 0.0, profile=EVEN))
         assert record.phases[0].max_staleness == workers - 1
         assert record.training_seconds == pytest.approx(2.0)
+
+    def test_rounds_that_share_calls_end_bitwise_where_a_fork_does(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Of 12 workers, killed for a while; checkpoint and end cut a round short."""
+        workload = replace(BRIEF, total_worker_steps=512)
+        spec = spec_of(
+            workload,
+            12,
+            100.0,
+            conditions=RunConditions(injections=("kill:worker=3,at=60%,for=1s",)),
+            checkpoint_percents=(37.0, 100.0),
+            checkpoint_directory=tmp_path,
+        )
+        trainer = make_trainer(workload, 12, is_batched=True)
+        whole, end = train_to_end(trainer, spec, tmp_path)
+        fork = replace(spec, fork_from=whole.checkpoints[37.0], checkpoint_percents=(100.0,))
+        record, found = train_to_end(trainer, fork, tmp_path / "fork")
+        assert_bitwise_equal(found, end)
+        assert record.training_seconds == whole.training_seconds
+        single = train_to_end(make_trainer(workload, 12), spec, tmp_path / "single")[1]
+        assert_close(end, single, 1e-3)
+        assert not np.array_equal(end.parameters, single.parameters)
 
     def test_too_many_for_the_memory_are_refused_in_one_line(self) -> None:
         with pytest.raises(UserError, match=r"1000000000000 simulated workers .*GiB") as error:
