@@ -450,11 +450,11 @@ def _filled(values: Sequence[T], places: int) -> list[T]:
 def _sum_of(parts: Sequence[Gradient]) -> Gradient:
     if len(parts) == 1:
         return parts[0]
-    gradient, contribution = (
-        np.sum(vectors, axis=0, dtype=np.float32)
-        for vectors in zip(*((part.values, part.contribution) for part in parts), strict=True)
+    return Gradient(
+        sum(part.loss for part in parts),
+        np.add.reduce([part.values for part in parts]),
+        np.add.reduce([part.contribution for part in parts]),
     )
-    return Gradient(sum(part.loss for part in parts), gradient, contribution)
 
 
 def _is_close(one: Gradient, other: Gradient) -> bool:
