@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Groups, SegmentSteps
 from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
@@ -22,6 +22,7 @@ from tests.trainers.simulated.clusters import (
     EVEN,
     PROTOCOLS_OF_FOUR,
     VARIED,
+    Ledger,
     asp_throughput,
     end_seconds,
     play,
@@ -29,32 +30,6 @@ from tests.trainers.simulated.clusters import (
 )
 
 EXACT = 1e-9
-
-
-class Witness(Learner):
-    """Checks the order of what it is told, and counts."""
-
-    def __init__(self) -> None:
-        self.started: list[int] = []
-        self.pushes: Counter[int] = Counter()
-        self.joined = 0
-        self.staleness: list[int] = []
-        self._under_way: dict[int, tuple[Ticket, int]] = {}
-
-    def pull(self, ticket: Ticket) -> None:
-        assert ticket.worker not in self._under_way
-        self.started.append(ticket.worker_step)
-        self._under_way[ticket.worker] = ticket, self.pushes.total()
-
-    def push(self, ticket: Ticket) -> None:
-        started, before = self._under_way.pop(ticket.worker)
-        assert started == ticket
-        self.staleness.append(self.pushes.total() - before)
-        self.pushes[ticket.worker] += 1
-
-    def join(self, group: Group, worker_step: int) -> None:
-        assert group.worker_steps or not self._under_way.keys() & set(group.workers)
-        self.joined += len(group.workers)
 
 
 class Until(SegmentSteps):
@@ -114,10 +89,10 @@ class TestEveryProtocol:
             apply_seconds=join,
             barrier_seconds=join,
         )
-        witness = Witness()
-        done = play(protocol, profile, 4, steps, witness)
-        assert sorted(witness.started) == list(range(steps))
-        assert witness.pushes.total() == steps
+        ledger = Ledger()
+        done = play(protocol, profile, 4, steps, ledger)
+        assert sorted(ledger.started) == list(range(steps))
+        assert ledger.pushed == Counter(range(steps))
         counts = [count for count, _ in done]
         assert counts == sorted(set(counts))
         assert counts[-1] == steps
@@ -136,17 +111,17 @@ class TestEveryProtocol:
         profile = ClusterProfile(
             compute_seconds=1.0, compute_variation=1.0, relative_speeds=speeds, latency_seconds=0.1
         )
-        witness = Witness()
-        play(text.format(lead), profile, workers, 300, witness)
-        assert max(witness.staleness) <= (workers - 1) * (2 * lead + 1)
+        ledger = Ledger()
+        play(text.format(lead), profile, workers, 300, ledger)
+        assert max(ledger.staleness) <= (workers - 1) * (2 * lead + 1)
 
     @pytest.mark.parametrize("workers", [2, 3, 7])
     def test_in_asp_equal_workers_are_as_stale_as_there_are_others(self, workers: int) -> None:
-        witness = Witness()
-        play("asp", EVEN, workers, 20 * workers, witness)
-        assert witness.staleness[workers:] == [workers - 1] * (19 * workers)
+        ledger = Ledger()
+        play("asp", EVEN, workers, 20 * workers, ledger)
+        assert ledger.staleness[workers:] == [workers - 1] * (19 * workers)
         # In the first round the parameters are still those of the start.
-        assert witness.staleness[:workers] == list(range(workers))
+        assert ledger.staleness[:workers] == list(range(workers))
 
 
 def cluster(**fields: Any) -> ClusterProfile:

@@ -406,25 +406,29 @@ class TestLargeClusters:
         assert "--workers" in str(error.value)
 
 
-class TestWhatIsRefused:
-    def refused(self, trainer: Trainer, spec: TrialSpec) -> None:
-        with pytest.raises(UserError) as error:
-            trainer.train(spec)
-        assert "\n" not in str(error.value)
+@pytest.mark.parametrize(
+    ("make_spec", "fields"),
+    [
+        (jobs.spec_of, {}),
+        (spec_of, {"profile": EVEN}),
+        (spec_of, {"protocols": ("bsp", "ds-sync:3")}),
+    ],
+    ids=["of the real cluster", "of another profile", "not for 4 workers"],
+)
+def test_another_trial_is_refused(
+    make_trainer: MakeTrainer, make_spec: Callable[..., TrialSpec], fields: dict[str, Any]
+) -> None:
+    assert_refused(make_trainer(BRIEF, 4), make_spec(BRIEF, 4, 50.0, **fields))
 
-    def test_a_trial_of_the_real_cluster(self, make_trainer: MakeTrainer) -> None:
-        self.refused(make_trainer(BRIEF, 4), jobs.spec_of(BRIEF, 4, 50.0))
 
-    def test_a_trial_of_another_profile(self, make_trainer: MakeTrainer) -> None:
-        self.refused(make_trainer(BRIEF, 4), spec_of(BRIEF, 4, 50.0, profile=EVEN))
+def test_a_simulated_trial_on_the_real_cluster_is_refused(cluster_of: Any) -> None:
+    assert_refused(cluster_of(SHORT, 4), spec_of(SHORT, 4, 50.0))
 
-    def test_a_simulated_trial_on_the_real_cluster(self, cluster_of: Any) -> None:
-        self.refused(cluster_of(SHORT, 4), spec_of(SHORT, 4, 50.0))
 
-    def test_a_protocol_that_so_many_workers_cannot_use(self, make_trainer: MakeTrainer) -> None:
-        self.refused(
-            make_trainer(BRIEF, 4), spec_of(BRIEF, 4, 50.0, protocols=("bsp", "ds-sync:3"))
-        )
+def assert_refused(trainer: Trainer, spec: TrialSpec) -> None:
+    with pytest.raises(UserError) as error:
+        trainer.train(spec)
+    assert "\n" not in str(error.value)
 
 
 def test_the_identity_tells_the_clusters_apart() -> None:
