@@ -42,19 +42,6 @@ class Learner:
         """The worker is back, and about to begin its first step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """The outcome of a segment.
-
-    Attributes:
-        seconds: Training time at its last update, or at its start where there was none.
-        staleness: Updates between pull and push; not counted for replicas.
-    """
-
-    seconds: float
-    staleness: StalenessCount
-
-
 @dataclass(slots=True)
 class _Step:
     """A step under way."""
@@ -109,13 +96,18 @@ class SegmentPlayer:
         self._events: list[tuple[float, int, int, Callable[[_Step, float], None], _Step]] = []
         self._scheduled = 0
 
-    def play(self) -> Played:
-        """Plays the segment to its end."""
+    def play(self) -> tuple[float, StalenessCount]:
+        """Plays the segment to its end.
+
+        Returns:
+            Training time at its last update, or at its start where there was none; and updates
+            between pull and push, which are not counted for replicas.
+        """
         for ticket in self._steps.start().tickets:
             self._begin(ticket, self._seconds)
         while not self._steps.is_over:
             self._go_on()
-        return Played(self._seconds, self._staleness)
+        return self._seconds, self._staleness
 
     def _go_on(self) -> None:
         """Handles the next event, or a change of membership that comes before it."""

@@ -114,8 +114,11 @@ class Membership:
             if is_start:
                 self._note(RunEvent("injected", done, now_seconds, injection.text, worker))
             if injection.kind == "kill" and worker is not None:
-                has_changed = (self._lose if is_start else self._return)(worker, done, now_seconds)
-                if has_changed and (is_start or worker not in self._resting):
+                self._kills[worker] += 1 if is_start else -1
+                if self._kills[worker] != is_start:
+                    continue  # several kills of it overlap
+                (self._lose if is_start else self._return)(worker, done, now_seconds)
+                if is_start or worker not in self._resting:
                     changes.append(Change(worker, is_back=not is_start))
         return changes
 
@@ -157,27 +160,19 @@ class Membership:
         for event in decision.events:
             self._note(event)
 
-    def _lose(self, worker: int, done: int, now_seconds: float) -> bool:
-        self._kills[worker] += 1
-        if self._kills[worker] > 1:
-            return False
+    def _lose(self, worker: int, done: int, now_seconds: float) -> None:
         self._lost_seconds[worker] = now_seconds
         if self._online is not None:
             self._online.lost(worker)
         reason = f"worker {worker} was killed; another worker takes over its worker-step"
         self._note(RunEvent("lost", done, now_seconds, reason, worker))
-        return True
 
-    def _return(self, worker: int, done: int, now_seconds: float) -> bool:
-        self._kills[worker] -= 1
-        if self._kills[worker] > 0:
-            return False
+    def _return(self, worker: int, done: int, now_seconds: float) -> None:
         seconds = now_seconds - self._lost_seconds.pop(worker)
         if self._online is not None:
             self._online.returned(worker)
         reason = f"worker {worker} is back"
         self._note(RunEvent("returned", done, now_seconds, reason, worker, seconds))
-        return True
 
 
 def membership_of(spec: TrialSpec, log: RunLog) -> Membership:

@@ -77,11 +77,11 @@ class Timeline:
             batches=self._learner.batches(second_since),
         )
         self._learner.begin(choice.exchange, members, second_since)
-        played = SegmentPlayer(
+        seconds, staleness = SegmentPlayer(
             self._steps, self._times, self._learner, membership, start_seconds, self._on_done
         ).play()
         self._learner.finish()
-        log.add_phase(segment, self._steps.done, played.seconds, played.staleness)
+        log.add_phase(segment, self._steps.done, seconds, staleness)
 
     def _switch(self, segment: Segment) -> float:
         """Switches to a segment's protocol if it is another one; returns the seconds this takes."""
