@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.backends.local import named
 from syncswitch.searcher.comparison.making import Comparison, check_chief
-from syncswitch.searcher.comparison.targets import allowed_and_target
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, evaluated_switch_point
+from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.trial_loop import LoopOptions
 from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
-from syncswitch.searcher.strategies.baseline import ROUNDING
+from syncswitch.searcher.strategies.base import USUAL_THRESHOLD
+from syncswitch.searcher.strategies.baseline import ROUNDING, THRESHOLD_RUNS, measured_threshold
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
@@ -60,13 +62,13 @@ class Sweep:
     Attributes:
         reference_percent: At this switch point the first of the jobs trains with one protocol
             alone, which says what the accuracy is to be, and how long a training usually takes.
-        threshold: beta, the accuracy that may be lost.
+        given_threshold: beta, the accuracy that may be lost; None to measure it.
         given_target: A, where nobody has to measure it.
     """
 
     jobs: tuple[SweptJob, ...]
     reference_percent: float
-    threshold: float
+    given_threshold: float | None
     given_target: float | None = None
 
     @property
@@ -74,18 +76,28 @@ class Sweep:
         """A; None where nobody gave it, and all runs of the reference diverged."""
         if self.given_target is not None:
             return self.given_target
-        points = (one for one in self.jobs[0].switch_points)
-        return next(
-            (one.mean_accuracy for one in points if one.switch_percent == self.reference_percent),
-            None,
-        )
+        return None if self._reference is None else self._reference.mean_accuracy
+
+    @property
+    def threshold(self) -> float | None:
+        """beta; None where nobody gave it, and the runs of the reference do not say it."""
+        if self.given_threshold is not None or self._reference is None:
+            return self.given_threshold
+        with contextlib.suppress(UserError):
+            return measured_threshold(self._reference.accuracies)
+        return None
+
+    @property
+    def _reference(self) -> EvaluatedSwitchPoint | None:
+        points = self.jobs[0].switch_points
+        return next((one for one in points if one.switch_percent == self.reference_percent), None)
 
     def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int | None:
-        """Runs that lose at most the threshold against the target; None without one."""
-        target = self.target_accuracy
-        if target is None:
+        """Runs that lose at most the threshold against the target; None without these."""
+        target, threshold = self.target_accuracy, self.threshold
+        if target is None or threshold is None:
             return None
-        least = target - self.threshold - ROUNDING
+        least = target - threshold - ROUNDING
         return sum(accuracy >= least for accuracy in switch_point.accuracies)
 
     def speed_up(self, job: int, percent: float) -> SpeedUp | None:
@@ -138,7 +150,7 @@ def make_sweep(
     *,
     reference_percent: float,
     runs: int = 5,
-    threshold: float = 0.01,
+    threshold: float | None = USUAL_THRESHOLD,
     target_accuracy: float | None = None,
     base_seed: int = 0,
     guarded: bool = False,
@@ -150,10 +162,10 @@ def make_sweep(
     Args:
         database: Holds Optuna's tables and ours.
         to_sweep: Jobs on clusters of one size, of which the first is trained at
-            `reference_percent` too, unless a target is given.
+            `reference_percent` too, unless target and threshold are given.
         reference_percent: See `Sweep`.
         runs: R, how many runs of each switch point there are to be.
-        threshold: beta.
+        threshold: beta; None to measure it.
         target_accuracy: A; None to measure it.
         base_seed: The seeds of all runs derive from it.
         guarded: Whether what fails goes back to its switch; then each job is trained with its first
@@ -167,7 +179,7 @@ def make_sweep(
     """
     made: list[tuple[Comparison, SweptJob]] = []
     for number, job in enumerate(to_sweep):
-        is_reference = number == 0 and target_accuracy is None
+        is_reference = number == 0 and None in (target_accuracy, threshold)
         percents = (reference_percent, *job.percents) if is_reference else job.percents
         if guarded and percents:
             percents = (BASELINE_PERCENT, *percents)
@@ -177,8 +189,9 @@ def make_sweep(
         strategy = ComparisonStrategy(
             len(percents),
             runs,
-            threshold,
+            threshold or 0.0,
             target_accuracy,
+            threshold_runs=0 if threshold else THRESHOLD_RUNS,
             percents=percents,
             has_baseline=is_reference and reference_percent == BASELINE_PERCENT,
             guarded=guarded,
@@ -230,7 +243,7 @@ class SweepPlan:
             conditions; one size of cluster after the other.
         columns: How many jobs there are of each size.
         reference_percent: See `Sweep`.
-        threshold: beta, as an accuracy.
+        threshold: beta, as an accuracy; None to measure it for each size.
         target_accuracy: A, as an accuracy; None to measure it for each size.
     """
 
@@ -238,7 +251,7 @@ class SweepPlan:
     columns: int
     percents: tuple[float, ...]
     reference_percent: float
-    threshold: float
+    threshold: float | None
     target_accuracy: float | None
     trainer: str
     runs: int
@@ -331,7 +344,7 @@ def plan_sweep(
         sizes: n of each cluster; None for the usual size.
         chosen: The conditions of the runs.
         runs: R, how many runs of each switch point there are to be.
-        threshold: beta, in the unit of the metric; None for the usual one.
+        threshold: beta, in the unit of the metric; None for the usual one, or to measure it.
         target_accuracy: The value of the metric to keep; None to measure it.
         guarded: Whether what fails goes back to its switch.
         seed: The seeds of all runs derive from it.
@@ -355,14 +368,23 @@ def plan_sweep(
         called = job.reference or normal_reference(named(request))
         to_train.append((called, job, conditions))
     metric = to_train[0][1].identity.decided_by  # no variant has another one
-    allowed, target = allowed_and_target(metric, threshold, target_accuracy)
+    if threshold is None and metric.has_usual_threshold:
+        threshold = USUAL_THRESHOLD
+    if threshold is None and runs < THRESHOLD_RUNS:
+        raise UserError(
+            f"--runs is {runs}: without a --threshold for {metric.name} it is measured in"
+            f" {THRESHOLD_RUNS} runs; give as many, or --threshold"
+        )
+    given = ComparisonStrategy(1, 1, threshold or 1.0, target_accuracy, percents=(100.0,))
+    given = given.measured_by(metric)
+    SearchPlan(given if threshold else given.without_threshold()).check()
     return SweepPlan(
         to_train=tuple(to_train),
         columns=len(names) * len(pairs),
         percents=points,
         reference_percent=reference_percent,
-        threshold=allowed,
-        target_accuracy=target,
+        threshold=threshold,
+        target_accuracy=given.target_accuracy,
         trainer=trainer.kind,
         runs=runs,
         seed=seed,

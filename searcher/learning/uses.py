@@ -19,8 +19,8 @@ from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.words import measured_threshold_text
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
 from syncswitch.storage.provenance import software_versions
@@ -48,17 +48,11 @@ def next_run(
         goes_back: See `used_job`.
 
     Raises:
-        UserError: Nobody knows how much of the job's metric may be lost.
+        UserError: As `UsedJob.next_percent`.
     """
     with open_database(storage_url, create=True) as database:
         found = PolicyRegistry(database).lookup(identity.fingerprint, alias=CURRENT)
         if not found:
-            metric = identity.decided_by
-            if not metric.has_usual_threshold:
-                raise UserError(
-                    f"--learn: how much worse {metric.name} may be is not known; search first, with"
-                    " `syncswitch-search run` and --threshold, and learn from its policy"
-                )
             return NextRun(None, BASELINE_PERCENT, None, 0)
         return _next_run(database, found[0], uses, goes_back)
 
@@ -92,6 +86,8 @@ def first_policy(
     if record.diverged:
         return None
     accuracy, usual = record.converged_accuracy, AdaptiveStrategy()
+    if not identity.decided_by.has_usual_threshold:
+        usual = usual.without_threshold()
     policy = TimingPolicy(
         fingerprint=identity.fingerprint,
         version=1,
@@ -211,6 +207,13 @@ def after_use(
             return []
         drift = uses_of(database, stored).drift
         words = [] if drift is None else [drift_text(drift)]
+        measured = used_job(database, stored).with_measured_threshold()
+        if measured is not None and expected_uses is not None:
+            registry = PolicyRegistry(database)
+            if registry.aliases(stored.fingerprint).get(CURRENT) == stored.version:
+                stored = registry.publish(measured, replaces=stored.version)
+                first, metric = stored.first_protocol.upper(), stored.decided_by
+                words.append(measured_threshold_text(stored.threshold, metric, first))
         revision = revision_of(database, stored, expected_uses, goes_back)
         if revision is None:
             return words
@@ -244,7 +247,11 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     if found and entry.imported_at is None:
         return search_explained(database, found[0])
     job = used_job(database, policy)
-    return explain(job.strategy(), job.observations())
+    is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
+    return replace(
+        explain(job.strategy(), job.observations()),
+        threshold_is_measured=is_learnt and not policy.decided_by.has_usual_threshold,
+    )
 
 
 def search_explained(database: Database, search: SearchInfo) -> Explanation:

@@ -27,6 +27,7 @@ from syncswitch.storage.queries.summaries import (
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.queries.uses import use_facts
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.events import condition_values
 from syncswitch.storage.trials.store import TrialStore
@@ -190,7 +191,11 @@ def load_report(
             why=why,
             no_why=no_why,
             acceptance=_acceptance(
-                policy, search, history.target_accuracy if history else None, switch_points
+                policy,
+                search,
+                history.target_accuracy if history else None,
+                switch_points,
+                job.identity.decided_by,
             ),
             software=policy.policy.software if policy else _software(read, complete),
             uses=tuple(use_facts(read, fingerprint=fingerprint)),
@@ -273,17 +278,18 @@ def _acceptance(
     search: SearchInfo | None,
     measured_target: float | None,
     switch_points: Sequence[SwitchPointStatistics],
+    metric: Metric,
 ) -> Acceptance | None:
     """Of the policy, else of the search as far as it is, else of the recorded baseline."""
     if policy is not None:
         found = policy.policy
         return Acceptance(found.target_accuracy, found.threshold, "as the policy says")
     if search is not None:
-        if measured_target is None:
+        if measured_target is None or not search.threshold:
             return None
         origin = "as given to the search" if search.target_accuracy else "as measured so far"
         return Acceptance(measured_target, search.threshold, origin)
-    for switch_point in switch_points:
+    for switch_point in switch_points if metric.has_usual_threshold else ():
         if (
             switch_point.candidate_percent == BASELINE_PERCENT
             and switch_point.mean_accuracy is not None

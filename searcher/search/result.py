@@ -31,11 +31,12 @@ class SwitchPointResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The end of a search."""
+    """The end of a search; `threshold_runs` is that of its strategy."""
 
     policy: TimingPolicy
     switch_points: tuple[SwitchPointResult, ...]
     cost: SearchCost
+    threshold_runs: int = 0
 
 
 def switch_points_of(

@@ -109,7 +109,7 @@ class Search:
     def _publish(self, decided: Decided, state: SearchState) -> TimingPolicy:
         """Publishes once per study: a second call returns the same version."""
         draft = draft_policy(
-            self._loop.strategy,
+            state.measured_strategy,
             self._identity,
             self.study_name,
             decided,
@@ -133,6 +133,7 @@ class Search:
             policy=policy,
             switch_points=switch_points,
             cost=cost_of(self._identity, state.rows.values()),
+            threshold_runs=loop.strategy.threshold_runs,
         )
 
 

@@ -70,6 +70,11 @@ class SearchState:
         return course_of(self.strategy, self.finished)
 
     @cached_property
+    def measured_strategy(self) -> Strategy:
+        """The strategy with its threshold, as soon as that is measured; raises as `course`."""
+        return self.strategy.with_measured_threshold(self.course.runs)
+
+    @cached_property
     def plan(self) -> PlannedTrial | Wait | Decided:
         """The next step of the search. Raises UserError where the baseline diverged."""
         in_flight = in_flight_runs(self.trials, PARAMETER)

@@ -10,6 +10,7 @@ from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import (
@@ -47,7 +48,7 @@ def trial_guard(store: TrialStore, study: str, state: SearchState, spec: TrialSp
     None where a failed run still says how much it loses, where runs are made to their end, and
     as long as nobody knows how the first protocol does.
     """
-    strategy, known = state.strategy, state.course.runs
+    strategy, known = state.measured_strategy, state.course.runs
     is_candidate = spec.switch_percent < strategy.highest_percent
     is_wanted = is_candidate and strategy.early_stop and strategy.judges_single_runs
     if not is_wanted or not spec.conditions.is_undisturbed:
@@ -86,8 +87,15 @@ def comparison_band(
     ]
     whole = whole_runs(complete, store.curves(fingerprint))
     baseline = [whole[row.trial_id] for row in rows if row.trial_id in whole]
-    target = statistics.fmean(row.converged_accuracy or 0.0 for row in rows)
-    return measured_band(target, strategy.threshold, (run.evaluations for run in baseline))
+    accuracies = [row.converged_accuracy or 0.0 for row in rows]
+    threshold = strategy.threshold
+    if strategy.threshold_runs:
+        measured = measured_threshold(accuracies)
+        if measured is None:
+            return None
+        threshold = measured
+    target = statistics.fmean(accuracies)
+    return measured_band(target, threshold, (run.evaluations for run in baseline))
 
 
 def alarmed(record: TrialRecord, alarm: RunEvent) -> TrialRecord:

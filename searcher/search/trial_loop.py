@@ -317,6 +317,8 @@ class TrialLoop:
         reference = options.get("reference") or identity.name
         known = self.store.register(identity, reference, _info(name, identity, plan, strategy))
         self.strategy = stored_strategy(known)
+        self._identity = identity
+        self._told_threshold = known.threshold
         # A budget is kept by the runs that are needed; others would come on top of it.
         speculate = options.get("speculate", True) and "budget" not in self.strategy.options
         self.study = SearchStudy.open(
@@ -392,6 +394,11 @@ class TrialLoop:
             UserError: The baseline diverged.
         """
         progress = self.strategy.progress(state.course.runs)
+        threshold = state.measured_strategy.threshold
+        if threshold != self._told_threshold:
+            self._told_threshold = threshold
+            self.store.set_threshold(self.study.name, threshold)
+            self._reporter.on_threshold(state.measured_strategy, self._identity)
         most_runs = self.strategy.most_runs if self.strategy.repeats else None
         self._reporter.on_state(len(state.finished), most_runs, progress)
 
@@ -528,7 +535,7 @@ class TrialRunner:
             if trained.is_cancelled:
                 self.store.cancel(self.study.name, claim.number, record, CANCELLED)
             else:
-                plateau = self._plateau_accuracy(record)
+                plateau = self._plateau_accuracy(record, claim.state.measured_strategy)
                 self.store.complete(self.study.name, claim.number, record, plateau)
         except BaseException as error:
             self._give_back(claim.number, error)
@@ -608,7 +615,7 @@ class TrialRunner:
         self, trial: ReportedTrial, spec: TrialSpec, prefix: Prefix, state: SearchState
     ) -> TrialObserver:
         """Watches a run of a search that was at this state when it was planned."""
-        known = state.course.runs
+        known, strategy = state.course.runs, state.measured_strategy
 
         def heartbeat(worker_step: int, evaluation: Evaluation | None) -> None:
             # A heartbeat that is lost does no harm, a run that is lost for it does.
@@ -618,12 +625,12 @@ class TrialRunner:
                     self.study.note_evaluation(trial.number, evaluation)
 
         stop = None
-        if may_stop(self.strategy, spec.switch_percent, known):
-            is_candidate = spec.switch_percent < self.strategy.highest_percent
-            target = self.strategy.progress(known).target_accuracy
+        if may_stop(strategy, spec.switch_percent, known):
+            is_candidate = spec.switch_percent < strategy.highest_percent
+            target = strategy.progress(known).target_accuracy
             # What measures the target is never hopeless.
             boundaries = self.identity.learning_rate_boundaries
-            stop = StopRule.of(self.strategy, boundaries, target if is_candidate else None)
+            stop = StopRule.of(strategy, boundaries, target if is_candidate else None)
         return TrialObserver(
             trial,
             self.reporter,
@@ -644,11 +651,12 @@ class TrialRunner:
             self._has_warned = True
             _LOG.warning(word)
 
-    def _plateau_accuracy(self, record: TrialRecord) -> float | None:
+    def _plateau_accuracy(self, record: TrialRecord, strategy: Strategy) -> float | None:
         """What a run that was made to its end would have measured had it been stopped."""
-        if not self.strategy.early_stop or record.stopped_early or record.diverged:
+        is_known = strategy.early_stop and strategy.threshold > 0
+        if not is_known or record.stopped_early or record.diverged:
             return None
-        stop = StopRule.of(self.strategy, self.identity.learning_rate_boundaries)
+        stop = StopRule.of(strategy, self.identity.learning_rate_boundaries)
         evaluations = (*record.spec.inherited_evaluations, *record.evaluations)
         return stop.plateau_accuracy(evaluations, _planned_switch_worker_step(record.spec))
 

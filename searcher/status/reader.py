@@ -110,7 +110,8 @@ def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | Non
     """None for an evaluation, before it can be foreseen, and where the baseline diverged."""
     if isinstance(strategy, ComparisonStrategy):
         return None
-    if strategy.repeats is None and len(finished) < LEAST_RUNS:
+    is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
+    if is_early or strategy.missing_for_threshold(finished):
         return None
     try:
         return rest_of_search(strategy, finished)

@@ -31,7 +31,7 @@ _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
 _STARTING = timedelta(minutes=3)
 _LIVING = frozenset({TrialState.RUNNING, TrialState.STALE})
-_OVER = frozenset({"done", "baseline diverged", "dropped"})
+_OVER = frozenset({"done", "baseline diverged", "no threshold", "dropped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class SearchStatus:
     Attributes:
         decided_by: The metric of the job.
         simulated_cluster: Digest of its profile; None for a real one.
-        state: `starting`, `running`, `stopped`, `done`, `baseline diverged` or `dropped`.
+        state: `starting`, `running`, `stopped`, `done`, `dropped`, `baseline diverged`, or `no
+            threshold`: all runs with the first protocol alone measured the same.
         is_under_way: Somebody makes it, or did a minute ago.
         most_runs: Of the longest search; None where the strategy cannot say.
         failed_runs: Stale ones included.
@@ -141,7 +142,14 @@ def search_status(
     needed = None if is_brief and policy else _needed(strategy, finished)
     progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
-    state = _state(strategy, progress, policy, is_running=bool(running), is_new=is_new)
+    state = _state(
+        strategy,
+        progress,
+        policy,
+        is_running=bool(running),
+        is_new=is_new,
+        has_diverged=any(run.diverged for run in finished),
+    )
     state = "dropped" if search.dropped else state
     spent = cost_of(identity, rows.values())
     costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
@@ -202,7 +210,7 @@ def search_status(
 
 
 def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
-    """The runs that the search asked for; None where its baseline diverged.
+    """The runs that the search asked for; None where its baseline leaves nothing to compare with.
 
     Others are speculative, and it does not look at them.
     """
@@ -219,11 +227,12 @@ def _state(
     *,
     is_running: bool,
     is_new: bool,
+    has_diverged: bool,
 ) -> str:
     if policy is not None:
         return "done"
     if progress is None:
-        return "baseline diverged"
+        return "baseline diverged" if has_diverged else "no threshold"
     # An evaluation looks for no switch point and publishes nothing.
     if isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
         return "done"

@@ -21,7 +21,8 @@ def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
     """Adds a search, or brings its settings up to date; gives it as the database has it then.
 
     Its options stay its first writer's: they may be computed from what the database held when the
-    search began, and its strategy must not change while it runs. That it was dropped stays, too.
+    search began, and its strategy must not change while it runs. That it was dropped stays, too,
+    and the threshold, which the search may have measured.
 
     Raises:
             DatabaseError: The study belongs to another workload.
@@ -40,7 +41,7 @@ def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
             f" {search.fingerprint[:12]}; give the new search a study name of its own"
         )
     stored = asdict(record_of(SearchInfo, row))
-    fixed = {"options", "dropped"}
+    fixed = {"options", "dropped", "threshold"}
     changed = {name: values[name] for name in stored.keys() - fixed if stored[name] != values[name]}
     if changed:
         connection.execute(update(SEARCHES).where(SEARCHES.c.study == search.study).values(changed))

@@ -18,7 +18,7 @@ from syncswitch.storage.records.trial import (
     TrialState,
 )
 from syncswitch.storage.tables.base import add_rows
-from syncswitch.storage.tables.trials import CHECKPOINTS, TRIALS
+from syncswitch.storage.tables.trials import CHECKPOINTS, SEARCHES, TRIALS
 from syncswitch.storage.trials.evaluations import (
     read_curves,
     read_evaluations,
@@ -304,6 +304,11 @@ class TrialStore:
     def forget_checkpoints(self, study: str) -> None:
         """Deletes what is known of the checkpoints of a search; the files stay."""
         self._database.write(lambda connection: delete_checkpoints(connection, study))
+
+    def set_threshold(self, study: str, threshold: float) -> None:
+        """Records the threshold that a search has measured."""
+        statement = update(SEARCHES).where(SEARCHES.c.study == study).values(threshold=threshold)
+        self._database.write(lambda connection: connection.execute(statement))
 
     def set_target(self, study: str, target_accuracy: float) -> None:
         """Records the accuracy that a search wants, and when each complete run reached it."""
