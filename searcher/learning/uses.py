@@ -52,9 +52,37 @@ def next_run(
     """
     with open_database(storage_url, create=True) as database:
         found = PolicyRegistry(database).lookup(identity.fingerprint, alias=CURRENT)
-        if not found:
+        if found:
+            return _next_run(database, found[0], uses, goes_back)
+        begin = simulated_policy(database, identity)
+        if begin is None:
             return NextRun(None, BASELINE_PERCENT, None, 0)
-        return _next_run(database, found[0], uses, goes_back)
+        percent = begin.switch_percent
+        return NextRun(None, percent, _band_of(begin), 0, later_switch_points(percent), begin)
+
+
+def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
+    """The policy from which the first real run of a job may begin; the newest where several may.
+
+    It was found for the same job on a simulated cluster. The first protocol alone makes the same
+    steps on a virtual clock as on a real one, so what it reached there is a target and a band to
+    hold that run against. How long trainings take, and what becomes of stale gradients, real runs
+    alone say.
+    """
+    if identity.simulated_cluster is not None:
+        return None
+    registry = PolicyRegistry(database)
+    for policy in registry.lookup(identity.name):
+        entry = registry.entry(policy.fingerprint, policy.version)
+        if entry is not None and entry.identity.simulated_cluster is not None:
+            real = replace(entry.identity, simulated_cluster=None)
+            if real.fingerprint == identity.fingerprint and policy.threshold:
+                return policy
+    return None
+
+
+def _band_of(policy: TimingPolicy) -> Band:
+    return policy.band or Band(policy.target_accuracy, policy.threshold)
 
 
 def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | None:
@@ -80,9 +108,17 @@ def _next_run(
 
 
 def first_policy(
-    storage_url: str, identity: WorkloadIdentity, reference: str, record: TrialRecord
+    storage_url: str,
+    identity: WorkloadIdentity,
+    reference: str,
+    record: TrialRecord,
+    begins_from: TimingPolicy | None = None,
 ) -> TimingPolicy | None:
-    """Publishes what the first run of a job found; None where it diverged."""
+    """Publishes what the first run of a job found; None where it diverged.
+
+    Where it began from a policy of simulated runs, that is the switch that held in it, with target
+    and band of that policy until runs of its own say better.
+    """
     if record.diverged:
         return None
     accuracy, usual = record.converged_accuracy, AdaptiveStrategy()
@@ -112,6 +148,20 @@ def first_policy(
         band=measured_band(accuracy, usual.threshold, [record.evaluations]),
         **identity.decided_by.fields,
     )
+    if begins_from is not None:
+        guard, began = record.guard, record.spec.switch_percent
+        held = began if guard is None or guard.held_percent is None else guard.held_percent
+        policy = replace(
+            policy,
+            switch_percent=held,
+            target_accuracy=begins_from.target_accuracy,
+            threshold=begins_from.threshold,
+            training_seconds=record.training_seconds if held == began else None,
+            baseline_seconds=None,
+            reason=f"begun from version {begins_from.version} for {begins_from.workers} simulated"
+            f" workers, a switch at {begins_from.switch_percent:g} %",
+            band=_band_of(begins_from),
+        )
     with open_database(storage_url, create=True) as database:
         register_workload(database, identity, reference)
         return PolicyRegistry(database).publish(policy)
