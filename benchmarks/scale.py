@@ -28,8 +28,8 @@ from benchmarks.engines import WORKERS
 from benchmarks.scale_rows import LOOPBACK, ROWS, SPARSE_ROWS, STRATEGY, rows_of
 from benchmarks.sizes import PARAMETERS, SPARSE
 
-# All parameters are pulled, and a gradient of each is pushed, in float32; of tables the rows of a
-# batch.
+# All parameters are pulled, and a gradient of each is pushed, in float32; of embeddings the rows of
+# a batch.
 BYTES_OF_A_PARAMETER = 8
 COLUMNS = ("engine", "worker-steps/s", "GB/s", f"of {STRATEGY}", "of loopback")
 START_SECONDS = 300.0

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks import all_reduce, engines, loopback, sharded_tables
+from benchmarks import all_reduce, engines, loopback, sharded_embeddings
 from benchmarks.console import at_most
 from benchmarks.engines import WORKERS, Train
 from benchmarks.sizes import PARAMETERS, SPARSE, WORKLOADS
@@ -154,12 +154,12 @@ def all_reduced(size: str, seconds: float) -> float:
 
 
 def sharded(servers: int) -> Row:
-    """The strategy with tables sharded by rows, for the size that has some."""
+    """The strategy with embeddings sharded by rows, for the size that has some."""
 
     def row(size: str, seconds: float) -> float:
         if not isolate_network():
             print("no private network: servers listen on all interfaces", file=sys.stderr)
-        return rate(sharded_tables.coordinator(servers), seconds)
+        return rate(sharded_embeddings.coordinator(servers), seconds)
 
     return row
 
@@ -211,7 +211,7 @@ SPARSE_ROWS: dict[str, Row] = {
     STRATEGY: sharded(1),
     f"{STRATEGY}, 2 servers": sharded(2),
 }
-"""For embedding tables."""
+"""For embeddings."""
 
 
 def rows_of(size: str) -> dict[str, Row]:

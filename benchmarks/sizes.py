@@ -1,7 +1,7 @@
 """Sizes of model, for what depends on how many bytes cross.
 
 Of digits a worker-step pulls all parameters and pushes as many gradients; of clicks, which has two
-tables of 5 million rows, the rows of its batch. There is no end to the training:
+embeddings of 5 million rows, the rows of its batch. There is no end to the training:
 whoever measures stops it.
 """
 

@@ -1,4 +1,4 @@
-"""A small job with embedding tables, as recommenders have: one column of numbers for each table."""
+"""A small job with embeddings, as recommenders have: one column of numbers for each table."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ CLICKS = Workload(
     batch_size=BATCH_SIZE,
     learning_rate=0.05,
     evaluation_interval_worker_steps=32,
-    least_table_values=ITEMS * WIDTH,
+    least_embedding_values=ITEMS * WIDTH,
 )
-"""Both tables are trained by their rows."""
+"""Both embeddings are trained by their rows."""
 
 ALIKE = replace(CLICKS, name="alike", model=constant_clicks_model)
 """The same with rows that all begin alike."""
 
-WHOLE = replace(CLICKS, least_table_values=None)
-"""The same job with tables that every step moves whole."""
+WHOLE = replace(CLICKS, least_embedding_values=None)
+"""The same job with embeddings that every step moves whole."""
 
 
 def adam() -> Any:
@@ -116,7 +116,7 @@ def arrays_of(checkpoint: Path) -> Arrays:
 
 
 def assert_alike(one: Arrays, other: Arrays) -> None:
-    """Parameters differ by rounding alone, whether tables are trained by rows or whole."""
+    """Parameters differ by rounding alone, whether embeddings are trained by rows or whole."""
     one, other = _parameters_of(one), _parameters_of(other)
     assert one.keys() == other.keys()
     for name, values in one.items():
@@ -156,5 +156,5 @@ def check_trained_without_room_for_copies(
     assert record.guard is None
     assert record.worker_steps == spec.identity.total_worker_steps
     (said,) = {one.reason for one in record.events if one.kind == "unsaved"}
-    assert said.startswith(f"a copy of the embedding tables cannot be written to {folder}/gone:")
+    assert said.startswith(f"a copy of the embeddings cannot be written to {folder}/gone:")
     assert said.endswith("; the run goes on without a guard")

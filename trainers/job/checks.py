@@ -30,12 +30,12 @@ def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
     check_job(spec, own)
 
 
-def check_tables(spec: TrialSpec, layers: Sequence[str]) -> None:
+def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
     """Refuses protocols whose workers have models of their own, where rows lie on servers.
 
     Args:
         spec: The trial.
-        layers: Those with embedding tables that are trained by their rows.
+        layers: Those with embeddings that are trained by their rows.
     """
     identity = spec.identity
     for text in (identity.first_protocol, identity.second_protocol):
@@ -43,7 +43,7 @@ def check_tables(spec: TrialSpec, layers: Sequence[str]) -> None:
             raise UserError(
                 f"protocol {text!r} averages whole models, and workload {identity.name!r} trains"
                 f" the table of layer {layers[0]!r} by its rows, which lie on parameter servers;"
-                " take bsp, asp, ssp, dssp or gba, or set least_table_values to None"
+                " take bsp, asp, ssp, dssp or gba, or set least_embedding_values to None"
             )
 
 

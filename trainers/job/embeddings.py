@@ -1,4 +1,4 @@
-"""Large `Embedding` layers, built without their tables, which lie on parameter servers."""
+"""Large `Embedding` layers, built without their embeddings, which lie on parameter servers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Find = Callable[[int, Any], Any]
-"""`(table, numbers of rows, of any shape) -> rows`, in TensorFlow; tables are counted from 0."""
+"""`(number of the embedding, from 0, numbers of rows, of any shape) -> rows`, in TensorFlow."""
 
 
 @dataclass(frozen=True)
-class Table:
+class EmbeddingTable:
     """Of one layer.
 
     Attributes:
@@ -36,7 +36,7 @@ class ThinBuilding:
     """What has been found while a model was built.
 
     Attributes:
-        thin: Layers without their tables, by their number among all large ones.
+        thin: Layers without their embeddings, by their number among all large ones.
         wanted: Numbers of those whose table the model uses in another way than to look rows up.
         whole: Why others keep theirs.
     """
@@ -51,7 +51,7 @@ _BUILDING = threading.RLock()
 
 
 @contextmanager
-def thin_tables(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
+def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
     """Within it `Embedding` layers of at least so many values get a single row for their table.
 
     Args:
@@ -155,16 +155,16 @@ def true_shape(layer: Any, variable: Any) -> tuple[int, ...]:
 
 
 def thin_layers(model: Any) -> list[Any]:
-    """The model's layers without their tables, in the order of its trained variables."""
+    """The model's layers without their embeddings, in the order of its trained variables."""
     holders = {id(one._embeddings): one for one in model._flatten_layers() if is_thin(one)}
     return [holders[id(one)] for one in model.trainable_variables if id(one) in holders]
 
 
-def tables_of(model: Any) -> tuple[Table, ...]:
-    """The tables that a model is built without, in the order of its trained variables."""
+def embeddings_of(model: Any) -> tuple[EmbeddingTable, ...]:
+    """The embeddings that a model is built without, in the order of its trained variables."""
     positions = {id(one): place for place, one in enumerate(model.trainable_variables)}
     return tuple(
-        Table(
+        EmbeddingTable(
             place := positions[id(layer._embeddings)],
             f"{place:03d}-{layer._embeddings.name}",
             layer.name,
@@ -176,7 +176,7 @@ def tables_of(model: Any) -> tuple[Table, ...]:
 
 
 class Lookups:
-    """Lets the layers of one model that have no tables look their rows up elsewhere.
+    """Lets the layers of one model that have no embeddings look their rows up elsewhere.
 
     Args:
         layers: See `thin_layers`.

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.embeddings import thin_tables
+from syncswitch.trainers.job.embeddings import thin_embeddings
 from syncswitch.trainers.job.workload import Workload, users_code
 
 _LOG = logging.getLogger(__name__)
@@ -19,14 +19,14 @@ def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
 
     Args:
         workload: Whose.
-        is_whole: Build large embedding tables as well, which take memory; by default their layers
+        is_whole: Build large embeddings as well, which take memory; by default their layers
             have a single row, see `embeddings`.
     """
-    if is_whole or workload.least_table_values is None:
+    if is_whole or workload.least_embedding_values is None:
         return _built_model(workload)
     but: set[int] = set()
     while True:
-        with thin_tables(workload.least_table_values, but) as building:
+        with thin_embeddings(workload.least_embedding_values, but) as building:
             try:
                 model = _built_model(workload)
             except WorkloadError:

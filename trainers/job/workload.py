@@ -66,8 +66,8 @@ class Workload:
         momentum_stage_worker_steps: So long `ramped` and `additive` keep a value; None: an epoch.
         largest_scaling: The rate of an update grows with its number of gradients up to this number,
             as linear scaling has its limits; None for no limit.
-        least_table_values: A `keras.layers.Embedding` with at least so many values is a table of
-            which a batch moves its rows alone; None to move all of it, as of smaller ones.
+        least_embedding_values: Of a `keras.layers.Embedding` with at least so many values a step
+            moves the rows of its batch alone; None to move all of it, as of smaller ones.
         metric_goal: `max` where more of the metric is better, or `min`; None for what Keras says of
             it, else `max`.
         metric_unit: Of the metric, for people.
@@ -101,7 +101,7 @@ class Workload:
     momentum_after_switch: Momentum = "same"
     momentum_stage_worker_steps: int | None = None
     largest_scaling: int | None = None
-    least_table_values: int | None = 1 << 20
+    least_embedding_values: int | None = 1 << 20
     metric_goal: Goal | None = None
     metric_unit: str | None = None
     metric_range: tuple[float | None, float | None] | None = None
@@ -116,7 +116,7 @@ class Workload:
             raise WorkloadError(f"workload {self.name!r}: {problem}")
 
     def _problems(self) -> Iterator[str]:
-        optional = ("momentum_stage_worker_steps", "largest_scaling", "least_table_values")
+        optional = ("momentum_stage_worker_steps", "largest_scaling", "least_embedding_values")
         required = ("total_worker_steps", "batch_size", "evaluation_interval_worker_steps")
         for field in (*required, *optional):
             value = getattr(self, field)

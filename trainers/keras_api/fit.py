@@ -127,7 +127,7 @@ def fit(
         metric_goal=metric_goal,
         further_metrics=further_metrics,
         # The model is in memory anyway.
-        least_table_values=None,
+        least_embedding_values=None,
     )
     identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
     band = band_for(policy, known or identity, identity) if guard else None

@@ -21,15 +21,15 @@ from syncswitch.trainers.job.schedule import (
     percents_at_switch,
     switch_worker_step,
 )
-from syncswitch.trainers.model.layout import TableSource, Vector
-from syncswitch.trainers.model.tables.file import (
+from syncswitch.trainers.model.embeddings.file import (
     LIST,
-    StoredTables,
-    TableForm,
+    EmbeddingForm,
+    StoredEmbeddings,
     forms_of,
     listed,
-    write_tables,
+    write_embeddings,
 )
+from syncswitch.trainers.model.layout import EmbeddingSource, Vector
 from syncswitch.trainers.run.position import run_identity
 
 _LOG = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Checkpoint:
         parameters: Trained variables by logical name.
         slots: The optimizer's variables by logical name.
         statistics: Other variables of the model (moving means) by logical name.
-        tables: Embedding tables that are trained by their rows, with the optimizer's slots of them;
+        embeddings: Embeddings that are trained by their rows, with the optimizer's slots of them;
             None where there are none.
         forms: Of these.
         history: What `RunLog.history` said; a fork does not look at it.
@@ -66,8 +66,8 @@ class Checkpoint:
     parameters: Mapping[str, Vector]
     slots: Mapping[str, Vector]
     statistics: Mapping[str, Vector]
-    tables: TableSource | None = None
-    forms: tuple[TableForm, ...] = ()
+    embeddings: EmbeddingSource | None = None
+    forms: tuple[EmbeddingForm, ...] = ()
     history: str = ""
 
     @property
@@ -90,15 +90,15 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     for group in _GROUPS:
         for name, value in getattr(checkpoint, group).items():
             arrays[f"{group}/{name}"] = value
-    if checkpoint.tables is not None:
+    if checkpoint.embeddings is not None:
         arrays[LIST] = np.array(listed(checkpoint.forms))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w+b") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub mistakes the names
-            if checkpoint.tables is not None:
-                write_tables(file, checkpoint.forms, checkpoint.tables)
+            if checkpoint.embeddings is not None:
+                write_embeddings(file, checkpoint.forms, checkpoint.embeddings)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -107,7 +107,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint, but for its tables, which are read when somebody wants them."""
+    """Reads a checkpoint, but for its embeddings, which are read when somebody wants them."""
     try:
         with np.load(path, allow_pickle=False) as file:
             forms = forms_of(str(file[LIST])) if LIST in file.files else ()
@@ -130,7 +130,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             elapsed_seconds=float(arrays["elapsed_seconds"]),
             history=str(arrays.get("history", "")),
             **groups,
-            tables=StoredTables.of(path, forms) if forms else None,
+            embeddings=StoredEmbeddings.of(path, forms) if forms else None,
             forms=forms,
         )
     except Exception as error:  # a damaged archive raises errors of a dozen kinds

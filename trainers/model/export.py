@@ -15,24 +15,24 @@ import numpy as np
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import OwnedFolder
-from syncswitch.trainers.job.embeddings import Table, tables_of, thin_layers
+from syncswitch.trainers.job.embeddings import EmbeddingTable, embeddings_of, thin_layers
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.layout import TableSource
+from syncswitch.trainers.model.layout import EmbeddingSource
 
 _WEIGHTS = "model.weights.h5"
 # What no initializer makes and no training ends with.
 _MARK = -8_388_607.0
 
 
-def save_with_tables(model: Any, source: TableSource, path: Path) -> None:
-    """Saves a model that was built without its tables, and puts them into the file.
+def save_with_embeddings(model: Any, source: EmbeddingSource, path: Path) -> None:
+    """Saves a model that was built without its embeddings, and puts them into the file.
 
     Args:
         model: The model.
-        source: Of its tables.
+        source: Of its embeddings.
         path: Of the new file.
     """
-    tables = tables_of(model)
+    embeddings = embeddings_of(model)
     for number, layer in enumerate(thin_layers(model)):
         layer._embeddings.assign(np.full((1, layer.output_dim), _MARK + number, np.float32))
     with tempfile.TemporaryDirectory(prefix=".syncswitch-", dir=path.parent) as folder:
@@ -40,7 +40,7 @@ def save_with_tables(model: Any, source: TableSource, path: Path) -> None:
         model.save(thin)
         with ZipFile(thin) as archive:
             archive.extract(_WEIGHTS, folder)
-        _fill(weights, tables, source)
+        _fill(weights, embeddings, source)
         with ZipFile(thin) as archive, ZipFile(path, "w", ZIP_STORED) as whole:
             for name in archive.namelist():
                 if name != _WEIGHTS:
@@ -49,14 +49,14 @@ def save_with_tables(model: Any, source: TableSource, path: Path) -> None:
                 shutil.copyfileobj(file, to)
 
 
-def _fill(weights: Path, tables: Sequence[Table], source: TableSource) -> None:
-    """Replaces the single rows of Keras' file of weights by whole tables."""
+def _fill(weights: Path, embeddings: Sequence[EmbeddingTable], source: EmbeddingSource) -> None:
+    """Replaces the single rows of Keras' file of weights by whole embeddings."""
     import h5py
 
     with h5py.File(weights, "r+") as file:
         names: dict[int, str] = {}
-        file.visititems(lambda name, found: _note(names, name, found, len(tables)))
-        for number, table in enumerate(tables):
+        file.visititems(lambda name, found: _note(names, name, found, len(embeddings)))
+        for number, table in enumerate(embeddings):
             del file[names[number]]
             file.create_dataset(names[number], (table.rows, table.width), np.float32)
         for block in source.blocks(skips_initial=True):
@@ -65,12 +65,12 @@ def _fill(weights: Path, tables: Sequence[Table], source: TableSource) -> None:
                 file[names[block.table]][place] = block.values
 
 
-def _note(names: dict[int, str], name: str, found: Any, tables: int) -> None:
+def _note(names: dict[int, str], name: str, found: Any, embeddings: int) -> None:
     """Notes which table is to lie at a place of the file, if any is."""
     shape: tuple[int, ...] = getattr(found, "shape", ())
     if len(shape) == 2 and shape[0] == 1:
         number = float(found[0, 0]) - _MARK
-        if 0 <= number < tables and (found[()] == found[0, 0]).all():
+        if 0 <= number < embeddings and (found[()] == found[0, 0]).all():
             names[int(number)] = name
 
 
@@ -96,23 +96,23 @@ def load_model(workload: Workload, checkpoint_path: Path) -> Any:
     from syncswitch.trainers.model.state import restored_model
 
     checkpoint = read_checkpoint(checkpoint_path)
-    if checkpoint.tables is None:
+    if checkpoint.embeddings is None:
         return restored_model(workload, checkpoint.parameters, checkpoint.statistics)
     parameters = dict(checkpoint.parameters)
     for form in checkpoint.forms:
         parameters[form.name] = np.empty((form.rows, form.width), np.float32)
-    for block in checkpoint.tables.blocks():
+    for block in checkpoint.embeddings.blocks():
         if block.part == 0:
             table = parameters[checkpoint.forms[block.table].name]
             table[block.start : block.start + len(block.values)] = block.values
-    whole = replace(workload, least_table_values=None)
+    whole = replace(workload, least_embedding_values=None)
     return restored_model(whole, dict(sorted(parameters.items())), checkpoint.statistics)
 
 
 def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
     """Writes a checkpoint's values as a `.keras` file, whole or not at all.
 
-    Large embedding tables go from file to file; the model is never whole in memory.
+    Large embeddings go from file to file; the model is never whole in memory.
     """
     from syncswitch.trainers.model.checkpoint import read_checkpoint
     from syncswitch.trainers.model.state import restored_model
@@ -122,8 +122,8 @@ def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
     with OwnedFolder(".syncswitch-model-", path.parent) as folder:
         # Keras chooses the format by the suffix, so the temporary name keeps it.
         temporary = folder / f"model{_SUFFIX}"
-        if checkpoint.tables is None:
+        if checkpoint.embeddings is None:
             model.save(temporary)
         else:
-            save_with_tables(model, checkpoint.tables, temporary)
+            save_with_embeddings(model, checkpoint.embeddings, temporary)
         os.replace(temporary, path)

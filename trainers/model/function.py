@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncswitch.trainers.job.data import AnyData
-from syncswitch.trainers.job.embeddings import Lookups, tables_of, thin_layers
+from syncswitch.trainers.job.embeddings import Lookups, embeddings_of, thin_layers
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
@@ -23,9 +23,9 @@ from syncswitch.trainers.model.batches.examples import (
 )
 from syncswitch.trainers.model.batches.order import shuffled
 from syncswitch.trainers.model.batches.outputs import Outputs, check_labels
+from syncswitch.trainers.model.embeddings.lookup import Asking, EmbeddingRows, among, any_rows
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
-from syncswitch.trainers.model.tables.lookup import Asking, TableRows, among, any_rows
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _FACTORS = (8.0, 512.0)
@@ -96,7 +96,7 @@ class ModelFunction:
 
     Attributes:
         batch_size: B.
-        tables: Embedding tables whose rows are given to each computation.
+        embeddings: Embeddings whose rows are given to each computation.
         parameters: Layout of the other trained variables.
         statistics: Layout of the variables that move without a gradient.
         model: Its structure, and values that are not trained.
@@ -108,13 +108,13 @@ class ModelFunction:
         self._data = data
         self._transform = data.transform
         self.model = build_model(workload) if model is None else model
-        self.tables = tables_of(self.model)
+        self.embeddings = embeddings_of(self.model)
         self._lookups = Lookups(thin_layers(self.model))
         self._sample = sample(workload, data, self.model)
         check_inputs(workload, data, self._sample, self.model)
         self._takes_training = _takes_training(self.model)
         self.outputs = Outputs(workload, self.model)
-        apart = {table.position for table in self.tables}
+        apart = {table.position for table in self.embeddings}
         self.parameters = FlatLayout.of(self.model.trainable_variables, "parameter", apart)
         self.statistics = FlatLayout.of(moving_variables(self.model), "statistic")
         check_labels(workload, data, self.outputs.losses, self.model)
@@ -126,7 +126,7 @@ class ModelFunction:
             return np.zeros(0, np.float32)
         # Not as a part of what is being traced; traced itself, as this is how layers are trained.
         with tf.init_scope():
-            apart = {table.position for table in self.tables}
+            apart = {table.position for table in self.embeddings}
             variables = enumerate(self.model.trainable_variables)
             values = [tf.constant(one.numpy()) for place, one in variables if place not in apart]
             examples = list(map(tf.constant, self._sample))
@@ -134,7 +134,7 @@ class ModelFunction:
             def moved(statistics: Any) -> Any:
                 seed = tf.zeros([2], tf.int64)
                 inputs, _ = self._made(examples, seed)
-                with self._lookups.by(any_rows(self.tables)):
+                with self._lookups.by(any_rows(self.embeddings)):
                     return self._forward(values, statistics, inputs, seed)[1]
 
             start = self.statistics.pack(moving_variables(self.model))
@@ -217,7 +217,7 @@ class ModelFunction:
         inputs: Any,
         labels: Any,
         seed: Any,
-        rows: Sequence[TableRows] = (),
+        rows: Sequence[EmbeddingRows] = (),
     ) -> tuple[Any, list[Any], Any]:
         """As `gradient`, by variable, and then by table, of its rows.
 
@@ -267,7 +267,7 @@ class ModelFunction:
         return outputs, moved, extra_losses
 
     def predict(
-        self, parameters: Any, statistics: Any, inputs: Any, rows: Sequence[TableRows] = ()
+        self, parameters: Any, statistics: Any, inputs: Any, rows: Sequence[EmbeddingRows] = ()
     ) -> Any:
         """The model's outputs in inference mode."""
         with self._lookups.by(among(rows)):
@@ -284,7 +284,7 @@ class ModelFunction:
         Returns:
             Int64 tensors with one dimension.
         """
-        asking = Asking(self.tables, trained)
+        asking = Asking(self.embeddings, trained)
         values = [tf.fill(shape, trained) for shape in self.parameters.shapes]
         statistics = tf.fill([self.statistics.size], trained)
         with self._lookups.by(asking.find):
@@ -304,9 +304,9 @@ class ModelFunction:
         return outputs
 
     def _trained(self, values: list[Any]) -> list[Any]:
-        """Values of the trained variables, in place of tables the row that nobody reads."""
+        """Values of the trained variables, in place of embeddings the row that nobody reads."""
         found = list(values)
-        for table in self.tables:
+        for table in self.embeddings:
             found.insert(table.position, tf.zeros([1, table.width]))
         return found
 

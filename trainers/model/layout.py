@@ -28,7 +28,7 @@ class ModelState:
         slots: The optimizer's variables.
         statistics: Variables that are not trained: moving means and variances.
         updates: Updates applied.
-        tables: Embedding tables that are trained by their rows; None where there are none, or where
+        embeddings: Embeddings that are trained by their rows; None where there are none, or where
             they go another way.
     """
 
@@ -36,10 +36,10 @@ class ModelState:
     slots: Vector
     statistics: Vector
     updates: int = 0
-    tables: TableSource | None = None
+    embeddings: EmbeddingSource | None = None
 
 
-class TableBlock(NamedTuple):
+class EmbeddingBlock(NamedTuple):
     """Neighbouring rows of one table.
 
     Attributes:
@@ -55,11 +55,11 @@ class TableBlock(NamedTuple):
     values: Vector
 
 
-class TableSource(ABC):
-    """Embedding tables with their slots, which nobody holds whole."""
+class EmbeddingSource(ABC):
+    """Embeddings with their slots, which nobody holds whole."""
 
     @abstractmethod
-    def blocks(self, *, skips_initial: bool = False) -> Iterator[TableBlock]:
+    def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
         """All rows: table by table, part by part, in their order.
 
         Args:

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, WorkloadError
-from syncswitch.trainers.job.embeddings import tables_of
+from syncswitch.trainers.job.embeddings import embeddings_of
 from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
@@ -88,7 +88,7 @@ class KerasOptimizer(Optimizer):
     def __init__(self, workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> None:
         """Builds the workload's optimizer, for a part of the variables of `layout`."""
         model = build_model(workload)
-        apart = {table.position for table in tables_of(model)}
+        apart = {table.position for table in embeddings_of(model)}
         variables = [
             one for place, one in enumerate(model.trainable_variables) if place not in apart
         ][part]

@@ -13,7 +13,7 @@ from typing import Any
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.checks import check_position
-from syncswitch.trainers.job.embeddings import tables_of, thin_layers
+from syncswitch.trainers.job.embeddings import embeddings_of, thin_layers
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.schedule import checkpoint_path, keeps_switch, switch_worker_step
 from syncswitch.trainers.job.workload import Workload
@@ -26,20 +26,20 @@ from syncswitch.trainers.model.checkpoint import (
     write_checkpoint,
     written_checkpoints,
 )
+from syncswitch.trainers.model.embeddings.choice import row_rule
+from syncswitch.trainers.model.embeddings.file import EmbeddingForm, NoRoomForEmbeddingsError
+from syncswitch.trainers.model.embeddings.initial import InitialEmbeddings
+from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, ShardPlan
+from syncswitch.trainers.model.embeddings.sharding import rows_on
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import (
+    EmbeddingSource,
     FlatLayout,
     ModelState,
-    TableSource,
     Vector,
     assign,
 )
 from syncswitch.trainers.model.optimizer import Optimizer
-from syncswitch.trainers.model.tables.choice import row_rule
-from syncswitch.trainers.model.tables.file import NoRoomForTablesError, TableForm
-from syncswitch.trainers.model.tables.initial import InitialTables
-from syncswitch.trainers.model.tables.shard import NO_TABLES, ShardPlan
-from syncswitch.trainers.model.tables.sharding import rows_on
 from syncswitch.trainers.model.tensorflow_api import seeded
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import SilentObserver
@@ -59,46 +59,46 @@ class StateForm:
         self.parameters = function.parameters
         self.statistics = function.statistics
         self.slots = optimizer.layout
-        self.tables = function.tables
-        self.rule = row_rule(workload) if self.tables else None
+        self.embeddings = function.embeddings
+        self.rule = row_rule(workload) if self.embeddings else None
         self.forms = tuple(
-            TableForm(one.name, self.rule.slots, one.rows, one.width)
-            for one in self.tables
+            EmbeddingForm(one.name, self.rule.slots, one.rows, one.width)
+            for one in self.embeddings
             if self.rule is not None
         )
-        is_kept = not self.tables and self.parameters.size <= _FEW_VALUES
+        is_kept = not self.embeddings and self.parameters.size <= _FEW_VALUES
         self._initial = lru_cache(_KEPT_SEEDS if is_kept else 0)(self._built)
 
     def initial(self, seed: int) -> ModelState:
         """Fresh values, as the workload's model function makes them under `seed`."""
-        parameters, statistics, tables = self._initial(seed)
+        parameters, statistics, embeddings = self._initial(seed)
         # Whoever trains may do so in place.
         slots = self._optimizer.initial_slots()
-        return ModelState(parameters.copy(), slots, statistics.copy(), tables=tables)
+        return ModelState(parameters.copy(), slots, statistics.copy(), embeddings=embeddings)
 
-    def _built(self, seed: int) -> tuple[Vector, Vector, TableSource | None]:
+    def _built(self, seed: int) -> tuple[Vector, Vector, EmbeddingSource | None]:
         with seeded(seed):
             model = build_model(self._workload)
-        apart = {table.position for table in self.tables}
+        apart = {table.position for table in self.embeddings}
         trained = enumerate(model.trainable_variables)
         return (
             self.parameters.pack([one for place, one in trained if place not in apart]),
             self.statistics.pack(moving_variables(model)),
-            self._initial_tables(model, seed),
+            self._initial_embeddings(model, seed),
         )
 
     def shard_plan(self, server: int = 0, servers: int = 1) -> ShardPlan:
-        """Rows of embedding tables that one of so many parameter servers holds."""
+        """Rows of embeddings that one of so many parameter servers holds."""
         if self.rule is None:
-            return NO_TABLES
-        shapes = [(rows_on(one.rows, server, servers), one.width) for one in self.tables]
+            return NO_EMBEDDINGS
+        shapes = [(rows_on(one.rows, server, servers), one.width) for one in self.embeddings]
         return ShardPlan(tuple(shapes), self.rule)
 
-    def _initial_tables(self, model: Any, seed: int) -> TableSource | None:
+    def _initial_embeddings(self, model: Any, seed: int) -> EmbeddingSource | None:
         if self.rule is None:
             return None
         initializers = [layer.embeddings_initializer for layer in thin_layers(model)]
-        return InitialTables(self.tables, initializers, self.rule, seed)
+        return InitialEmbeddings(self.embeddings, initializers, self.rule, seed)
 
     def checkpoint(self, state: ModelState, spec: TrialSpec, log: RunLog) -> Checkpoint:
         """A checkpoint of `spec` where its cluster was drained last."""
@@ -113,7 +113,7 @@ class StateForm:
             slots=self.slots.name(state.slots),
             statistics=self.statistics.name(state.statistics),
             history=log.history(),
-            tables=state.tables,
+            embeddings=state.embeddings,
             forms=self.forms,
         )
 
@@ -201,7 +201,7 @@ class StateForm:
     def kept_switch(self, keep: Callable[[], ModelState], log: RunLog) -> ModelState | None:
         """The state of a guarded run at its switch, to which its guard can go back from now on.
 
-        Where there is no room for a copy of embedding tables, it is that of the checkpoint there;
+        Where there is no room for a copy of embeddings, it is that of the checkpoint there;
         without one either the run goes on without a guard, and None is returned.
 
         Args:
@@ -210,7 +210,7 @@ class StateForm:
         """
         try:
             state = keep()
-        except NoRoomForTablesError as error:
+        except NoRoomForEmbeddingsError as error:
             path = log.files.paths.get(log.guarding.plan.switch_percent)
             if path is None:
                 log.guarding.give_up()
@@ -240,7 +240,7 @@ class StateForm:
                 self.slots.from_named(checkpoint.slots),
                 self.statistics.from_named(checkpoint.statistics),
                 checkpoint.updates,
-                checkpoint.tables,
+                checkpoint.embeddings,
             )
         except (KeyError, ValueError) as error:
             raise self._foreign(path, str(error)) from error
@@ -252,7 +252,7 @@ class StateForm:
         )
 
 
-def _difference(found: Sequence[TableForm], wanted: Sequence[TableForm]) -> str:
+def _difference(found: Sequence[EmbeddingForm], wanted: Sequence[EmbeddingForm]) -> str:
     for one, other in zip_longest(found, wanted):
         if one != other:
             return f"its embedding table is {one or 'whole'}, not {other or 'whole'}"
@@ -273,9 +273,9 @@ def _remove(paths: Iterable[Path]) -> None:
 def restored_model(
     workload: Workload, parameters: Mapping[str, Vector], statistics: Mapping[str, Vector]
 ) -> Any:
-    """The workload's Keras model with values by logical name; large tables are left out of it."""
+    """The workload's Keras model, without its large embeddings, with values by logical name."""
     model = build_model(workload)
-    apart = {table.position for table in tables_of(model)}
+    apart = {table.position for table in embeddings_of(model)}
     trained = enumerate(model.trainable_variables)
     for variables, layout, named in (
         (

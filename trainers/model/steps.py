@@ -10,10 +10,10 @@ import numpy as np
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.model.batches.examples import row_specs
+from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, specs_of
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
-from syncswitch.trainers.model.tables.lookup import TableRows, specs_of
 from syncswitch.trainers.model.tensorflow_api import concrete, tf
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]
@@ -39,7 +39,7 @@ def trace_step(
         A concrete function `(model, examples ..., worker-step and seed) -> (loss, contribution,
         gradients ...)`: parameters and then statistics, shape [P + S]; what `batch` takes; int64,
         shape [2]; and the parts of the flat gradient in their order. Where there are embedding
-        tables it takes numbers and values of the rows of each after these, and gives their
+        embeddings it takes numbers and values of the rows of each after these, and gives their
         gradients after the others.
     """
     sizes = [function.parameters.size, function.statistics.size]
@@ -47,21 +47,21 @@ def trace_step(
     examples = row_specs(data, function.batch_size)
     own = len(examples) + 1
 
-    def compute(model: Any, batch: Any, table_rows: Any) -> tuple[Any, Any, list[Any]]:
+    def compute(model: Any, batch: Any, embedding_rows: Any) -> tuple[Any, Any, list[Any]]:
         parameters, statistics = model[: sizes[0]], model[sizes[0] :]
         values = unpack(parameters, function.parameters)
         inputs, labels, seed = batch
-        return function.gradients(values, statistics, inputs, labels, seed, table_rows)
+        return function.gradients(values, statistics, inputs, labels, seed, embedding_rows)
 
     computed = tf.function(compute, autograph=False, jit_compile=True) if is_compiled else compute
 
     def step(model: Any, *given: Any) -> tuple[Any, ...]:
-        given, of_tables = given[:own], given[own:]
+        given, of_embeddings = given[:own], given[own:]
         *examples, numbers = given
         with tf.device(beside):
             batch = function.batch(examples, numbers[0], numbers[1])
-        table_rows = list(map(TableRows, of_tables[::2], of_tables[1::2]))
-        loss, gradients, contribution = computed(model, batch, table_rows)
+        embedding_rows = list(map(EmbeddingRows, of_embeddings[::2], of_embeddings[1::2]))
+        loss, gradients, contribution = computed(model, batch, embedding_rows)
         dense, rows = gradients[:variables], gradients[variables:]
         if sizes[0] <= _SHORT:
             dense = [pack(dense)]
@@ -73,7 +73,7 @@ def trace_step(
         tf.TensorSpec([sum(sizes)]),
         *examples,
         tf.TensorSpec([2], tf.int64),
-        *(spec for table in function.tables for spec in specs_of(table)),
+        *(spec for table in function.embeddings for spec in specs_of(table)),
     )
 
 

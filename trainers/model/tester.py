@@ -19,10 +19,10 @@ from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import parsed, transformed
 from syncswitch.trainers.model.batches.feed import Tensors, in_order
+from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows
+from syncswitch.trainers.model.embeddings.shard import Ids, checked_ids
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.steps import as_tensor
-from syncswitch.trainers.model.tables.lookup import TableRows
-from syncswitch.trainers.model.tables.shard import Ids, checked_ids
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _BATCH = 512
@@ -179,8 +179,8 @@ class ModelTester:
             metric.update_state(told.labels, told.outputs, sample_weight=told.weights)
 
     def _wanted_rows(self) -> list[Ids]:
-        tables = self._function.tables
-        if not tables:
+        embeddings = self._function.embeddings
+        if not embeddings:
             return []
 
         def asked(*examples: Any) -> Any:
@@ -188,13 +188,13 @@ class ModelTester:
             return self._function.ids(inputs, tf.constant(0.0), training=False)
 
         traced = tf.function(asked, autograph=False, reduce_retracing=True)
-        found = [np.zeros(0, np.int64) for _ in tables]
+        found = [np.zeros(0, np.int64) for _ in embeddings]
         for examples in self._batches():
             found = [
                 np.union1d(ids, more) for ids, more in zip(found, traced(*examples), strict=True)
             ]
         try:
-            return list(map(checked_ids, tables, found))
+            return list(map(checked_ids, embeddings, found))
         except ValueError as error:
             raise WorkloadError(f"workload {self._workload.name!r}: {error}") from error
 
@@ -234,12 +234,12 @@ class ModelTester:
             return inputs, labels
         return transformed(self._data.test_transform, inputs, labels)
 
-    def _rows(self, values: Iterable[Any]) -> list[TableRows]:
-        return list(map(TableRows, map(tf.constant, self.ids), values))
+    def _rows(self, values: Iterable[Any]) -> list[EmbeddingRows]:
+        return list(map(EmbeddingRows, map(tf.constant, self.ids), values))
 
     def _zeros(self) -> list[Any]:
         function = self._function
-        wanted = zip(self.ids, function.tables, strict=True)
+        wanted = zip(self.ids, function.embeddings, strict=True)
         rows = [tf.zeros([len(ids), table.width]) for ids, table in wanted]
         return [tf.zeros(function.parameters.size), tf.zeros(function.statistics.size), *rows]
 

@@ -17,12 +17,12 @@ from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.batches.feed import feed_of
+from syncswitch.trainers.model.embedding_steps import EmbeddingSteps, trace_ids
+from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, specs_of
+from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
-from syncswitch.trainers.model.table_steps import TableSteps, trace_ids
-from syncswitch.trainers.model.tables.lookup import TableRows, specs_of
-from syncswitch.trainers.model.tables.shard import Ids, RowGradient
 from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quiet_log, tf
 
 
@@ -139,7 +139,7 @@ class Outstanding:
         worker_step: Number of its batch.
         parameters: At which it is taken, shape [P].
         statistics: Shape [S].
-        ids: Rows of embedding tables that the batch needs.
+        ids: Rows of embeddings that the batch needs.
         rows: Their values.
     """
 
@@ -158,7 +158,7 @@ class Computed:
         loss: Of the batch.
         gradient: Shape [P].
         contribution: To the statistics (see `ModelFunction.move`), shape [S].
-        rows: Gradients of embedding tables' rows.
+        rows: Gradients of embeddings' rows.
     """
 
     loss: float
@@ -189,10 +189,10 @@ class GradientSource:
         self._feed = feed_of(data.train, workload.batch_size, 2 * at_once)
         self._threads = ThreadPoolExecutor(THREADS, "gradients")
         specs = row_specs(data, workload.batch_size)
-        self._tables: TableSteps | None = None
-        if function.tables:
+        self._embeddings: EmbeddingSteps | None = None
+        if function.embeddings:
             ids = trace_ids(function, workload, specs)
-            self._tables, at_once = TableSteps(function.tables, ids), 1
+            self._embeddings, at_once = EmbeddingSteps(function.embeddings, ids), 1
         self._examples = len(specs)
         probes = self._probes()
         try:
@@ -202,7 +202,7 @@ class GradientSource:
                 tf.TensorSpec([function.statistics.size]),
                 tf.TensorSpec([2], tf.int64),
                 *specs,
-                *(spec for table in function.tables for spec in specs_of(table)),
+                *(spec for table in function.embeddings for spec in specs_of(table)),
             )
             self._single = for_threads(traced, THREADS)
             self._call_single(probes[0], 0)
@@ -221,12 +221,12 @@ class GradientSource:
         return self._threads.submit(call, wanted, seed)
 
     def wanted(self, worker_step: int, seed: int) -> list[Ids]:
-        """Rows of embedding tables that a batch needs."""
-        if self._tables is None:
+        """Rows of embeddings that a batch needs."""
+        if self._embeddings is None:
             return []
         numbers = tf.constant([worker_step, seed], tf.int64)
         try:
-            return self._tables.wanted(self._feed.rows(worker_step, seed), numbers)
+            return self._embeddings.wanted(self._feed.rows(worker_step, seed), numbers)
         except ValueError as error:
             raise WorkloadError(f"workload {self._name!r}: {error}") from error
 
@@ -285,7 +285,7 @@ class GradientSource:
             parameters = small(self._function.parameters.size)
             statistics = (1 + random.random(self._function.statistics.size)).astype(np.float32)
             ids = self.wanted(step, 0)
-            asked = zip(ids, self._function.tables, strict=True)
+            asked = zip(ids, self._function.embeddings, strict=True)
             rows = [small(len(one), table.width) for one, table in asked]
             found.append(Outstanding(step, parameters, statistics, ids, rows))
         return found
@@ -300,9 +300,9 @@ class GradientSource:
             tf.constant(wanted.statistics),
             numbers,
             *self._feed.rows(wanted.worker_step, seed),
-            *TableSteps.arguments(wanted.ids, wanted.rows),
+            *EmbeddingSteps.arguments(wanted.ids, wanted.rows),
         )
-        gradients = TableSteps.gradients(wanted.ids, rows)
+        gradients = EmbeddingSteps.gradients(wanted.ids, rows)
         return Computed(float(loss), gradient.numpy(), contribution.numpy(), gradients)
 
     def _call_batch(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
@@ -321,8 +321,8 @@ class GradientSource:
         return [Computed(float(row[0]), row[1], row[2]) for row in list(found)[: len(wanted)]]
 
     def _traced_single(self, parameters: Any, statistics: Any, numbers: Any, *given: Any) -> Any:
-        examples, of_tables = given[: self._examples], given[self._examples :]
-        rows = list(map(TableRows, of_tables[::2], of_tables[1::2]))
+        examples, of_embeddings = given[: self._examples], given[self._examples :]
+        rows = list(map(EmbeddingRows, of_embeddings[::2], of_embeddings[1::2]))
         function = self._function
         batch = function.batch(examples, numbers[0], numbers[1])
         values = unpack(parameters, function.parameters)

@@ -14,10 +14,10 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.trainers.job.hyperparameters import Configuration
+from syncswitch.trainers.model.embeddings.local import LocalEmbeddings
+from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
-from syncswitch.trainers.model.tables.local import LocalTables
-from syncswitch.trainers.model.tables.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
@@ -79,16 +79,16 @@ class TrainingLearner(Learner):
         configuration: Configuration,
         seed: int,
         state: ModelState,
-        tables: LocalTables,
+        embeddings: LocalEmbeddings,
     ) -> None:
-        self._tables = tables
+        self._embeddings = embeddings
         self._source = source
         self._update = update
         self._configuration = configuration
         self._seed = seed
         self._exchange = Exchange.PUSH
         self._second_since: int | None = None
-        self.state = tables.load(state)
+        self.state = embeddings.load(state)
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
@@ -102,15 +102,15 @@ class TrainingLearner(Learner):
 
     def restore(self, state: ModelState) -> None:
         """Goes on with this state; nobody is at a step."""
-        self.state, self.is_finite, self.loss = self._tables.load(state), True, LossMean()
+        self.state, self.is_finite, self.loss = self._embeddings.load(state), True, LossMean()
 
     def readable_state(self) -> AbstractContextManager[ModelState]:
         """The state, to be read before the training goes on."""
-        return self._tables.with_tables(self.state)
+        return self._embeddings.with_embeddings(self.state)
 
     def kept_state(self) -> ModelState:
         """The state, to go on with later."""
-        return self._tables.kept(self.state)
+        return self._embeddings.kept(self.state)
 
     @override
     def batches(self, second_since: int | None) -> int:
@@ -128,9 +128,9 @@ class TrainingLearner(Learner):
             self.state = self._mean_replica()
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Parameters and statistics as they are now, of replicas the mean; and rows of tables."""
+        """Parameters and statistics as they are now (of replicas, the mean), and embedding rows."""
         if not self._replicas:
-            rows = self._tables.shard.pull(ids)
+            rows = self._embeddings.shard.pull(ids)
             return self.state.parameters, self.state.statistics, *rows
         return _mean_model(list(self._replicas.values()))
 
@@ -159,7 +159,7 @@ class TrainingLearner(Learner):
         self._tickets[ticket.worker] = ticket
         for step in ticket.worker_steps:
             ids = self._source.wanted(step, self._seed)
-            rows = self._tables.shard.pull(ids)
+            rows = self._embeddings.shard.pull(ids)
             self._pulls[step] = Outstanding(step, state.parameters, state.statistics, ids, rows)
             self._waiting.append(step)
             if len(self._waiting) == self._source.at_once:
@@ -216,7 +216,7 @@ class TrainingLearner(Learner):
 
     def _push_rows(self, rows: Sequence[Sequence[RowGradient]], rate: float, step: int) -> None:
         momentum = self._configuration.momentum(step, self._second_since)
-        self._tables.shard.push(rows, rate, momentum)
+        self._embeddings.shard.push(rows, rate, momentum)
 
     def _mean_replica(self) -> ModelState:
         replicas = list(self._replicas.values())

@@ -12,16 +12,16 @@ from typing_extensions import override
 from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
-from syncswitch.trainers.job.checks import check_tables, check_trial
+from syncswitch.trainers.job.checks import check_embeddings, check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.embeddings.local import LocalEmbeddings
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.kept import Computation, computation, leave, take
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
-from syncswitch.trainers.model.tables.local import LocalTables
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
@@ -193,7 +193,7 @@ class SimulatedTrainer(Trainer):
         # What a pull and a push carry.
         self._values = function.parameters.size + function.statistics.size
         # Of each table at most a row for each example, as most are looked up once.
-        self._values += workload.batch_size * sum(table.width for table in function.tables)
+        self._values += workload.batch_size * sum(table.width for table in function.embeddings)
         _check_memory(workload, workers, function.parameters.size)
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
@@ -204,7 +204,7 @@ class SimulatedTrainer(Trainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, simulated_identity(self._workload, self._workers, pair, self._profile))
-        check_tables(spec, [table.layer for table in self._function.tables])
+        check_embeddings(spec, [table.layer for table in self._function.embeddings])
         self._is_idle = False
         with told(self._workload, spec, observer or SilentObserver()) as watching:
             log = RunLog(spec, watching, self._tester.is_chance)
@@ -229,7 +229,7 @@ class SimulatedTrainer(Trainer):
             Configuration(self._workload, spec, self._examples, self._rate_at),
             spec.seed,
             self._form.begin(spec, log),
-            LocalTables(self._form.shard_plan(), self._form.forms),
+            LocalEmbeddings(self._form.shard_plan(), self._form.forms),
         )
         W = spec.identity.total_worker_steps
         run = SimulatedRun(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.job.embeddings import Lookups, tables_of, thin_layers
+from syncswitch.trainers.job.embeddings import Lookups, embeddings_of, thin_layers
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.keras_parts import build_model
 from tests.trainers.clicks import CLICKS, ITEMS, USERS, WHOLE, WIDTH, clicks_model
@@ -17,22 +17,22 @@ def shapes(model: Any) -> list[tuple[int, ...]]:
     return [tuple(variable.shape) for variable in model.trainable_variables]
 
 
-def test_large_tables_are_not_built(keras: Any) -> None:
+def test_large_embeddings_are_not_built(keras: Any) -> None:
     model = build_model(CLICKS)
-    assert [(one.name, one.layer, one.rows, one.width) for one in tables_of(model)] == [
+    assert [(one.name, one.layer, one.rows, one.width) for one in embeddings_of(model)] == [
         ("000-embeddings", "user", USERS, WIDTH),
         ("001-embeddings", "item", ITEMS, WIDTH),
     ]
     assert shapes(model)[:2] == [(1, WIDTH)] * 2
     assert model.get_layer("user").get_config()["input_dim"] == USERS
     whole = build_model(CLICKS, is_whole=True)
-    assert tables_of(whole) == ()
+    assert embeddings_of(whole) == ()
     assert shapes(whole) == shapes(clicks_model())
 
 
 def test_small_ones_are(keras: Any) -> None:
-    model = build_model(replace(CLICKS, least_table_values=ITEMS * WIDTH + 1))
-    assert [one.layer for one in tables_of(model)] == ["user"]
+    model = build_model(replace(CLICKS, least_embedding_values=ITEMS * WIDTH + 1))
+    assert [one.layer for one in embeddings_of(model)] == ["user"]
     assert shapes(model)[1] == (ITEMS, WIDTH)
 
 
@@ -49,14 +49,16 @@ def test_the_job_stays_the_same_job() -> None:
 
 def test_rows_come_from_elsewhere(keras: Any) -> None:
     model = build_model(CLICKS)
-    tables = [np.random.default_rng(0).random((one.rows, WIDTH)) for one in tables_of(model)]
+    embeddings = [
+        np.random.default_rng(0).random((one.rows, WIDTH)) for one in embeddings_of(model)
+    ]
     lookups = Lookups(thin_layers(model))
     inputs = np.array([[3, 0], [-1, 40], [3, 2]])
-    with lookups.by(lambda table, ids: keras.ops.take(tables[table], ids, axis=0)):
+    with lookups.by(lambda table, ids: keras.ops.take(embeddings[table], ids, axis=0)):
         user = model.get_layer("user")(inputs[:, 0].astype(np.float32))
         item = model.get_layer("item")(inputs[:, 1])
-    np.testing.assert_array_equal(user, tables[0][inputs[:, 0]].astype(np.float32))
-    np.testing.assert_array_equal(item, tables[1][inputs[:, 1]].astype(np.float32))
+    np.testing.assert_array_equal(user, embeddings[0][inputs[:, 0]].astype(np.float32))
+    np.testing.assert_array_equal(item, embeddings[1][inputs[:, 1]].astype(np.float32))
 
 
 def model_with(**named: Any) -> Any:
@@ -116,7 +118,7 @@ def test_what_cannot_be_cut_into_rows_stays_whole(
     with caplog.at_level(logging.WARNING):
         built = build_model(replace(CLICKS, name=name, model=model))
         build_model(replace(CLICKS, name=name, model=model))
-    assert tables_of(built) == ()
+    assert embeddings_of(built) == ()
     assert (USERS, WIDTH) in [tuple(one.shape) for one in built.variables]
     (said,) = (one.message for one in caplog.records)
     assert f"layer 'table' has 300 rows, and each step moves all of them: {why}" in said

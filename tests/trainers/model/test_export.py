@@ -31,7 +31,7 @@ def test_a_model_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
         check_model_path(path)
 
 
-def test_a_model_with_large_tables_is_written_without_holding_them(
+def test_a_model_with_large_embeddings_is_written_without_holding_them(
     keras: Any, tmp_path: Path
 ) -> None:
     function = ModelFunction(CLICKS, CLICKS.load_data())

@@ -73,7 +73,7 @@ def test_other_hyper_parameters_need_no_other_model(loaded: Loaded, first: Workl
         {"batch_size": 8},
         {"loss": "mse"},
         {"metric": "loss"},
-        {"least_table_values": 1},
+        {"least_embedding_values": 1},
         {"class_weight": {1: 2.0}},
         {"further_metrics": ("loss",)},
     ],

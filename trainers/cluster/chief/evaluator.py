@@ -22,7 +22,7 @@ _LEAVE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """A copy of the model, with the rows of embedding tables that a test needs."""
+    """A copy of the model, with the rows of embeddings that a test needs."""
 
     worker_step: int
     elapsed_seconds: float

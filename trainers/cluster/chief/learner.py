@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
+from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.tables.shard import Ids
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
 
@@ -129,7 +129,7 @@ class ClusterLearner:
             self._cluster.forget_replica(worker)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Parameters and statistics as they are now, of replicas the mean; and rows of tables."""
+        """Parameters and statistics as they are now (of replicas, the mean), and embedding rows."""
         if self.exchange is Exchange.REPLICA:
             return self._cluster.replica_snapshot(self._holders())
         return self._cluster.snapshot(ids)

@@ -22,8 +22,8 @@ from syncswitch.trainers.job.schedule import (
     next_segment,
     switch_worker_step,
 )
+from syncswitch.trainers.model.embeddings.file import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
-from syncswitch.trainers.model.tables.file import NoRoomForTablesError
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
@@ -81,7 +81,7 @@ class Backups:
                 self._trial.backup = backup
         except ServerLostError as error:
             self._coordinator.fail(None, error)
-        except NoRoomForTablesError as error:
+        except NoRoomForEmbeddingsError as error:
             self._trial.log.add_unsaved(f"{error}; {_NO_COPY}")
         self._last_seconds = time.monotonic()
         self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._last_seconds - start))
@@ -91,7 +91,7 @@ class Backups:
 
         Raises:
             ServerLostError: The parameter server is gone.
-            NoRoomForTablesError: There is no place for a copy of the tables.
+            NoRoomForEmbeddingsError: There is no place for a copy of the embeddings.
         """
         backup, mark = self._trial.backup, self._trial.log.position
         if backup is None or backup.mark != mark or backup.undone:
@@ -483,7 +483,7 @@ class TrainingRun:
         form = self._cluster.program.form
         try:
             state = self._backups.state()
-        except NoRoomForTablesError as error:
+        except NoRoomForEmbeddingsError as error:
             self._log.add_unsaved(f"{error}; {_NO_COPY}")
             with self._cluster.readable_state() as state:
                 form.save(path, percents, state, self._spec, self._log)

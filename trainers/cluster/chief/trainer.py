@@ -22,13 +22,13 @@ from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
-from syncswitch.trainers.job.checks import check_tables, check_trial
+from syncswitch.trainers.job.checks import check_embeddings, check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
+from syncswitch.trainers.model.embeddings.file import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
-from syncswitch.trainers.model.tables.file import NoRoomForTablesError
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
@@ -86,7 +86,7 @@ class ClusterTrainer(Trainer):
         """
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, workload_identity(self._workload, self._workers, *pair))
-        check_tables(spec, [table.layer for table in self._program.function.tables])
+        check_embeddings(spec, [table.layer for table in self._program.function.embeddings])
         try:
             with told(self._workload, spec, observer or SilentObserver()) as watching:
                 told_step = -1 if lost is None else lost.told_step
@@ -206,7 +206,7 @@ class ClusterTrainer(Trainer):
         form = self._program.form
         try:
             state = self._cluster.state()
-        except NoRoomForTablesError as error:
+        except NoRoomForEmbeddingsError as error:
             log.add_unsaved(f"{error}; the cluster goes on without a restart")
             return None
         try:

@@ -11,15 +11,15 @@ import numpy as np
 
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
-from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.tables.held import HeldTables
-from syncswitch.trainers.model.tables.shard import (
-    NO_TABLES,
+from syncswitch.trainers.model.embeddings.held import HeldEmbeddings
+from syncswitch.trainers.model.embeddings.shard import (
+    NO_EMBEDDINGS,
+    EmbeddingShard,
     Ids,
     RowGradient,
     ShardPlan,
-    TableShard,
 )
+from syncswitch.trainers.model.layout import ModelState, Vector
 
 RowGradients = Sequence[RowGradient]
 """One for each embedding table."""
@@ -30,7 +30,7 @@ class Computed(NamedTuple):
 
     Attributes:
         vector: Gradient, then contribution to the statistics, shape [P + S].
-        rows: Gradients of embedding tables' rows.
+        rows: Gradients of embeddings' rows.
     """
 
     vector: Vector
@@ -134,7 +134,7 @@ class ParameterServer:
         update: Applies gradients.
         decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
         new_buffer: Makes a vector of `sizes.model`; called for each of at most n + 3.
-        tables: Embedding tables, whose rows `tables` moves.
+        embeddings: Shapes and optimizer of the embeddings on this server.
     """
 
     def __init__(
@@ -144,15 +144,15 @@ class ParameterServer:
         update: Update,
         decay: Vector,
         new_buffer: Callable[[], Vector],
-        tables: ShardPlan = NO_TABLES,
+        embeddings: ShardPlan = NO_EMBEDDINGS,
     ) -> None:
         self._sizes = sizes
         self._update = update
         self._decay = decay
         self._new_buffer = new_buffer
         self._changing = threading.Lock()
-        self._rows = TableShard(tables)
-        self.tables = HeldTables(self._rows, self._changing)
+        self._rows = EmbeddingShard(embeddings)
+        self.embeddings = HeldEmbeddings(self._rows, self._changing)
         self.buffers = [new_buffer()]
         self._current = 0
         self._slots = aligned(sizes.slots)
@@ -166,7 +166,7 @@ class ParameterServer:
         self._marked: tuple[object, Vector, int] | None = None
 
     def load(self, state: ModelState) -> None:
-        """Overwrites the state; rows of embedding tables are to be loaded then."""
+        """Overwrites the state; rows of embeddings are to be loaded then."""
         with self._changing:
             target = self._free()
             np.concatenate((state.parameters, state.statistics), out=self.buffers[target])
@@ -230,7 +230,7 @@ class ParameterServer:
             computed: Shape [P + S].
             rate: Learning rate.
             momentum: Of the optimizer.
-            rows: Of embedding tables.
+            rows: Of embeddings.
 
         Returns:
             Updates applied, this one included.
@@ -263,7 +263,7 @@ class ParameterServer:
             step: Number by which the worker's steps are told apart.
             computed: Shape [P + S].
             worker_step: For the buffer, under which a copy is kept; made again, it is replaced.
-            rows: Of embedding tables.
+            rows: Of embeddings.
         """
         with self._changing:
             self._check(caller)

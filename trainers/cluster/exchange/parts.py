@@ -34,14 +34,14 @@ from syncswitch.trainers.cluster.exchange.remote import Methods, serve
 from syncswitch.trainers.cluster.exchange.update import update_of
 from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
 from syncswitch.trainers.cluster.exchange.worker_part import WorkerPart
+from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.shard import Ids
 from syncswitch.trainers.parent import die_with_parent
 
 # A buffer for each worker, the newest one, the next one, and two that are being copied.
 _BESIDES_WORKERS = 4
 _FOR_CHIEFS = ("load", "mark", "marked", "snapshot", "apply_round", "apply_buffer", "fence")
-_FOR_CHIEFS_OF_TABLES = ("load_rows", "read_rows", "end_read")
+_FOR_CHIEFS_OF_EMBEDDINGS = ("load_rows", "read_rows", "end_read")
 
 
 class ServerPart:
@@ -91,7 +91,7 @@ class ServerPart:
             "push_update": push_update,
             "push_gradient": push_gradient,
         }
-        # Where memory is shared, what comes over the wire is rows of tables alone.
+        # Where memory is shared, what comes over the wire is rows of embeddings alone.
         serve(wire, WORKER_TO_SERVER, methods, None if wire.is_local else inbox)
 
     def close(self) -> None:
@@ -107,11 +107,11 @@ class ServerPart:
             update_of(plan.update),
             plan.decay,
             lambda: next(rows),
-            plan.tables,
+            plan.embeddings,
         )
-        tables = self._server.tables
+        embeddings = self._server.embeddings
         self.methods |= {name: getattr(self._server, name) for name in _FOR_CHIEFS}
-        self.methods |= {name: getattr(tables, name) for name in _FOR_CHIEFS_OF_TABLES}
+        self.methods |= {name: getattr(embeddings, name) for name in _FOR_CHIEFS_OF_EMBEDDINGS}
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, RowGradients, Sizes
-from syncswitch.trainers.job.embeddings import Table
+from syncswitch.trainers.job.embeddings import EmbeddingTable
+from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, Ids, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
-from syncswitch.trainers.model.tables.shard import NO_TABLES, Ids, ShardPlan
 from syncswitch.trainers.protocols import Exchange
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.model.table_steps import TableSteps
+    from syncswitch.trainers.model.embedding_steps import EmbeddingSteps
 
 CHIEF, SERVER, WORKER = "chief", "ps", "worker"
 
@@ -62,32 +62,32 @@ class ServerPlan(Plan):
         workers: n.
         shard: Its piece of what workers pull.
         model: Length of what they pull.
-        tables: Its rows of embedding tables.
+        embeddings: Its rows of embeddings.
     """
 
     workers: int
     shard: slice
     model: int
-    tables: ShardPlan = NO_TABLES
+    embeddings: ShardPlan = NO_EMBEDDINGS
 
 
 @dataclass(frozen=True)
-class TablesPlan:
-    """The embedding tables, for a worker.
+class EmbeddingsPlan:
+    """The embeddings, for a worker.
 
     Attributes:
-        tables: Which there are.
+        embeddings: Which there are.
         ids: See `trace_ids`.
     """
 
-    tables: tuple[Table, ...]
+    embeddings: tuple[EmbeddingTable, ...]
     ids: ShippedFunction
 
-    def restored(self) -> TableSteps:
+    def restored(self) -> EmbeddingSteps:
         """The same in the process of the worker, ready to use."""
-        from syncswitch.trainers.model.table_steps import TableSteps
+        from syncswitch.trainers.model.embedding_steps import EmbeddingSteps
 
-        return TableSteps(self.tables, self.ids.restored())
+        return EmbeddingSteps(self.embeddings, self.ids.restored())
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ class WorkerPlan(Plan):
         source: Gives the training examples.
         batch_size: B.
         compiled: The step as XLA compiles it, for a worker with a GPU.
-        tables: Embedding tables, if there are any.
+        embeddings: Embeddings, if there are any.
     """
 
     step: ShippedFunction
     source: ShippedSource
     batch_size: int
     compiled: ShippedFunction | None
-    tables: TablesPlan | None = None
+    embeddings: EmbeddingsPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

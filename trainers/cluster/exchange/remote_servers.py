@@ -14,9 +14,9 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
 from syncswitch.trainers.cluster.exchange.plans import WORKER_TO_SERVER
 from syncswitch.trainers.cluster.exchange.remote import Call, LostError, Remote, call_all
 from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.model.embeddings.shard import Ids
+from syncswitch.trainers.model.embeddings.sharding import gradients_for, ids_for, rows_of
 from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.tables.shard import Ids
-from syncswitch.trainers.model.tables.sharding import gradients_for, ids_for, rows_of
 
 
 class RemoteServer:

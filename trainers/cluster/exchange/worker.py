@@ -18,10 +18,10 @@ from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Ta
 from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServers
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
 from syncswitch.trainers.model.batches.feed import Feed
+from syncswitch.trainers.model.embedding_steps import EmbeddingSteps
+from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.steps import as_array, as_tensor
-from syncswitch.trainers.model.table_steps import TableSteps
-from syncswitch.trainers.model.tables.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 
@@ -43,7 +43,7 @@ class Worker:
         decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
         new_update: Makes the update of its replica.
         computing: Is entered for each gradient, from before its parameters are pulled.
-        tables: Of embedding tables, if there are any.
+        embeddings: Of embeddings, if there are any.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Worker:
         decay: Vector,
         new_update: Callable[[], Update],
         computing: AbstractContextManager[object] = _NO_LIMIT,
-        tables: TableSteps | None = None,
+        embeddings: EmbeddingSteps | None = None,
     ) -> None:
         self._server: tuple[Caller, ParameterServer | RemoteServers] | None = None
         self._sizes = sizes
@@ -65,7 +65,7 @@ class Worker:
         self._decay = decay
         self._new_update = new_update
         self._computing = computing
-        self._tables = tables
+        self._embeddings = embeddings
         # Of the rows of the last step.
         self._row_gradients: list[RowGradient] = []
         self._moving = threading.Lock()
@@ -202,7 +202,9 @@ class Worker:
                 gradients.append(self._row_gradients)
                 total += self._computed
             np.divide(total, np.float32(len(parts)), out=self._computed)
-        self._row_gradients = [mean_of_rows(of_table) for of_table in zip(*gradients, strict=True)]
+        self._row_gradients = [
+            mean_of_rows(of_embeddings) for of_embeddings in zip(*gradients, strict=True)
+        ]
         return sum(losses) / len(losses), seconds
 
     def _examples(self, task: Task) -> Sequence[Any]:
@@ -212,11 +214,11 @@ class Worker:
             raise StepError(str(error)) from error
 
     def _wanted(self, task: Task, examples: Sequence[Any]) -> list[Ids]:
-        """Rows of embedding tables that a step needs."""
-        if self._tables is None:
+        """Rows of embeddings that a step needs."""
+        if self._embeddings is None:
             return []
         try:
-            return self._tables.wanted(examples, _numbers(task))
+            return self._embeddings.wanted(examples, _numbers(task))
         except ValueError as error:
             raise StepError(str(error)) from error
 
@@ -233,13 +235,13 @@ class Worker:
         Its gradients and contribution are in `_computed` and `_row_gradients` then.
         """
         start = time.perf_counter()
-        given = [*examples, _numbers(task), *TableSteps.arguments(ids, rows)]
+        given = [*examples, _numbers(task), *EmbeddingSteps.arguments(ids, rows)]
         try:
             loss, contribution, *gradients = self._step(as_tensor(model), *given)
         except tf.errors.OpError as error:
             raise StepError(_reason(error)) from error
         dense = len(gradients) - len(ids)
-        self._row_gradients = TableSteps.gradients(ids, gradients[dense:])
+        self._row_gradients = EmbeddingSteps.gradients(ids, gradients[dense:])
         del gradients[dense:]
         computed, place = self._computed, 0
         for part in map(as_array, gradients):
@@ -250,7 +252,7 @@ class Worker:
 
 
 class _Part(NamedTuple):
-    """A batch of a task, and the rows of embedding tables that it needs."""
+    """A batch of a task, and the rows of embeddings that it needs."""
 
     task: Task
     examples: Sequence[Any]
@@ -259,13 +261,13 @@ class _Part(NamedTuple):
 
 def _union(wanted: Sequence[Sequence[Ids]]) -> list[Ids]:
     """Rows of each table that some batch needs."""
-    return [np.unique(np.concatenate(of_table)) for of_table in zip(*wanted, strict=True)]
+    return [np.unique(np.concatenate(of_embeddings)) for of_embeddings in zip(*wanted, strict=True)]
 
 
 def _rows_of(wanted: Sequence[Ids], ids: Sequence[Ids], rows: Sequence[Vector]) -> list[Vector]:
     """Those of one batch among these."""
-    tables = zip(wanted, ids, rows, strict=True)
-    return [values[np.searchsorted(known, own)] for own, known, values in tables]
+    embeddings = zip(wanted, ids, rows, strict=True)
+    return [values[np.searchsorted(known, own)] for own, known, values in embeddings]
 
 
 def _numbers(task: Task) -> Any:

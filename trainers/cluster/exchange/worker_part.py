@@ -70,7 +70,7 @@ class WorkerPart:
             self._computed.rows[0],
             plan.decay,
             lambda: update_of(plan.update),
-            tables=None if plan.tables is None else plan.tables.restored(),
+            embeddings=None if plan.embeddings is None else plan.embeddings.restored(),
         )
         self.methods |= {
             "connect": self._connect,

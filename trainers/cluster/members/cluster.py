@@ -25,10 +25,10 @@ from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.exchange.worker_part import RemotePeer
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
+from syncswitch.trainers.model.embeddings.file import kept_embeddings
+from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
+from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.tables.file import kept_tables
-from syncswitch.trainers.model.tables.servers import TableServers
-from syncswitch.trainers.model.tables.shard import Ids
 
 
 class ServerLostError(Exception):
@@ -187,13 +187,13 @@ class Cluster(Replicas, ABC):
         has_processes: Whether its parts can be lost, stopped and disturbed one by one.
         numbers: For tasks, each of them used once; see `Task`.
         servers: The parameter servers.
-        tables: Embedding tables on them.
+        embeddings: Embeddings on them.
     """
 
     kind: str
     has_processes: bool
     servers: ServerGroup
-    tables: TableServers
+    embeddings: EmbeddingServers
 
     def __init__(self, program: Program, workers: int) -> None:
         super().__init__(program, workers)
@@ -206,9 +206,9 @@ class Cluster(Replicas, ABC):
             state: The new one.
             undone: Of a copy in which some servers are ahead of others.
         """
-        self.servers.load(replace(state, tables=None), undone)
-        if state.tables is not None:
-            self.tables.load(state.tables)
+        self.servers.load(replace(state, embeddings=None), undone)
+        if state.embeddings is not None:
+            self.embeddings.load(state.embeddings)
 
     def state(self) -> ModelState:
         """A copy of the state."""
@@ -227,34 +227,36 @@ class Cluster(Replicas, ABC):
         """The state at the last `mark`; may take a while, in which the training goes on.
 
         Raises:
-            NoRoomForTablesError: There is no place for a copy of the embedding tables.
+            NoRoomForEmbeddingsError: There is no place for a copy of the embeddings.
         """
         with self._marked() as state:
-            if state.tables is None:
+            if state.embeddings is None:
                 return state
-            return replace(state, tables=kept_tables(self.program.form.forms, state.tables))
+            return replace(
+                state, embeddings=kept_embeddings(self.program.form.forms, state.embeddings)
+            )
 
     @contextmanager
     def readable_state(self) -> Iterator[ModelState]:
-        """The state, whose tables are read from the servers before the training goes on."""
+        """The state, whose embeddings are read from the servers before the training goes on."""
         self.mark()
         with self._marked() as state:
             yield state
 
     @contextmanager
     def _marked(self) -> Iterator[ModelState]:
-        """The state at the last `mark`; its tables can be read meanwhile."""
+        """The state at the last `mark`; its embeddings can be read meanwhile."""
         state = self.servers.marked()
         if not self.program.form.forms:
             yield state
             return
         try:
-            yield replace(state, tables=self.tables.marked())
+            yield replace(state, embeddings=self.embeddings.marked())
         finally:
-            self.tables.end_read()
+            self.embeddings.end_read()
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Copies of parameters and statistics, and of these rows of embedding tables.
+        """Copies of parameters and statistics, and of these rows of embeddings.
 
         No later update is in them; while workers push, the parts of several parameter servers may
         be an update apart.

@@ -38,7 +38,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.engine import Engine, Life
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
-from syncswitch.trainers.model.tables.servers import TableServers
+from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
 
 
 @dataclass(eq=False)
@@ -324,7 +324,7 @@ class ConnectedCluster(Cluster):
         plans = self.program.server_plans(self._shards, len(self.members))
         call_all([Call(*pair) for pair in zip(remotes, repeat("build"), zip(plans))])
         self.servers = ServerGroup(remotes, self._shards, self.program.sizes)
-        self.tables = TableServers(remotes, self.program.form.forms)
+        self.embeddings = EmbeddingServers(remotes, self.program.form.forms)
         self._incarnations = [0] * len(self.members)
 
     def _build_worker(self, worker: int) -> None:

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
-from syncswitch.trainers.cluster.exchange.plans import ServerPlan, TablesPlan, WorkerPlan
+from syncswitch.trainers.cluster.exchange.plans import EmbeddingsPlan, ServerPlan, WorkerPlan
 from syncswitch.trainers.cluster.exchange.shards import (
     Shard,
     cut_anywhere,
@@ -19,13 +19,13 @@ from syncswitch.trainers.cluster.exchange.update import Update, momentum_update,
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
+from syncswitch.trainers.model.embedding_steps import EmbeddingSteps, trace_ids
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.steps import flat_update, trace_step, trace_update
-from syncswitch.trainers.model.table_steps import TableSteps, trace_ids
 from syncswitch.trainers.model.tensorflow_api import tf
 
 # Batches are made where the data lie, and are all that moves to the GPU besides parameters.
@@ -46,7 +46,7 @@ class Program:
         form: Of its states.
         sizes: Of its vectors.
         step: See `trace_step`.
-        ids: See `trace_ids`; None where there are no embedding tables.
+        ids: See `trace_ids`; None where there are no embeddings.
     """
 
     def __init__(self, workload: Workload, data: AnyData, *, has_gpus: bool = False) -> None:
@@ -61,7 +61,9 @@ class Program:
         try:
             self.step = trace_step(self.function, data, BESIDE_GPU if has_gpus else None)
             specs = row_specs(data, workload.batch_size)
-            self.ids = trace_ids(self.function, workload, specs) if self.function.tables else None
+            self.ids = (
+                trace_ids(self.function, workload, specs) if self.function.embeddings else None
+            )
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise WorkloadError(
                 f"workload {workload.name!r}: model, data and loss do not fit together: "
@@ -120,9 +122,9 @@ class Program:
         ]
 
     @property
-    def table_steps(self) -> TableSteps | None:
+    def embedding_steps(self) -> EmbeddingSteps | None:
         """For a worker in this process."""
-        return None if self.ids is None else TableSteps(self.function.tables, self.ids)
+        return None if self.ids is None else EmbeddingSteps(self.function.embeddings, self.ids)
 
     @cached_property
     def worker_plan(self) -> WorkerPlan:
@@ -135,19 +137,21 @@ class Program:
             ShippedSource.of(self.data.train, self._workload),
             self.function.batch_size,
             self._compiled,
-            self._tables_plan,
+            self._embeddings_plan,
         )
 
     @property
-    def _tables_plan(self) -> TablesPlan | None:
+    def _embeddings_plan(self) -> EmbeddingsPlan | None:
         if self.ids is None:
             return None
-        return TablesPlan(self.function.tables, ShippedFunction.of(self.ids, self._workload))
+        return EmbeddingsPlan(
+            self.function.embeddings, ShippedFunction.of(self.ids, self._workload)
+        )
 
     @property
     def _compiled(self) -> ShippedFunction | None:
         # XLA compiles anew for each number of rows.
-        if not self._has_gpus or self.function.tables:
+        if not self._has_gpus or self.function.embeddings:
             return None
         traced = trace_step(self.function, self.data, BESIDE_GPU, is_compiled=True)
         return ShippedFunction.of(traced, self._workload)

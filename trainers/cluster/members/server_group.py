@@ -11,9 +11,9 @@ import numpy as np
 from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer, Sizes
 from syncswitch.trainers.cluster.exchange.remote import Call, Remote, call_all
 from syncswitch.trainers.cluster.exchange.shards import Shard, Undone, joined
+from syncswitch.trainers.model.embeddings.shard import Ids
+from syncswitch.trainers.model.embeddings.sharding import ids_for, rows_of
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.tables.shard import Ids
-from syncswitch.trainers.model.tables.sharding import ids_for, rows_of
 
 
 class ServerGroup:
@@ -68,7 +68,7 @@ class ServerGroup:
         return joined(self._call("marked"), self._shards, self._sizes)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Copies of parameters and statistics, and of these rows of embedding tables."""
+        """Copies of parameters and statistics, and of these rows of embeddings."""
         asked = ids_for(ids, len(self))
         found = self._call("snapshot", [(own,) for own in asked])
         rows = rows_of(ids, [own for _, _, *own in found])

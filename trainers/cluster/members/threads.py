@@ -14,7 +14,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.batches.feed import Feed, HeldFeed, feed_of
-from syncswitch.trainers.model.tables.servers import TableServers
+from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
 from syncswitch.trainers.model.tensorflow_api import for_threads
 
 
@@ -65,7 +65,7 @@ class ThreadsCluster(Cluster):
             program.form.shard_plan(),
         )
         self.servers = ServerGroup([self._server], program.shards(1), sizes)
-        self.tables = TableServers([self._server.tables], program.form.forms)
+        self.embeddings = EmbeddingServers([self._server.embeddings], program.form.forms)
         for worker in range(len(self.members)):
             self.members[worker] = Worker(
                 sizes,
@@ -75,7 +75,7 @@ class ThreadsCluster(Cluster):
                 program.decay,
                 program.new_update,
                 self._computing,
-                program.table_steps,
+                program.embedding_steps,
             )
             self._join(worker, 0)
 

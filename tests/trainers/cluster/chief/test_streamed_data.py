@@ -82,7 +82,7 @@ def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:
     assert_bitwise_equal(*states)
 
 
-def test_embedding_tables_are_looked_up_for_what_was_read(
+def test_embeddings_are_looked_up_for_what_was_read(
     make_trainer: Callable[[Workload, int], ClusterTrainer], tmp_path: Path
 ) -> None:
     def parse(rows: Any) -> Any:

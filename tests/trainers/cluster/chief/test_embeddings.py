@@ -1,0 +1,266 @@
+"""Jobs with embeddings whose rows lie on parameter servers."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from syncswitch.storage.records.trial import RunConditions
+from syncswitch.trainers.cluster.chief import run
+from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.workload import Workload
+from tests.trainers.clicks import (
+    ALIKE,
+    CLICKS,
+    STRICT,
+    TESTED_OFTEN,
+    USERS,
+    WIDTH,
+    Arrays,
+    adam,
+    assert_alike,
+    check_trained_without_room_for_copies,
+    final_arrays,
+)
+from tests.trainers.cluster.engines import new_engine
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, RecordingObserver, spec_of
+
+
+def trained(workload: Workload, workers: int, folder: Path, switch_percent: float) -> Arrays:
+    with ClusterTrainer(workload, workers) as trainer:
+        return final_arrays(trainer, spec_of(workload, workers, switch_percent), folder)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rate", "workers", "switch_percent"),
+    # Of one worker all protocols are the same, and its momentum changes with them.
+    [(None, 0.02, 1, 50.0), (adam, 0.01, 2, 100.0)],
+    ids=["sgd", "adam"],
+)
+def test_rows_are_trained_as_the_whole_table_would_be(
+    tmp_path: Path,
+    optimizer: Callable[[], Any] | None,
+    rate: float,
+    workers: int,
+    switch_percent: float,
+) -> None:
+    """Also those that no batch has used for long."""
+    variant = "zero" if optimizer is None else "same"
+    job = replace(ALIKE, optimizer=optimizer, learning_rate=rate, momentum_after_switch=variant)
+    whole = replace(job, least_embedding_values=None)
+    found = trained(job, workers, tmp_path / "rows", switch_percent)
+    assert_alike(found, trained(whole, workers, tmp_path / "whole", switch_percent))
+    table = found["parameters/000-embeddings"]
+    assert table.shape == (USERS, WIDTH)
+    assert 10 < len(np.unique(table[:, 0])) < USERS, "some were used, others never"
+
+
+@pytest.mark.slow
+def test_it_does_not_matter_where_the_rows_lie(
+    make_trainer: Callable[[Workload, int], ClusterTrainer], tmp_path: Path
+) -> None:
+    """On two servers that talk over the network, or in this process."""
+    engine = new_engine(tmp_path, 2, by_network=True)
+    with ClusterTrainer(
+        CLICKS, 2, lambda program, workers: ConnectedCluster(program, workers, engine, 2)
+    ) as trainer:
+        spec = spec_of(CLICKS, 2, 100.0)
+        found = final_arrays(trainer, spec, tmp_path / "network")
+    assert_alike(found, final_arrays(make_trainer(CLICKS, 2), spec, tmp_path / "threads"))
+
+
+W = 192
+ROWS = 8
+COUNTS = np.array([13, 0, 7, 1, 20, 3, 0, 20])
+"""Of 64 examples, how many look up each row."""
+
+
+def counting_data() -> Data:
+    """A number of a row, and what the gradient of the rest of the model is."""
+    ids = np.random.default_rng(0).permutation(np.repeat(np.arange(ROWS), COUNTS))
+    rest = np.tile(CONSTANT_GRADIENT, (len(ids), 1))
+    inputs = np.concatenate([ids[:, None], rest], axis=1).astype(np.float32)
+    labels = np.zeros((len(ids), 1), np.float32)
+    return Data(inputs, labels, inputs[:8], labels[:8])
+
+
+def counting_model() -> Any:
+    from keras import Input, Model, layers
+
+    inputs = Input((5,))
+    table = layers.Embedding(ROWS, 1, "ones", name="table")(inputs[:, 0])
+    rest = layers.Dense(1, use_bias=False, kernel_initializer="ones")(inputs[:, 1:])
+    return Model(inputs, table + rest)
+
+
+# Each example is looked up as often as any other, and sums of these gradients are exact.
+COUNTING = replace(
+    CONSTANT,
+    name="counting rows",
+    model=counting_model,
+    data=counting_data,
+    total_worker_steps=W,
+    batch_size=4,
+    momentum=0.0,
+    learning_rate=2.0**-10,
+    evaluation_interval_worker_steps=50,
+    least_embedding_values=ROWS,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("servers", "pair"), [(1, ("bsp", "asp")), (2, ("ssp:2", "gba:1000"))])
+def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
+    tmp_path: Path, servers: int, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
+    engine = new_engine(tmp_path, 2)
+    last = "" if servers == 1 else "=1"
+    injections = ("kill:worker=1,at=15%", f"kill:ps{last},at=40%", "kill:ps,at=75%")
+    job = replace(COUNTING, batch_after_switch="global" if pair[1] == "asp" else "same")
+    with ClusterTrainer(
+        job, 2, lambda program, workers: ConnectedCluster(program, workers, engine, servers)
+    ) as trainer:
+        conditions = RunConditions(injections=injections)
+        spec = spec_of(job, 2, 50.0, protocols=pair, conditions=conditions)
+        observer = RecordingObserver()
+        found = final_arrays(trainer, spec, tmp_path, observer)
+    assert [one.kind for one in observer.events].count("rebuilt") == 2
+    times = W * COUNTING.batch_size / COUNTS.sum()
+    rate = COUNTING.learning_rate / COUNTING.batch_size
+    np.testing.assert_array_equal(
+        found["parameters/000-embeddings"].ravel(), 1 - rate * times * COUNTS
+    )
+    np.testing.assert_array_equal(
+        found["parameters/001-kernel"].ravel(), 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["hot", "restart"])
+def test_a_run_without_room_for_copies_goes_on(
+    make_trainer: Callable[[Workload, int], ClusterTrainer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mechanism: str,
+) -> None:
+    """Of one worker both protocols are the same."""
+    conditions = RunConditions(switch_mechanism=mechanism)
+    spec = spec_of(TESTED_OFTEN, 1, 50.0, band=STRICT, conditions=conditions)
+    trainer = make_trainer(TESTED_OFTEN, 1)
+    if mechanism == "hot":
+        check_trained_without_room_for_copies(trainer, spec, tmp_path, monkeypatch)
+        assert trainer._cluster.embeddings._servers[0]._shard._embeddings[0]._mark is None, (
+            "read for ever"
+        )
+        return
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    record = trainer.train(replace(spec, band=None))
+    assert [one.protocol for one in record.phases] == ["bsp", "asp"]
+    said = [one.reason for one in record.events if one.kind == "unsaved"]
+    assert said[0].endswith("; the cluster goes on without a restart")
+
+
+@pytest.mark.slow
+def test_a_server_lost_without_room_for_copies_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
+    engine = new_engine(tmp_path, 1)
+    with ClusterTrainer(
+        CLICKS, 1, lambda program, workers: ConnectedCluster(program, workers, engine)
+    ) as trainer:
+        spec = spec_of(CLICKS, 1, 100.0)
+        expected = final_arrays(trainer, spec, tmp_path / "whole")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        conditions = RunConditions(injections=("kill:ps,at=75%",))
+        observer = RecordingObserver()
+        spec = replace(spec, conditions=conditions)
+        found = final_arrays(trainer, spec, tmp_path / "lost", observer)
+    assert_alike(found, expected)
+    kinds = [one.kind for one in observer.events]
+    assert (kinds.count("unsaved"), kinds.count("rebuilt")) == (1, 1)
+
+
+BIG_ROWS = 480_000
+BIG_BYTES = 16 * 4 * BIG_ROWS
+
+
+def big_model(rows: int = BIG_ROWS) -> Any:
+    from keras import Input, Model, layers
+
+    inputs = Input((1,), dtype="int64")
+    table = layers.Flatten()(layers.Embedding(rows, 16, name="table")(inputs))
+    return Model(inputs, layers.Dense(2, "softmax")(table))
+
+
+def big_data() -> Data:
+    ids = np.random.default_rng(0).integers(0, BIG_ROWS, (256, 1))
+    labels = (ids[:, 0] % 2).astype(np.int64)
+    return Data(ids, labels, ids[:32], labels[:32])
+
+
+class Memory(threading.Thread):
+    """Looks how much this process holds, until it is told to stop."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = 0
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        process = psutil.Process()
+        while not self._over.wait(0.002):
+            held = process.memory_info()
+            self.most = max(self.most, held.rss - held.shared)
+
+    def __enter__(self) -> Memory:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+
+@pytest.mark.slow
+def test_the_chief_holds_no_table(tmp_path: Path) -> None:
+    """A table of 31 MB, and its momentum, are made, copied, saved and read in pieces."""
+    big = replace(CLICKS, name="big", model=big_model, data=big_data, total_worker_steps=40)
+    small = replace(big, name="not big", model=functools.partial(big_model, BIG_ROWS // 10))
+    small = replace(small, data=lambda: Data(*(one % 9 for one in parts)), least_embedding_values=1)
+    data = big_data()
+    parts = (data.train_inputs, data.train_labels, data.test_inputs, data.test_labels)
+
+    def train(job: Workload) -> int:
+        folder = tmp_path / f"{job.name} cluster"
+        folder.mkdir()
+        engine = new_engine(folder, 1)
+        with ClusterTrainer(
+            job, 1, lambda program, workers: ConnectedCluster(program, workers, engine, 2)
+        ) as trainer:
+            percents = (50.0, 100.0)
+            spec = spec_of(
+                job, 1, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path / job.name
+            )
+            with Memory() as memory:
+                record = trainer.train(spec)
+                forked = replace(spec, fork_from=record.checkpoints[50.0])
+                trainer.train(replace(forked, checkpoint_directory=tmp_path / f"{job.name} fork"))
+        assert record.checkpoints[100.0].stat().st_size > (2 * BIG_BYTES if job is big else 0)
+        return memory.most
+
+    before = train(small)
+    assert train(big) - before < BIG_BYTES / 3

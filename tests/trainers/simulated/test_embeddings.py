@@ -1,0 +1,163 @@
+"""Jobs with embeddings whose rows are trained alone, on the virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.records.guard import Band, BandPoint
+from syncswitch.trainers.job.data import Data
+from syncswitch.trainers.job.schedule import checkpoint_path
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+from tests.trainers.clicks import (
+    ALIKE,
+    CLICKS,
+    STRICT,
+    TESTED_OFTEN,
+    USERS,
+    WIDTH,
+    Arrays,
+    adam,
+    arrays_of,
+    assert_alike,
+    check_trained_without_room_for_copies,
+    clicks_data,
+    final_arrays,
+)
+from tests.trainers.jobs import RecordingObserver
+from tests.trainers.simulated.clusters import VARIED, spec_of
+
+MakeTrainer = Callable[..., SimulatedTrainer]
+WORKERS = 3
+
+
+def trained(make_trainer: MakeTrainer, workload: Workload, folder: Path, **fields: Any) -> Arrays:
+    fields = {"switch_percent": 50.0, **fields}
+    return final_arrays(
+        make_trainer(workload, WORKERS), spec_of(workload, WORKERS, **fields), folder
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "optimizer"),
+    [(("bsp", "asp"), None), (("ssp:1", "gba:1"), adam)],
+    ids=["bsp,asp,sgd", "ssp,gba,adam"],
+)
+def test_rows_are_trained_as_the_whole_table_would_be(
+    make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str], optimizer: Any
+) -> None:
+    """Stale as they are, and with a momentum or a batch that changes at the switch."""
+    variant = "ramped" if optimizer is None else "same"
+    batch = "global" if pair[1] == "asp" else "same"
+    job = replace(
+        ALIKE,
+        optimizer=optimizer,
+        momentum_after_switch=variant,
+        batch_after_switch=batch,
+        learning_rate=0.01,
+    )
+    whole = replace(job, least_embedding_values=None)
+    found = trained(make_trainer, job, tmp_path / "rows", protocols=pair)
+    assert_alike(found, trained(make_trainer, whole, tmp_path / "whole", protocols=pair))
+
+
+def test_a_run_goes_on_from_its_checkpoint(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """Rows, slots and pauses alike: forked at the switch it ends as if nothing had happened."""
+    found = trained(make_trainer, CLICKS, tmp_path, checkpoint_percents=(50.0,))
+    spec = spec_of(CLICKS, WORKERS, 50.0, checkpoint_directory=tmp_path)
+    half = checkpoint_path(spec, 50.0, ".npz")
+    assert arrays_of(half)["slots/000-embeddings/momentum"].shape == (USERS, WIDTH)
+    forked = trained(make_trainer, CLICKS, tmp_path / "fork", fork_from=half)
+    assert_alike(found, forked)
+    checkpoint_path(spec, 100.0, ".npz").unlink()
+    resumed = trained(make_trainer, CLICKS, tmp_path, checkpoint_percents=(50.0,), resume=True)
+    assert_alike(found, resumed)
+    again = trained(make_trainer, CLICKS, tmp_path / "again")
+    for name, values in again.items():
+        np.testing.assert_array_equal(values, found[name], err_msg=name)
+
+
+def test_a_run_that_fails_goes_back_to_the_rows_at_its_switch(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    """As if it had never switched: what the second protocol did to rows and slots is gone."""
+    band = Band(2.0, 0.01, 1, (BandPoint(1, 2.0, 0.0), BandPoint(96, 2.0, 0.0)))
+    observer = RecordingObserver()
+    spec = spec_of(CLICKS, WORKERS, 50.0, band=band)
+    guarded = final_arrays(make_trainer(CLICKS, WORKERS), spec, tmp_path / "guarded", observer)
+    assert "alarmed" in [one.kind for one in observer.events]
+    whole = trained(make_trainer, CLICKS, tmp_path / "whole", switch_percent=100.0)
+    assert_alike(guarded, whole)
+
+
+def test_whole_models_cannot_be_averaged(make_trainer: MakeTrainer) -> None:
+    spec = spec_of(CLICKS, WORKERS, 50.0, protocols=("bsp", "local-sgd:3"))
+    with pytest.raises(UserError) as error:
+        make_trainer(CLICKS, WORKERS).train(spec)
+    assert str(error.value) == (
+        "protocol 'local-sgd:3' averages whole models, and workload 'small-clicks' trains the table"
+        " of layer 'user' by its rows, which lie on parameter servers; take bsp, asp, ssp, dssp or"
+        " gba, or set least_embedding_values to None"
+    )
+
+
+def test_rows_that_are_not_there_are_named() -> None:
+    data = clicks_data()
+    wrong = Data(
+        data.train_inputs + np.array([0, 40]), data.train_labels, data.test_inputs, data.test_labels
+    )
+    with pytest.raises(WorkloadError, match=r"layer 'item' is asked for row (79|80) and has 41"):
+        SimulatedTrainer(replace(CLICKS, data=lambda: wrong), WORKERS, VARIED)
+
+
+def chained_model() -> Any:
+    """Which row it looks up follows from another row."""
+    from keras import Input, Model, layers, ops
+
+    inputs = Input((2,), dtype="int64")
+    first = layers.Embedding(USERS, WIDTH, name="first")(inputs[:, 0])
+    number = ops.cast(ops.argmax(first, axis=-1), "int64")
+    second = layers.Embedding(USERS, WIDTH, name="second")(number)
+    return Model(inputs, layers.Dense(2, "softmax")(second))
+
+
+def test_rows_that_follow_from_rows_are_refused() -> None:
+    with pytest.raises(WorkloadError) as error:
+        SimulatedTrainer(replace(CLICKS, model=chained_model), WORKERS, VARIED)
+    assert str(error.value) == (
+        "workload 'small-clicks': the rows that layer 'second' looks up depend on what is trained,"
+        " so that they cannot be fetched before the step; look rows up by the inputs alone, or set"
+        " least_embedding_values to None"
+    )
+
+
+def test_other_optimizers_are_refused() -> None:
+    def rmsprop() -> Any:
+        from keras import optimizers
+
+        return optimizers.RMSprop()
+
+    with pytest.raises(WorkloadError, match=r"the optimizer is RMSprop, and the model has an Emb"):
+        SimulatedTrainer(replace(CLICKS, optimizer=rmsprop), WORKERS, VARIED)
+
+    def clipped() -> Any:
+        from keras import optimizers
+
+        return optimizers.Adam(clipnorm=1.0)
+
+    with pytest.raises(WorkloadError, match=r"the optimizer is Adam with clipnorm 1\.0, and the"):
+        SimulatedTrainer(replace(CLICKS, optimizer=clipped), WORKERS, VARIED)
+
+
+def test_a_run_without_room_for_copies_goes_on(
+    make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, spec = make_trainer(TESTED_OFTEN, 1), spec_of(TESTED_OFTEN, 1, 50.0, band=STRICT)
+    check_trained_without_room_for_copies(trainer, spec, tmp_path, monkeypatch)

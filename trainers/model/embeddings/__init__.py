@@ -1,0 +1,1 @@
+"""Embeddings of which a batch moves its rows alone."""

@@ -1,1 +1,0 @@
-"""Embedding tables of which a batch moves its rows alone."""
