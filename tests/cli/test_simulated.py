@@ -137,8 +137,11 @@ def test_a_simulated_run_does_not_begin_from_a_policy_of_real_ones(folder: Path)
     ("options", "words"),
     [
         (["--profile", "uniform"], "--profile needs --trainer simulated, and this is --trainer lo"),
-        (["--trainer", "simulated", "--launcher", "processes"], "--launcher cannot be used with"),
-        (["--trainer", "simulated", "--gpus-per-worker", "1"], "--gpus-per-worker cannot be used"),
+        (["--trainer", "simulated", "--launcher", "processes"], "--launcher needs --trainer local"),
+        (
+            ["--trainer", "simulated", "--gpus-per-worker", "1"],
+            "--gpus-per-worker needs --trainer local, and",
+        ),
         (["--trainer", "simulated", "--profile", "no"], "profile 'no' cannot be read"),
         (["--trainer", "simulated", "--switch", "restart"], "has no processes to start anew"),
     ],

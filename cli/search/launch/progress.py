@@ -18,7 +18,7 @@ from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.words import counted, measured_threshold_text
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
-from syncswitch.trainers.run.event_text import event_line, is_remarkable
+from syncswitch.trainers.run.record import event_line, is_remarkable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
