@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reproduction import tables
+from reproduction.record_frames import frame_of_records
 from reproduction.runs import FigureRun, read_runs
 from reproduction.tables import compare
 from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.queries.record_frames import frame_of_records
 
 if TYPE_CHECKING:
-    from syncswitch.storage.queries.record_frames import DataFrame
+    from reproduction.record_frames import DataFrame
 
 Row = tables.Row
 

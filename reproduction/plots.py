@@ -12,7 +12,7 @@ from reproduction.tables import Row, short_conditions
 from syncswitch.searcher.report.drawing import FIRST, POLICY, QUIET, SECOND, Drawing, drawn, literal
 
 if TYPE_CHECKING:
-    from syncswitch.storage.queries.record_frames import DataFrame
+    from reproduction.record_frames import DataFrame
 
 BEGINNING = b"<!doctype html>\n<html><!-- figures of the papers -->"
 

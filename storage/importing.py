@@ -103,7 +103,7 @@ COLUMNS = (*_Run.model_fields, *_TESTS)
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured of a run; as in `TrialRecord`, except for the accuracy.
+    """The measurements of a run; as in `TrialRecord`, except for the accuracy.
 
     Attributes:
         evaluations: In the order of their worker-steps.
@@ -148,7 +148,7 @@ class ImportedRun:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What became of a table.
+    """The result of importing a table.
 
     Attributes:
         present_runs: Added by an earlier import.
@@ -437,7 +437,7 @@ def _is_imported(fingerprint: str) -> ColumnElement[bool]:
 
 
 def _mean_baseline_accuracy(connection: Connection, fingerprint: str) -> float | None:
-    """Of the runs with the first protocol alone; None where there is none."""
+    """Mean accuracy of the runs with the first protocol alone; None where there is none."""
     query = select(TRIALS.c.converged_accuracy).where(
         _is_imported(fingerprint),
         TRIALS.c.candidate_percent == 100.0,

@@ -133,6 +133,6 @@ def student_half_width(standard_error: float, freedom: int, confidence: float) -
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:
-    """Of those that are known; None where none is."""
+    """The mean of the values that are known; None where none is."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None

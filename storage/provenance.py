@@ -1,4 +1,4 @@
-"""With which versions of what software a measurement was made."""
+"""The software that a measurement was made with, and its versions."""
 
 from __future__ import annotations
 

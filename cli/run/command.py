@@ -129,7 +129,7 @@ def _run(
     goes_back = None
     if learns:
         job = described.command_job(name, workers or 1, pair or usual)
-        goes_back = job.template.can_resume
+        goes_back = job.template.can_go_back
         planned = next_run(job.identity, storage_url, expected_uses, goes_back=goes_back)
         policy, switch_percent = planned.policy, planned.switch_percent
         band, retries = planned.band, planned.retry_percents

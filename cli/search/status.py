@@ -20,10 +20,7 @@ from syncswitch.cli.options import FiniteRange, common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.learning.words import uses_as_json, uses_text
 from syncswitch.searcher.search.policy_words import kept_text, sure_text
-from syncswitch.searcher.status.reader import StatusReader
-from syncswitch.searcher.status.summary import SearchStatus
-from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
-from syncswitch.searcher.status.trial_status import RunStatus
+from syncswitch.searcher.status import RunStatus, SearchStatus, StatusReader, SwitchPointStatus
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -35,7 +32,7 @@ from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
-from syncswitch.storage.trials.events import condition_values
+from syncswitch.storage.trials.rows import condition_values
 
 _OF_POLICY = (
     "switch_percent",

@@ -52,7 +52,7 @@ class UsersCommand(CommandChoice, TrainerChoice):
             open_trainer=lambda: CommandTrainer(job),
             reference=job.name,
             can_fork=False,
-            can_go_back=job.template.can_resume,
+            can_go_back=job.template.can_go_back,
             command_with=lambda policy: command_with_policy(job, policy.switch_percent),
             note=None if job.template.names_switch else note,
         )

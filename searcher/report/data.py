@@ -12,7 +12,7 @@ from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.simulation.estimates import mean
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
+from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
 from syncswitch.storage.queries.search_costs import StudyCost
 from syncswitch.storage.queries.summaries import SwitchPointStatistics
 from syncswitch.storage.queries.uses import PolicyUseFacts

@@ -17,8 +17,7 @@ from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.storage.database.engine import Database, opened
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT, EvidenceTrial, PolicyEntry
+from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import (
     SwitchPointStatistics,
@@ -28,7 +27,7 @@ from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.queries.uses import use_facts
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
-from syncswitch.storage.trials.events import condition_values
+from syncswitch.storage.trials.rows import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.storage.uses.store import use_observations

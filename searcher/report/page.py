@@ -16,7 +16,7 @@ from syncswitch.searcher.search.explanation import why_sentences
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import whole_file
-from syncswitch.storage.policies.rows import CURRENT, PolicyEntry
+from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.replay.recording import REPLAY
 

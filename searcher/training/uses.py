@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from syncswitch.storage.errors import SyncSwitchError, reason_of
 from syncswitch.storage.records.job import LARGEST_SEED
-from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database
@@ -163,32 +163,14 @@ def recorded_alone(storage_url: str, identity: WorkloadIdentity) -> list[float]:
     database has none, or cannot be read: a report is never worth a run.
     """
     from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.metrics import whole_run_seconds
-    from syncswitch.storage.trials.store import TrialStore
-    from syncswitch.storage.uses.store import uses
+    from syncswitch.storage.queries.trial_details import times_alone
 
+    host = None if identity.simulated_cluster else socket.gethostname()
     try:
         with open_database(storage_url, create=False) as database:
-            rows = TrialStore(database).trials(fingerprint=identity.fingerprint)
-            rows += uses(database, identity.fingerprint)
+            return times_alone(database, identity.fingerprint, host)
     except SyncSwitchError:
         return []
-    found = [
-        whole_run_seconds(
-            row.training_seconds,
-            row.phases,
-            row.worker_steps,
-            row.total_worker_steps,
-            row.stopped_early,
-            diverged=row.diverged,
-        )
-        for row in rows
-        if row.switch_percent >= BASELINE_PERCENT
-        and row.state == TrialState.COMPLETE
-        and row.conditions.is_undisturbed
-        and (identity.simulated_cluster or row.host == socket.gethostname())
-    ]
-    return [seconds for seconds in found if seconds is not None]
 
 
 def note_bare_use(policy: TimingPolicy | None, band: Band | None, tell: Tell) -> None:

@@ -1,4 +1,4 @@
-"""Is the database whole? Finds out by reading alone, and by what Alembic and SQLite say of it."""
+"""Checks that a database is whole: only reads, and asks Alembic and SQLite."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Finding:
 
 
 def database_findings(database: Database) -> Iterator[Finding]:
-    """What keeps a database with our tables from being trusted."""
+    """Yields whatever keeps a database with our tables from being trusted."""
     if missing := _missing(database):
         yield Finding("schema", True, listed("missing or changed", missing), RESTORE)
     if database.engine.dialect.name != "sqlite":
@@ -73,7 +73,7 @@ def _missing(database: Database) -> list[str]:
 
 
 def _lacking(change: Any) -> list[str]:
-    """What a change of Alembic's would add or modify; none where it would remove something."""
+    """Names of what a change of Alembic's would add or modify; none where it would remove."""
     match change:
         case [(_, _, table, column, *_), *_]:
             return [f"{table}.{column}"]
@@ -85,7 +85,7 @@ def _lacking(change: Any) -> list[str]:
 
 
 def _damage(database: Database) -> list[str]:
-    """What SQLite says of its file."""
+    """The faults that SQLite reports of its file."""
     try:
         with database.transaction(read_only=True) as connection:
             run = connection.exec_driver_sql

@@ -23,13 +23,13 @@ _JSON = json.JSONEncoder(allow_nan=False, default=datetime.isoformat)
 
 
 def beginnings() -> tuple[bytes, ...]:
-    """With what these files begin, whatever their format."""
+    """The first bytes of such files, in any format."""
     headers = (_lines([[column.name for column in columns]]) for columns in COLUMNS.values())
     return (b"[", b"PAR1", *(header.encode() for header in headers))
 
 
 def write_text(file: BinaryIO, texts: Iterable[str]) -> None:
-    """Writes what `csv_text` or `json_text` yields."""
+    """Writes the texts of `csv_text` or `json_text`."""
     for text in texts:
         file.write(text.encode())
 

@@ -1,4 +1,4 @@
-"""What differs between two timing policies. Pure."""
+"""Differences between two timing policies. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ASIDE = frozenset({"name", "version", "created_at"})  # the name of the job is 
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """A field that two policies or their jobs have otherwise; None where one has no value.
+    """A field in which two policies or their jobs differ; None where one has no value.
 
     A distribution has the field `software`, a point and its name.
     """
@@ -55,5 +55,5 @@ def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
 
 
 def _band_text(band: Band | None) -> str | None:
-    """What it rests on; its target and threshold are the policy's."""
+    """How much a band rests on; its target and threshold are the policy's."""
     return None if band is None else f"{band.runs} runs, {len(band.curve)} tests"

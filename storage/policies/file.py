@@ -33,7 +33,7 @@ _EXPORT = "export it again with `syncswitch-search policy export`"
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """What a policy file holds.
+    """The contents of a policy file.
 
     Attributes:
         path: Where it was read from.
@@ -61,7 +61,7 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
 
 
 def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
-    """What a policy file holds.
+    """The text of a policy file.
 
     Raises PolicyError where a value is impossible, or the policy is for another workload.
     """
@@ -136,7 +136,7 @@ def read_policy_file(path: str | Path) -> PolicyFile:
 
 
 def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None:
-    """In what a policy contradicts its workload, in words; None where it does not."""
+    """Says where a policy contradicts its workload; None where it does not."""
     for name in (
         "fingerprint",
         "workers",
@@ -155,7 +155,7 @@ def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None
 
 
 def impossible_accuracy(policy: TimingPolicy) -> str | None:
-    """Which accuracy of a policy its metric cannot have, in words; None where it has none."""
+    """Says which accuracy of a policy its metric cannot have; None where all are possible."""
     metric = policy.decided_by
     for name, accuracy in _accuracies(policy):
         if not metric.is_possible(accuracy):
@@ -165,7 +165,7 @@ def impossible_accuracy(policy: TimingPolicy) -> str | None:
 
 
 def _accuracies(policy: TimingPolicy) -> Iterator[tuple[str, float]]:
-    """What was measured or aimed at, each with what it is called."""
+    """All accuracies of a policy, measured or aimed at, each with its name."""
     yield "target_accuracy", policy.target_accuracy
     if policy.mean_accuracy is not None:
         yield "mean_accuracy", policy.mean_accuracy

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, String, Table, select
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import PolicyFile, job_mismatch
-from syncswitch.storage.policies.rows import (
+from syncswitch.storage.policies.registry import (
     CURRENT,
     add_version,
     point,
@@ -27,7 +27,7 @@ from syncswitch.storage.trials.workloads import add_workload, lock_workload, reg
 
 @dataclass(frozen=True, slots=True)
 class ImportedPolicy:
-    """What became of one file.
+    """The result of importing one file.
 
     Attributes:
         policy: The policy as it is in this database now.

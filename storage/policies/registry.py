@@ -4,32 +4,161 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, false, func, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    false,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import policy_to_dict
-from syncswitch.storage.policies.rows import (
-    CURRENT,
-    EvidenceTrial,
-    PolicyEntry,
-    add_version,
-    check_current,
-    last_version,
-    point,
-    pointed_at,
-    read_evidence_trials,
-    read_policies,
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.job import LARGEST_INTEGER, RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.tables.base import add_rows, columns_of, record_of
+from syncswitch.storage.tables.policies import ALIASES, EVIDENCE, POLICIES
+from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
+from syncswitch.storage.trials.workloads import (
+    is_workload,
+    lock_workload,
+    read_workloads,
+    registered_workload,
 )
-from syncswitch.storage.records.job import LARGEST_INTEGER, RegisteredWorkload
-from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.tables.policies import ALIASES, POLICIES
-from syncswitch.storage.tables.trials import WORKLOADS
-from syncswitch.storage.trials.selection import is_workload
-from syncswitch.storage.trials.workloads import lock_workload, read_workloads, registered_workload
+
+CURRENT = "current"
+"""The alias that `publish` moves to each new version."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """A policy as the registry keeps it.
+
+    Attributes:
+        policy: The policy.
+        aliases: That point at it, in alphabetical order.
+        imported_at: ISO 8601, UTC; None where a search in this database published it.
+        identity: The workload that it was found for.
+    """
+
+    policy: TimingPolicy
+    aliases: tuple[str, ...]
+    imported_at: str | None
+    identity: WorkloadIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceTrial:
+    """Whether the database still has a trial that a policy rests on.
+
+    Attributes:
+        trial_id: Its number; None where it is not in this database.
+        agrees: Whether it is complete and measured what the policy says.
+    """
+
+    trial_id: int | None
+    agrees: bool
+
+
+def read_policies(
+    connection: Connection, query: Select[Any]
+) -> list[tuple[Row[Any], TimingPolicy]]:
+    """Rows with their records, newest first; times of creation are in UTC."""
+    newest_first = query.order_by(
+        POLICIES.c.created_at.desc(), POLICIES.c.version.desc(), POLICIES.c.fingerprint
+    )
+    rows = connection.execute(newest_first).all()
+    evidence = _evidence(connection, query) if rows else {}
+    return [(row, _policy(row, evidence.get((row.fingerprint, row.version), []))) for row in rows]
+
+
+def _evidence(connection: Connection, query: Select[Any]) -> dict[tuple[str, int], list[Evidence]]:
+    """By fingerprint and version; as plain rows, of which a registry may have 100,000."""
+    chosen = query.with_only_columns(POLICIES.c.fingerprint, POLICIES.c.version).subquery()
+    columns = columns_of(Evidence, EVIDENCE)
+    statement = (
+        select(EVIDENCE.c.fingerprint, EVIDENCE.c.version, *columns)
+        .join(
+            chosen,
+            (chosen.c.fingerprint == EVIDENCE.c.fingerprint)
+            & (chosen.c.version == EVIDENCE.c.version),
+        )
+        .order_by(EVIDENCE.c.position)
+    )
+    found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
+    for fingerprint, version, *values in connection.execute(statement):
+        found[fingerprint, version].append(Evidence(*values))
+    return found
+
+
+def _policy(row: Row[Any], evidence: list[Evidence]) -> TimingPolicy:
+    return record_of(
+        TimingPolicy,
+        row,
+        evidence=tuple(evidence),
+        created_at=row.created_at.isoformat(),
+        band=None if row.band is None else Band.of(row.band),
+    )
+
+
+def last_version(connection: Connection, fingerprint: str) -> int:
+    """The highest version; 0 where there is none."""
+    query = select(func.max(POLICIES.c.version)).where(POLICIES.c.fingerprint == fingerprint)
+    return connection.scalar(query) or 0
+
+
+def add_version(
+    connection: Connection, policy: TimingPolicy, imported_at: datetime | None = None
+) -> TimingPolicy:
+    """Adds the next version of a workload that is locked, and returns it."""
+    version = last_version(connection, policy.fingerprint) + 1
+    created_at = datetime.fromisoformat(policy.created_at).astimezone(timezone.utc)
+    content = {**asdict(policy), "version": version, "created_at": created_at}
+    evidence = content.pop("evidence")
+    connection.execute(insert(POLICIES).values(imported_at=imported_at, **content))
+    add_rows(
+        connection,
+        EVIDENCE,
+        ({"position": position, **run} for position, run in enumerate(evidence)),
+        fingerprint=policy.fingerprint,
+        version=version,
+    )
+    return replace(policy, version=version, created_at=created_at.isoformat())
+
+
+def point(connection: Connection, fingerprint: str, alias: str, version: int) -> None:
+    """Points an alias at a version that is there."""
+    if pointed_at(connection, fingerprint, alias) is None:
+        values = {"fingerprint": fingerprint, "alias": alias, "version": version}
+        connection.execute(insert(ALIASES).values(values))
+    else:
+        connection.execute(
+            update(ALIASES).where(_is_alias(fingerprint, alias)).values(version=version)
+        )
+
+
+def pointed_at(connection: Connection, fingerprint: str, alias: str) -> int | None:
+    """The version that an alias points at; None where there is no such alias."""
+    query = select(ALIASES.c.version).where(_is_alias(fingerprint, alias))
+    return connection.scalar(query)
+
+
+def _is_alias(fingerprint: str, alias: str) -> ColumnElement[bool]:
+    return (ALIASES.c.fingerprint == fingerprint) & (ALIASES.c.alias == alias)
+
 
 _ALIAS = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
@@ -67,8 +196,13 @@ class PolicyRegistry:
                 connection, _published_by(policy.fingerprint, policy.study)
             ):
                 return published
-            if replaces is not None:
-                check_current(connection, policy.fingerprint, replaces)
+            current = pointed_at(connection, policy.fingerprint, CURRENT)
+            if replaces not in (None, current):
+                at = "nothing" if current is None else f"version {current}"
+                raise PolicyError(
+                    f"{CURRENT} of workload {policy.fingerprint[:12]} is {at}, not version"
+                    f" {replaces} any more; see `syncswitch-search policy list`"
+                )
             published = add_version(connection, policy)
             point(connection, published.fingerprint, CURRENT, published.version)
             return published
@@ -76,7 +210,7 @@ class PolicyRegistry:
         return self._database.write(operation)
 
     def published(self, fingerprint: str, study: str) -> TimingPolicy | None:
-        """What a search of this database published; None where it has not."""
+        """The policy that a search of this database published; None where it has not."""
         found = self._read(_published_by(fingerprint, study))
         return found[0] if found else None
 
@@ -128,7 +262,7 @@ class PolicyRegistry:
 
     def get(self, fingerprint: str, version: int) -> TimingPolicy | None:
         """One version; None where there is none."""
-        found = self._read(select(POLICIES).where(_is(fingerprint, version)))
+        found = self._read(select(POLICIES).where(_is_version(fingerprint, version)))
         return found[0] if found else None
 
     def policies(self, *, workload: str | None = None) -> list[TimingPolicy]:
@@ -151,13 +285,13 @@ class PolicyRegistry:
     def entry(self, fingerprint: str, version: int) -> PolicyEntry | None:
         """One version with its aliases; None where there is none."""
         found = self._entries(
-            select(POLICIES).where(_is(fingerprint, version)),
+            select(POLICIES).where(_is_version(fingerprint, version)),
             select(ALIASES).where(ALIASES.c.fingerprint == fingerprint),
         )
         return found[0] if found else None
 
     def workload(self, fingerprint: str) -> RegisteredWorkload | None:
-        """What the policies of a fingerprint were found for; None where that is unknown."""
+        """The workload of a fingerprint; None where the database does not know it."""
         with self._database.transaction(read_only=True) as connection:
             query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint)
             row = connection.execute(query).one_or_none()
@@ -169,12 +303,35 @@ class PolicyRegistry:
             return read_workloads(connection, selector)
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
-        """What the database still has of the trials that a version rests on, in their order."""
+        """The trials that a version rests on, in their order, as far as the database has them."""
+        measured = (
+            TRIALS.c.state == TrialState.COMPLETE,
+            TRIALS.c.switch_percent == EVIDENCE.c.switch_percent,
+            TRIALS.c.replicate == EVIDENCE.c.replicate,
+            TRIALS.c.converged_accuracy == EVIDENCE.c.converged_accuracy,
+            TRIALS.c.diverged == EVIDENCE.c.diverged,
+            func.coalesce(TRIALS.c.training_seconds, 0.0) == EVIDENCE.c.training_seconds,
+        )
+        query = (
+            select(TRIALS.c.trial_id, and_(*measured))
+            .select_from(EVIDENCE)
+            .outerjoin(
+                TRIALS,
+                (TRIALS.c.study == EVIDENCE.c.study)
+                & (TRIALS.c.trial_number == EVIDENCE.c.trial_number)
+                & (TRIALS.c.fingerprint == EVIDENCE.c.fingerprint),
+            )
+            .where(EVIDENCE.c.fingerprint == fingerprint, EVIDENCE.c.version == version)
+            .order_by(EVIDENCE.c.position)
+        )
         with self._database.transaction(read_only=True) as connection:
-            return read_evidence_trials(connection, fingerprint, version)
+            return [
+                EvidenceTrial(trial_id, agrees=bool(agrees))
+                for trial_id, agrees in connection.execute(query)
+            ]
 
     def aliases(self, fingerprint: str) -> dict[str, int]:
-        """Version by alias."""
+        """The version that each alias points at."""
         query = (
             select(ALIASES).where(ALIASES.c.fingerprint == fingerprint).order_by(ALIASES.c.alias)
         )
@@ -277,7 +434,7 @@ def _published_by(fingerprint: str, study: str) -> Select[Any]:
     )
 
 
-def _is(fingerprint: str, version: int) -> ColumnElement[bool]:
+def _is_version(fingerprint: str, version: int) -> ColumnElement[bool]:
     return (POLICIES.c.fingerprint == fingerprint) & _equals(POLICIES.c.version, version)
 
 

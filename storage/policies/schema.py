@@ -1,4 +1,4 @@
-"""What a policy file may hold, as pydantic models, and as the JSON Schema that we publish.
+"""The schema of policy files, as pydantic models and as the JSON Schema that we publish.
 
 The models have the fields of the records, with limits to their values.
 """
@@ -18,7 +18,7 @@ from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 
 SCHEMA_VERSION = 1
-"""Of the files that this version of the software reads and writes."""
+"""The version of the files that this software reads and writes."""
 
 _NAME = {"min_length": 1}
 _SHARE = {"ge": 0, "le": 1}
@@ -163,7 +163,7 @@ def policy_schema() -> dict[str, Any]:
 
 
 def largest_integer(name: str) -> int:
-    """What a column of this name can hold in every database; its negative is the least."""
+    """The largest integer that a column of this name holds in every database."""
     return _LARGEST_WORKER_STEP if "worker_step" in name else LARGEST_INTEGER
 
 

@@ -14,7 +14,7 @@ from syncswitch.storage.queries.columns import MeasuredJobColumns, columns_of_re
 from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.policies import ALIASES, EVIDENCE, POLICIES
 from syncswitch.storage.tables.trials import WORKLOADS
-from syncswitch.storage.trials.selection import is_workload
+from syncswitch.storage.trials.workloads import is_workload
 
 
 class PolicyVersion(MeasuredJobColumns):

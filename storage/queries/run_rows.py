@@ -20,7 +20,7 @@ _FACTS = TRIAL_FACTS.c
 
 
 class RunKeys:
-    """What to group the rows of runs by: runs are comparable where all but the first agree."""
+    """The keys of a run's rows: runs are comparable where all keys but the first agree."""
 
     trial_id: Annotated[int, "number of the trial in this database"]
     workload: Annotated[str, "name of the workload"]

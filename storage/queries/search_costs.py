@@ -1,4 +1,4 @@
-"""What each search cost, from its trials alone: also of searches that nobody runs any more."""
+"""The cost of each search, from its trials alone, running or long done."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from syncswitch.storage.tables.base import columns_of
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import PHASES, SEARCHES, TRIALS, WORKLOADS
-from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.values import CANCELLED, StoredTrial
+from syncswitch.storage.trials.workloads import is_workload
 
 _FACTS = TRIAL_FACTS.c
 
@@ -31,7 +31,7 @@ CostedTrial = StoredTrial | Row[Any]
 
 @dataclass(frozen=True)
 class SearchCost:
-    """What a search cost so far."""
+    """The cost of a search so far."""
 
     completed_runs: Annotated[int, "complete, diverged ones included"]
     failed_runs: Annotated[int, "failed or given back, and made again"]
@@ -109,7 +109,7 @@ def study_costs(
 
 
 def search_cost(trials: Sequence[CostedTrial], estimated_seconds: float | None) -> SearchCost:
-    """What the trials of one search cost.
+    """Adds up what the trials of one search cost.
 
     Args:
         trials: All of them, whatever became of them.
@@ -198,7 +198,7 @@ def _searches(wanted: Select[Any]) -> Select[Any]:
 
 
 def _trials(wanted: Select[Any]) -> Select[Any]:
-    """What `search_cost` looks at: of 100,000 trials all columns would take seconds."""
+    """The columns that `search_cost` reads: all columns of 100,000 trials would take seconds."""
     columns = (
         _FACTS.study,
         _FACTS.state,

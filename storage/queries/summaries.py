@@ -181,7 +181,7 @@ def _statistics(
 
 
 def _deviation(squares: float | None, surplus: float | None, count: int) -> float | None:
-    """Of a sample, from the squared distances to its rounded mean, and the distances' sum.
+    """Standard deviation of a sample, from its distances to its rounded mean.
 
     With an exact mean that sum would be 0; it takes the rounding of the mean out of the squares.
     """

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Row, Select, select
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
-from syncswitch.storage.records.trial import PhaseRecord, TrialState
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import BASELINE_PERCENT, PhaseRecord, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import PHASES, TRIALS
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Fork, Owner
@@ -74,6 +74,31 @@ def trial_facts(choice: TrialChoice) -> Select[Any]:
     return select(TRIAL_FACTS).where(*conditions(choice)).order_by(TRIAL_FACTS.c.trial_id)
 
 
+def times_alone(database: Database, fingerprint: str, host: str | None) -> list[float]:
+    """Training times in seconds of a job's undisturbed runs with the first protocol alone.
+
+    Uses of policies are among them, in the order in which all were added; `host` None is for any.
+    """
+    facts = TRIAL_FACTS.c
+    usual = RunConditions()
+    query = (
+        select(facts.whole_run_seconds)
+        .where(
+            facts.fingerprint == fingerprint,
+            facts.switch_percent >= BASELINE_PERCENT,
+            facts.online == usual.online,
+            facts.switch_mechanism == usual.switch_mechanism,
+            facts.injections.is_(None),
+            facts.whole_run_seconds.is_not(None),
+        )
+        .order_by(facts.trial_id)
+    )
+    if host is not None:
+        query = query.where(facts.host == host)
+    with database.transaction(read_only=True) as connection:
+        return list(connection.scalars(query))
+
+
 def trial_details(database: Database, **choice: Unpack[TrialChoice]) -> Iterator[TrialDetails]:
     """The trials in the order in which they were added; all are of the same moment.
 
@@ -95,7 +120,7 @@ def trial_details(database: Database, **choice: Unpack[TrialChoice]) -> Iterator
         .outerjoin(PHASES, PHASES.c.trial_id == TRIAL_FACTS.c.trial_id)
         .order_by(PHASES.c.position)
     )
-    rows = chain.from_iterable(row_blocks(database, query))
+    rows = chain.from_iterable(database.row_blocks(query))
     return (_details(list(group)) for _, group in groupby(rows, key=lambda row: row.trial_id))
 
 

@@ -14,10 +14,10 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import WORKLOADS
-from syncswitch.storage.trials.selection import is_workload
+from syncswitch.storage.trials.workloads import is_workload
 
 STATES = tuple(str(state) for state in TrialState if state != TrialState.STALE)
-"""Of a trial, as stored."""
+"""The states of a trial, as stored."""
 
 KINDS = ("search", "import", "use")
 """Who made a trial: a search, somebody elsewhere, or a user with a policy."""

@@ -1,4 +1,4 @@
-"""What a guard knows of a job, and what it did in a run."""
+"""What a guard knows about a job, and what it did in a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BandPoint:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What the first protocol alone has shown, and what a run is held against.
+    """Results of the first protocol alone, which a guarded run is compared with.
 
     Attributes:
         target_accuracy: A.

@@ -9,18 +9,18 @@ from dataclasses import asdict, dataclass, fields
 from syncswitch.storage.records.metric import Metric, metric_name
 
 LARGEST_INTEGER = 2**31 - 1
-"""Of a column in every database."""
+"""The largest integer that a column holds in every database."""
 
 MOST_WORKER_STEPS = 10**15
-"""Of a job: every column holds them, and floats count them one by one."""
+"""The longest job: every column holds this many, and floats count them one by one."""
 
 LARGEST_SEED = 2**31 - 1
-"""Of a run: fits everything that takes a seed."""
+"""The largest seed of a run: everything that takes a seed takes this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadIdentity:
-    """What makes two jobs the same for a timing policy.
+    """A job, as far as a timing policy depends on it.
 
     Seed, paths and host are left out on purpose, and so is `name`, which only people use. What
     nobody recorded of an imported job is None; then the job is told apart by its name, too.
@@ -133,7 +133,7 @@ class RegisteredWorkload:
 
 @dataclass(frozen=True, slots=True)
 class RunConditions:
-    """What besides the job decides how a run goes; runs are compared under the same ones only.
+    """Whatever besides the job decides how a run goes; only runs under equal ones are compared.
 
     Attributes:
         online: What is done about stragglers before the switch: `none`, `greedy` or `elastic`.

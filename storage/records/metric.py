@@ -63,12 +63,12 @@ class Metric:
         return (self.goal, self.highest) == ("max", 1.0)
 
     def accuracy(self, value: float) -> float:
-        """What is compared, of a value in the metric's unit."""
+        """Turns a value in the metric's unit into what is compared."""
         # The sum makes 0.0 of -0.0.
         return 0.0 - value if self.is_less_better else value
 
     def value(self, accuracy: float) -> float:
-        """The value in the metric's unit, of what is compared."""
+        """Turns what is compared back into a value in the metric's unit."""
         return self.accuracy(accuracy)
 
     @property
@@ -83,7 +83,7 @@ class Metric:
 
     @property
     def worst_accuracy(self) -> float:
-        """That of a run that measured none."""
+        """The accuracy of a run that measured none."""
         least, _ = self.accuracies
         return WORST if least is None else least
 
@@ -104,12 +104,12 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """Of an axis or a column of its own values, for example `mae in km`."""
+        """Heading of an axis or a column of its own values, for example `mae in km`."""
         return f"{self.name} in {self.unit}" if self.unit else self.name
 
     @property
     def axis_title(self) -> str:
-        """The same, and the direction where it is not the usual one."""
+        """The title, with the direction where it is not the usual one."""
         return f"{self.title} (less is better)" if self.is_less_better else self.title
 
     @property
@@ -121,7 +121,7 @@ class Metric:
         return f"{'an' if self.name[:1] in vowels else 'a'} {self.name}"
 
     def lose_at_most(self, threshold: float) -> str:
-        """What runs do that are good enough: `lose at most 0.01`, `are at most 2 km worse`."""
+        """Says what good runs do: `lose at most 0.01`, `are at most 2 km worse`."""
         amount = self.with_unit(f"{threshold:g}")
         return f"are at most {amount} worse" if self.is_less_better else f"lose at most {amount}"
 
@@ -133,7 +133,7 @@ class Metric:
 
     @property
     def naming(self) -> dict[str, str | None]:
-        """What rows for programs say of it."""
+        """Its columns in rows for programs."""
         return {"metric": self.name, "metric_goal": self.goal, "metric_unit": self.unit}
 
     def with_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,11 +159,11 @@ class Metric:
         return self.amount(self.value(accuracy))
 
     def amount(self, value: float) -> str:
-        """A value, or a difference of two, in the metric's unit."""
+        """Formats a value, or a difference of two, with the metric's unit."""
         return self.with_unit(self.number(value))
 
     def number(self, value: float) -> str:
-        """The same without the unit, for a column or an axis that says it."""
+        """Formats a value without its unit, for a column or an axis that says it."""
         if abs(value) >= _LARGE:
             return f"{value:,.6g}"
         is_small = 0 < abs(value) < _SMALL and not self.has_usual_threshold

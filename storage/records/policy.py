@@ -137,7 +137,7 @@ class TimingPolicy:
 
     @property
     def bare_warning(self) -> str | None:
-        """What to know before its switch is used without a guard; None where that is fine."""
+        """A warning for whoever uses its switch without a guard; None where that is fine."""
         if not self.is_for_guard:
             return None
         share = "fewer runs"

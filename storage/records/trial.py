@@ -34,7 +34,7 @@ class TrialState(str, Enum):
 
 
 MOST_FURTHER = 50
-"""Of one evaluation."""
+"""The most further metrics of one evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Evaluation:
-        """Of what `asdict` gave, perhaps by way of JSON."""
+        """Rebuilds one from its `asdict`, which may have been JSON in between."""
         further = tuple((name, value) for name, value in values.get("further", ()))
         return cls(**{**values, "further": further})
 
@@ -108,7 +108,7 @@ class TrialSpec:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRecord:
-    """What was measured in the part of a run that used one protocol.
+    """Measurements of the part of a run that used one protocol.
 
     Staleness is counted in updates: how many were applied between a worker's pull and its push;
     None where nobody counted.
@@ -158,7 +158,7 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """What one training run measured.
+    """The measurements of one training run.
 
     Attributes:
         spec: What was asked for.

@@ -30,7 +30,7 @@ class PolicyUse:
 
     @property
     def fingerprint(self) -> str:
-        """Of the job, and so of the policy."""
+        """The fingerprint of the job, and so of the policy."""
         return self.record.spec.identity.fingerprint
 
 

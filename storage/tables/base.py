@@ -1,4 +1,4 @@
-"""What all tables have in common: their names, types, limits, and how rows become records."""
+"""Names, types and limits that all tables share, and how rows become records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def finite(column: str) -> CheckConstraint:
 def own_value(
     accuracy: SQLColumnExpression[float | None], goal: SQLColumnExpression[str]
 ) -> ColumnElement[Any]:
-    """What `Metric.value` says, in SQL; and of a value its accuracy."""
+    """`Metric.value` in SQL; it also turns a value back into an accuracy."""
     return case((goal == "min", 0.0 - accuracy), else_=accuracy)
 
 

@@ -1,4 +1,4 @@
-"""What there is in a database to be named on a command line; a few short queries."""
+"""Names in a database that a command line can complete; a few short queries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlalchemy import select, union
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.tables.policies import ALIASES, POLICIES
 from syncswitch.storage.tables.trials import SEARCHES, WORKLOADS
-from syncswitch.storage.trials.selection import is_workload
+from syncswitch.storage.trials.workloads import is_workload
 
 
 def workload_names(url: str) -> list[str]:

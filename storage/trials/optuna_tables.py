@@ -1,4 +1,4 @@
-"""What Optuna's tables say of a search and ours do not; only reads."""
+"""Facts about a search that Optuna's tables hold and ours do not; only reads."""
 
 from __future__ import annotations
 

@@ -4,30 +4,77 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict
-from datetime import datetime, timezone
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, select
 
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.records.guard import FailedSwitch
-from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialSpec, TrialState
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import (
+    PhaseRecord,
+    RunEvent,
+    TrialRecord,
+    TrialState,
+)
 from syncswitch.storage.tables.base import add_rows, columns_of
 from syncswitch.storage.tables.trials import (
+    EVENTS,
     FAILED_SWITCHES,
     PHASES,
-    SEARCHES,
     TRIALS,
     WORKLOADS,
 )
 from syncswitch.storage.trials.evaluations import add_evaluations
-from syncswitch.storage.trials.events import (
-    add_events,
-    condition_values,
-    conditions_of,
-    storable_text,
-)
-from syncswitch.storage.trials.values import Fork, Owner, StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
+
+_SEPARATOR = "; "
+
+
+def storable_text(text: str) -> str:
+    """A text that may quote a file name that is no Unicode, or binary output, for any column."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def condition_values(conditions: RunConditions) -> dict[str, str | None]:
+    """The columns of a trial that say under which conditions it runs.
+
+    Raises FatalError where the text of an injection holds what separates them.
+    """
+    if any(_SEPARATOR in text or not text for text in conditions.injections):
+        raise FatalError(f"injections {conditions.injections} cannot be told apart when joined")
+    return {
+        "online": conditions.online,
+        "switch_mechanism": conditions.switch_mechanism,
+        "injections": _SEPARATOR.join(conditions.injections) or None,
+    }
+
+
+def conditions_of(online: str, switch_mechanism: str, injections: str | None) -> RunConditions:
+    """The conditions that these columns stand for."""
+    separate = tuple(injections.split(_SEPARATOR)) if injections else ()
+    return RunConditions(online, switch_mechanism, separate)
+
+
+def add_events(connection: Connection, trial_id: int, record: TrialRecord) -> None:
+    """Adds the events of a run, in their order, to its trial, which the database has."""
+    rows = (
+        {"position": position, **asdict(event), "reason": storable_text(event.reason)}
+        for position, event in enumerate(record.events)
+    )
+    add_rows(connection, EVENTS, rows, trial_id=trial_id)
+
+
+def read_events(connection: Connection, study: str, trial_number: int) -> list[RunEvent]:
+    """Events of a complete trial in their order."""
+    query = (
+        select(*columns_of(RunEvent, EVENTS))
+        .join(TRIALS, TRIALS.c.trial_id == EVENTS.c.trial_id)
+        .where(TRIALS.c.study == study, TRIALS.c.trial_number == trial_number)
+        .order_by(EVENTS.c.position)
+    )
+    return [RunEvent(*values) for values in connection.execute(query)]
+
 
 _OF_WORKLOAD = {
     "workload": WORKLOADS.c.name,
@@ -45,101 +92,12 @@ _CONDITIONS = (
     TRIALS.c.switch_mechanism,
     TRIALS.c.injections,
 )
-_COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
-
-
-def now() -> datetime:
-    """This moment."""
-    return datetime.now(timezone.utc)
-
-
-def _locked(connection: Connection, study: str, trial_number: int) -> Row[Any, Any] | None:
-    """`trial_id` and state of a trial that nobody else may change until this transaction ends."""
-    query = select(TRIALS.c.trial_id, TRIALS.c.state).where(
-        TRIALS.c.study == study, TRIALS.c.trial_number == trial_number
-    )
-    return connection.execute(query.with_for_update()).one_or_none()
-
-
-def open_trial(connection: Connection, study: str, trial_number: int) -> int | None:
-    """The `trial_id` of a trial, which is locked; None where it is complete.
-
-    Raises FatalError where it was never begun.
-    """
-    row = _locked(connection, study, trial_number)
-    if row is None:
-        raise FatalError(f"trial {trial_number} of {study!r} was never begun")
-    return None if row.state == TrialState.COMPLETE else row.trial_id
-
-
-def update_trial(connection: Connection, trial_id: int, **values: Any) -> None:
-    """Changes some columns of a trial."""
-    connection.execute(update(TRIALS).where(TRIALS.c.trial_id == trial_id).values(values))
-
-
-def _parent_id(connection: Connection, study: str, fork: Fork | None) -> int | None:
-    """The `trial_id` of the run that a fork left; None for no fork.
-
-    Raises FatalError where there is no such run.
-    """
-    if fork is None:
-        return None
-    query = select(TRIALS.c.trial_id).where(
-        TRIALS.c.study == study, TRIALS.c.trial_number == fork.trial_number
-    )
-    parent: int | None = connection.scalar(query)
-    if parent is None:
-        raise FatalError(f"no trial {fork.trial_number} of {study!r} to fork from")
-    return parent
-
-
-def begin_trial(
-    connection: Connection,
-    study: str,
-    trial_number: int,
-    spec: TrialSpec,
-    owner: Owner,
-    fork: Fork | None,
-    speculative: bool,
-) -> None:
-    """As `TrialStore.begin`."""
-    query = select(SEARCHES.c.fingerprint).where(SEARCHES.c.study == study)
-    fingerprint = connection.scalar(query)
-    if fingerprint is None or fingerprint != spec.identity.fingerprint:
-        raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
-    parent_trial_id = _parent_id(connection, study, fork)
-    row = _locked(connection, study, trial_number)
-    if row is not None and row.state == TrialState.COMPLETE:
-        raise FatalError(f"trial {trial_number} of {study!r} is already complete")
-    moment = now()
-    values: dict[str, Any] = {
-        "candidate_percent": spec.switch_percent,
-        "switch_percent": spec.switch_percent,
-        "replicate": spec.replicate,
-        "seed": spec.seed,
-        "fork_from": str(spec.fork_from) if spec.fork_from else None,
-        "parent_trial_id": parent_trial_id,
-        "fork_percent": fork.percent if fork else None,
-        "speculative": speculative,
-        **condition_values(spec.conditions),
-        "state": TrialState.RUNNING,
-        "worker_steps": 0,
-        "started_at": moment,
-        "heartbeat_at": moment,
-        **asdict(owner),
-        # What an earlier attempt cost is forgotten.
-        **dict.fromkeys((*_COST, "software", "ended_at", "failure")),
-    }
-    if row is None:
-        named = {"study": study, "trial_number": trial_number, "fingerprint": fingerprint}
-        connection.execute(insert(TRIALS).values(**named, **values))
-    else:
-        update_trial(connection, row.trial_id, **values)
+COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
 
 
 def cost_values(record: TrialRecord) -> dict[str, Any]:
     """The columns that say how far a run came, when and where, and how long it took."""
-    names = (*_COST, "worker_steps", "started_at", "ended_at", "host")
+    names = (*COST, "worker_steps", "started_at", "ended_at", "host")
     return {name: getattr(record, name) for name in names} | {"software": dict(record.software)}
 
 
@@ -204,7 +162,7 @@ def _parts(
     table: Table,
     *conditions: ColumnElement[bool],
 ) -> dict[int, list[_Part]]:
-    """What trials have several of, in order, by `trial_id`."""
+    """The phases or failed switches of trials, in order, by `trial_id`."""
     query = (
         select(table.c.trial_id, *columns_of(kind, table))
         .join(TRIALS, TRIALS.c.trial_id == table.c.trial_id)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import json
+from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Executable, Row, delete, insert, select, update
 
-from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import FatalError, UserError
+from syncswitch.storage.database.engine import RESTART_SECONDS, Database
+from syncswitch.storage.errors import DatabaseError, FatalError, UserError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import (
     Evaluation,
@@ -17,26 +20,23 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
     TrialState,
 )
-from syncswitch.storage.tables.base import add_rows
-from syncswitch.storage.tables.trials import CHECKPOINTS, TRIALS
+from syncswitch.storage.tables.base import add_rows, record_of
+from syncswitch.storage.tables.trials import CHECKPOINTS, SEARCHES, TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import (
     read_curves,
     read_evaluations,
     record_target,
 )
-from syncswitch.storage.trials.events import read_events, storable_text
 from syncswitch.storage.trials.rows import (
+    COST,
     add_parts,
-    begin_trial,
+    condition_values,
     cost_values,
-    now,
-    open_trial,
+    read_events,
     read_trials,
     result_values,
-    update_trial,
+    storable_text,
 )
-from syncswitch.storage.trials.searches import read_registration, read_searches, write_search
-from syncswitch.storage.trials.selection import is_workload
 from syncswitch.storage.trials.values import (
     Fork,
     Owner,
@@ -45,7 +45,48 @@ from syncswitch.storage.trials.values import (
     StoredTrial,
     check_times,
 )
-from syncswitch.storage.trials.workloads import upsert_workload
+from syncswitch.storage.trials.workloads import is_workload, upsert_workload
+
+
+def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
+    """Adds a search, or brings its settings up to date; gives it as the database has it then.
+
+    Its options stay its first writer's: they may be computed from what the database held when the
+    search began, and its strategy must not change while it runs. That it was dropped stays, too.
+
+    Raises:
+        DatabaseError: The study belongs to another workload.
+        FatalError: An option is no JSON.
+    """
+    values = {**asdict(search), "options": _as_json(search)}
+    query = select(SEARCHES).where(SEARCHES.c.study == search.study)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        values["registered_at"] = datetime.now(timezone.utc)
+        connection.execute(insert(SEARCHES).values(values))
+        return record_of(SearchInfo, connection.execute(query).one())
+    if row.fingerprint != search.fingerprint:
+        raise DatabaseError(
+            f"study {search.study!r} is a search for workload {row.fingerprint[:12]}, not for"
+            f" {search.fingerprint[:12]}; give the new search a study name of its own"
+        )
+    stored = asdict(record_of(SearchInfo, row))
+    fixed = {"options", "dropped"}
+    changed = {name: values[name] for name in stored.keys() - fixed if stored[name] != values[name]}
+    if changed:
+        connection.execute(update(SEARCHES).where(SEARCHES.c.study == search.study).values(changed))
+    return record_of(SearchInfo, connection.execute(query).one())
+
+
+def _as_json(search: SearchInfo) -> dict[str, Any]:
+    """The options as they come back from the database; SQLite would take a NaN, too."""
+    try:
+        options: dict[str, Any] = json.loads(json.dumps(dict(search.options), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise FatalError(
+            f"an option of search {search.study!r} is no JSON value: {error}"
+        ) from error
+    return options
 
 
 def check_paths(spec: TrialSpec) -> None:
@@ -60,30 +101,48 @@ def check_paths(spec: TrialSpec) -> None:
             ) from error
 
 
-def read_checkpoints(connection: Connection, study: str) -> list[StoredCheckpoint]:
-    """Checkpoints of the complete trials of a search by replicate, percent and trial."""
-    query = (
-        select(
-            TRIALS.c.trial_number,
-            TRIALS.c.replicate,
-            CHECKPOINTS.c.percent,
-            CHECKPOINTS.c.path,
-            CHECKPOINTS.c.host,
-        )
-        .join_from(TRIALS, CHECKPOINTS)
-        .where(TRIALS.c.study == study, TRIALS.c.state == TrialState.COMPLETE)
-        .order_by(TRIALS.c.replicate, CHECKPOINTS.c.percent, TRIALS.c.trial_number)
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _locked(connection: Connection, study: str, trial_number: int) -> Row[Any, Any] | None:
+    """`trial_id` and state of a trial that nobody else may change until this transaction ends."""
+    query = select(TRIALS.c.trial_id, TRIALS.c.state).where(
+        TRIALS.c.study == study, TRIALS.c.trial_number == trial_number
     )
-    return [
-        StoredCheckpoint(number, replicate, percent, Path(path), host)
-        for number, replicate, percent, path, host in connection.execute(query)
-    ]
+    return connection.execute(query.with_for_update()).one_or_none()
 
 
-def delete_checkpoints(connection: Connection, study: str) -> None:
-    """Deletes the rows of a search."""
-    of_study = select(TRIALS.c.trial_id).where(TRIALS.c.study == study)
-    connection.execute(delete(CHECKPOINTS).where(CHECKPOINTS.c.trial_id.in_(of_study)))
+def _open_trial(connection: Connection, study: str, trial_number: int) -> int | None:
+    """The `trial_id` of a trial, which is locked; None where it is complete.
+
+    Raises FatalError where it was never begun.
+    """
+    row = _locked(connection, study, trial_number)
+    if row is None:
+        raise FatalError(f"trial {trial_number} of {study!r} was never begun")
+    return None if row.state == TrialState.COMPLETE else row.trial_id
+
+
+def _update_trial(connection: Connection, trial_id: int, **values: Any) -> None:
+    """Changes some columns of a trial."""
+    connection.execute(update(TRIALS).where(TRIALS.c.trial_id == trial_id).values(values))
+
+
+def _parent_id(connection: Connection, study: str, fork: Fork | None) -> int | None:
+    """The `trial_id` of the run that a fork left; None for no fork.
+
+    Raises FatalError where there is no such run.
+    """
+    if fork is None:
+        return None
+    query = select(TRIALS.c.trial_id).where(
+        TRIALS.c.study == study, TRIALS.c.trial_number == fork.trial_number
+    )
+    parent: int | None = connection.scalar(query)
+    if parent is None:
+        raise FatalError(f"no trial {fork.trial_number} of {study!r} to fork from")
+    return parent
 
 
 class TrialStore:
@@ -148,13 +207,44 @@ class TrialStore:
         check_paths(spec)
 
         def operation(connection: Connection) -> None:
-            begin_trial(connection, study, trial_number, spec, owner, fork, speculative)
+            query = select(SEARCHES.c.fingerprint).where(SEARCHES.c.study == study)
+            fingerprint = connection.scalar(query)
+            if fingerprint is None or fingerprint != spec.identity.fingerprint:
+                raise FatalError(f"no search {study!r} of workload {spec.identity.name} registered")
+            parent_trial_id = _parent_id(connection, study, fork)
+            row = _locked(connection, study, trial_number)
+            if row is not None and row.state == TrialState.COMPLETE:
+                raise FatalError(f"trial {trial_number} of {study!r} is already complete")
+            moment = _now()
+            values: dict[str, Any] = {
+                "candidate_percent": spec.switch_percent,
+                "switch_percent": spec.switch_percent,
+                "replicate": spec.replicate,
+                "seed": spec.seed,
+                "fork_from": str(spec.fork_from) if spec.fork_from else None,
+                "parent_trial_id": parent_trial_id,
+                "fork_percent": fork.percent if fork else None,
+                "speculative": speculative,
+                **condition_values(spec.conditions),
+                "state": TrialState.RUNNING,
+                "worker_steps": 0,
+                "started_at": moment,
+                "heartbeat_at": moment,
+                **asdict(owner),
+                # What an earlier attempt cost is forgotten.
+                **dict.fromkeys((*COST, "software", "ended_at", "failure")),
+            }
+            if row is None:
+                named = {"study": study, "trial_number": trial_number, "fingerprint": fingerprint}
+                connection.execute(insert(TRIALS).values(**named, **values))
+            else:
+                _update_trial(connection, row.trial_id, **values)
 
         self._database.write(operation)
 
     def heartbeat(self, study: str, trial_number: int, worker_step: int) -> None:
         """Records that a running trial lives and how far it is; other trials stay as they are."""
-        self._update_running(study, trial_number, heartbeat_at=now(), worker_steps=worker_step)
+        self._update_running(study, trial_number, heartbeat_at=_now(), worker_steps=worker_step)
 
     def complete(
         self,
@@ -180,10 +270,10 @@ class TrialStore:
         check_times(record)
 
         def operation(connection: Connection) -> None:
-            trial_id = open_trial(connection, study, trial_number)
+            trial_id = _open_trial(connection, study, trial_number)
             if trial_id is not None:
                 values = {**result_values(record), "plateau_accuracy": plateau_accuracy}
-                update_trial(connection, trial_id, **values)
+                _update_trial(connection, trial_id, **values)
                 add_parts(connection, trial_id, record)
                 checkpoints = (
                     {"percent": percent, "path": str(path.absolute())}
@@ -197,7 +287,7 @@ class TrialStore:
         """Records that infrastructure failed a trial; what is complete stays as it is."""
         failure = storable_text(reason)
         self._update_running(
-            study, trial_number, state=TrialState.FAILED, failure=failure, ended_at=now()
+            study, trial_number, state=TrialState.FAILED, failure=failure, ended_at=_now()
         )
 
     def cancel(self, study: str, trial_number: int, record: TrialRecord, reason: str) -> None:
@@ -221,10 +311,10 @@ class TrialStore:
         failure = storable_text(reason)
 
         def operation(connection: Connection) -> None:
-            trial_id = open_trial(connection, study, trial_number)
+            trial_id = _open_trial(connection, study, trial_number)
             if trial_id is not None:
                 values = {**cost_values(record), "state": TrialState.FAILED, "failure": failure}
-                update_trial(connection, trial_id, **values)
+                _update_trial(connection, trial_id, **values)
 
         self._database.write(operation)
 
@@ -270,7 +360,7 @@ class TrialStore:
             )
 
     def events(self, study: str, trial_number: int) -> list[RunEvent]:
-        """What happened to a complete trial, in order."""
+        """The events of a complete trial, in order."""
         with self._database.transaction(read_only=True) as connection:
             return read_events(connection, study, trial_number)
 
@@ -288,22 +378,47 @@ class TrialStore:
 
     def searches(self, *, workload: str | None = None) -> list[SearchInfo]:
         """Searches in the order in which they were registered; `workload` as in `trials`."""
+        query = select(SEARCHES).join(WORKLOADS)
+        if workload is not None:
+            query = query.where(is_workload(workload))
+        query = query.order_by(SEARCHES.c.registered_at, SEARCHES.c.study)
         with self._database.transaction(read_only=True) as connection:
-            return read_searches(connection, workload)
+            return [record_of(SearchInfo, row) for row in connection.execute(query)]
 
     def registered_at(self, study: str) -> datetime | None:
         """When a search was registered; None where it was not."""
+        query = select(SEARCHES.c.registered_at).where(SEARCHES.c.study == study)
         with self._database.transaction(read_only=True) as connection:
-            return read_registration(connection, study)
+            return connection.scalar(query)
+
+    def drop(self, study: str, why: str) -> None:
+        """Records why a search ends without a policy; see `SearchInfo.dropped`."""
+        self._execute(update(SEARCHES).where(SEARCHES.c.study == study).values(dropped=why))
 
     def checkpoints(self, study: str) -> list[StoredCheckpoint]:
-        """What the complete trials of a search left, by replicate, percent and trial number."""
+        """The checkpoints that complete trials left, by replicate, percent and trial number."""
+        query = (
+            select(
+                TRIALS.c.trial_number,
+                TRIALS.c.replicate,
+                CHECKPOINTS.c.percent,
+                CHECKPOINTS.c.path,
+                CHECKPOINTS.c.host,
+            )
+            .join_from(TRIALS, CHECKPOINTS)
+            .where(TRIALS.c.study == study, TRIALS.c.state == TrialState.COMPLETE)
+            .order_by(TRIALS.c.replicate, CHECKPOINTS.c.percent, TRIALS.c.trial_number)
+        )
         with self._database.transaction(read_only=True) as connection:
-            return read_checkpoints(connection, study)
+            return [
+                StoredCheckpoint(number, replicate, percent, Path(path), host)
+                for number, replicate, percent, path, host in connection.execute(query)
+            ]
 
     def forget_checkpoints(self, study: str) -> None:
         """Deletes what is known of the checkpoints of a search; the files stay."""
-        self._database.write(lambda connection: delete_checkpoints(connection, study))
+        of_study = select(TRIALS.c.trial_id).where(TRIALS.c.study == study)
+        self._execute(delete(CHECKPOINTS).where(CHECKPOINTS.c.trial_id.in_(of_study)))
 
     def set_target(self, study: str, target_accuracy: float) -> None:
         """Records the accuracy that a search wants, and when each complete run reached it."""
@@ -323,12 +438,14 @@ class TrialStore:
             )
             .values(**values)
         )
+        # A heartbeat that is lost does no harm, and a failure that nobody wrote is found out later.
+        self._execute(statement, patience_seconds=0)
 
+    def _execute(self, statement: Executable, *, patience_seconds: float = RESTART_SECONDS) -> None:
         def operation(connection: Connection) -> None:
             connection.execute(statement)
 
-        # A heartbeat that is lost does no harm, and a failure that nobody wrote is found out later.
-        self._database.write(operation, patience_seconds=0)
+        self._database.write(operation, patience_seconds=patience_seconds)
 
     def _read(self, *conditions: ColumnElement[bool]) -> list[StoredTrial]:
         with self._database.transaction(read_only=True) as connection:

@@ -1,4 +1,4 @@
-"""What the trial store takes and gives, besides the records of the runs."""
+"""Values that the trial store takes and returns, besides the records of runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class SearchInfo:
-    """What one search is made with; it is one Optuna study.
+    """The settings of one search, which is one Optuna study.
 
     Attributes:
         study: Name of the Optuna study.

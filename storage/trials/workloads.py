@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, insert, select, union, update
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.base import record_of
+from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import WORKLOADS
-from syncswitch.storage.trials.selection import is_workload
+
+# The query itself may be about workloads or policies.
+_WORKLOAD, _POLICY = WORKLOADS.alias().c, POLICIES.alias().c
+_FINGERPRINT_PREFIX = re.compile(r"[0-9a-f]{8,64}")
+
+
+def is_workload(selector: str) -> ColumnElement[bool]:
+    """Selects workloads by name, by normal reference, or by 8 or more digits of the fingerprint.
+
+    A workload is also found by a name that it had when one of its policies was published.
+    """
+    known = [
+        select(_WORKLOAD.fingerprint).where(_WORKLOAD.name == selector),
+        select(_WORKLOAD.fingerprint).where(_WORKLOAD.reference == selector),
+        select(_POLICY.fingerprint).where(_POLICY.workload == selector),
+    ]
+    if _FINGERPRINT_PREFIX.fullmatch(selector):
+        # Unlike LIKE, a range uses the index; "g" follows the last hexadecimal digit.
+        start = _WORKLOAD.fingerprint.between(selector, f"{selector}g")
+        known.append(select(_WORKLOAD.fingerprint).where(start))
+    # For alternatives in one condition PostgreSQL would read all trials.
+    return WORKLOADS.c.fingerprint.in_(union(*known))
 
 
 def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
@@ -28,7 +51,7 @@ def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
 
 
 def upsert_workload(connection: Connection, identity: WorkloadIdentity, reference: str) -> None:
-    """Adds a workload, or brings its names up to date."""
+    """Adds a workload, or brings its names up to date; it is locked then."""
     row = lock_workload(connection, identity.fingerprint)
     if row is None:
         add_workload(connection, RegisteredWorkload(identity, reference))
@@ -62,7 +85,7 @@ def read_workloads(connection: Connection, selector: str) -> list[RegisteredWork
 
 
 def registered_workload(row: Row[Any]) -> RegisteredWorkload:
-    """What a row says; the fingerprint is again that of the row."""
+    """The workload of a row; its fingerprint is again that of the row."""
     stored = row.learning_rate_boundaries  # JSON has lists alone
     boundaries = None if stored is None else tuple((step, factor) for step, factor in stored)
     identity = record_of(WorkloadIdentity, row, learning_rate_boundaries=boundaries)

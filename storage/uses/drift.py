@@ -52,7 +52,7 @@ def drift_of(kept: Sequence[bool]) -> Drift | None:
 
 
 def _chance(drift: Drift) -> float:
-    """To draw so few of the kept runs, or fewer, into the newest ones."""
+    """The chance of drawing this few of the kept runs, or fewer, into the newest ones."""
     everything = drift.newest + drift.former
     all_kept = drift.newest_kept + drift.former_kept
     ways = sum(

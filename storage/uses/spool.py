@@ -18,7 +18,7 @@ from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import FatalError, PolicyError, UserError, reason_of
 from syncswitch.storage.files import check_plain_file, whole_file
 from syncswitch.storage.records.use import PolicyUse
-from syncswitch.storage.trials.events import storable_text
+from syncswitch.storage.trials.rows import storable_text
 from syncswitch.storage.uses.store import record_use
 from syncswitch.storage.uses.waiting import SUFFIX, locked, to_disk
 

@@ -18,8 +18,7 @@ from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import read_curves, record_target
-from syncswitch.storage.trials.events import condition_values
-from syncswitch.storage.trials.rows import add_parts, read_trials, result_values
+from syncswitch.storage.trials.rows import add_parts, condition_values, read_trials, result_values
 from syncswitch.storage.trials.values import StoredTrial, check_times
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
 from syncswitch.storage.uses.summary import (

@@ -40,7 +40,7 @@ class UseSummary:
 
 @dataclass(frozen=True, slots=True)
 class UseObservation:
-    """What a use shows of its switch point.
+    """A use as evidence on its switch point.
 
     Attributes:
         policy_version: That it trained with.
@@ -73,7 +73,7 @@ OBSERVED = (
 
 
 def observation_of(use: StoredTrial) -> UseObservation:
-    """What a use shows, from all that is stored of it."""
+    """Reduces a stored use to what it shows of its switch point."""
     return UseObservation(*(getattr(use, name) for name in OBSERVED))
 
 
@@ -110,7 +110,7 @@ def use_summary(policy: TimingPolicy, uses: Iterable[UseObservation]) -> UseSumm
 
 
 def switches_kept(policy: TimingPolicy, uses: Iterable[UseObservation]) -> list[bool]:
-    """Of each use with the switch of a version whether that kept the accuracy.
+    """Whether the switch of a version kept the accuracy, for each use with it.
 
     A run that the guard sent back did not, whatever it ended with.
     """
@@ -124,7 +124,7 @@ def switches_kept(policy: TimingPolicy, uses: Iterable[UseObservation]) -> list[
 
 
 def _kept_before(policy: TimingPolicy) -> list[bool]:
-    """The same of the runs that the policy rests on."""
+    """Whether each run that the policy rests on kept the accuracy at its switch."""
     return [
         is_kept(run.converged_accuracy, run.diverged, policy.target_accuracy, policy.threshold)
         for run in policy.evidence

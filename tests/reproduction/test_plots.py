@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reproduction.plots import plot
+from reproduction.record_frames import frame_of_records
 from reproduction.runs import FigureRun
 from reproduction.tables import (
     curves,
@@ -20,7 +21,6 @@ from reproduction.tables import (
     stragglers,
     timing,
 )
-from syncswitch.storage.queries.record_frames import frame_of_records
 from tests.reproduction.test_comparison import run
 
 BSP = [run(100, 0.90, 100), run(100, 0.92, 100)]

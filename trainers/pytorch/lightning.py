@@ -68,6 +68,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     ) -> None:
         self._switch = TrainerSwitch(policy, monitor, seed, second_way or LocalSgd())
         self._process: int | None = None
+        self._is_before_batch = False
         self._last_step = 0
         self._total_steps = 0.0
 
@@ -93,7 +94,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             trainer.fit(model, *data, ckpt_path=path, weights_only=False)
         self._process = None
         if trainer.global_step >= self._total_steps:
-            for path in self._switch.checkpoints:
+            for path in self._switch.saved.values():
                 trainer.strategy.remove_checkpoint(path)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -115,14 +116,17 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         self._total_steps = trainer.estimated_stepping_batches
         self._switch.begin(trainer.strategy.model, self._total_steps)
         self._last_step = trainer.global_step
-        self._save(trainer)
         if self._switch.back is not None:
             trainer.should_stop = True  # it was killed between an alarm and going back
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Says which way holds."""
+        """Saves at a switch between two epochs, and says which way holds."""
+        if str(trainer.global_step) not in self._switch.saved:
+            self._is_before_batch = True
+            self._save(trainer)
+            self._is_before_batch = False
         self._switch.before_step(trainer.global_step)
 
     def on_train_batch_end(
@@ -144,7 +148,9 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             )
         self._last_step = step
         self._switch.after_step(step)
-        self._save(trainer)
+        # From the last batch of an epoch Lightning goes on otherwise than without a stop.
+        if not trainer.is_last_batch:
+            self._save(trainer)
         if step >= self._total_steps:
             trainer.should_stop = True  # so that Lightning validates after the last step
 
@@ -164,6 +170,12 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     ) -> None:
         """Makes the models of all processes the one that is saved, which shares their memory."""
         self._switch.settle()
+        if self._is_before_batch:
+            # The batch was counted and taken, and will be again.
+            loop = checkpoint["loops"]["fit_loop"]
+            batches = loop["epoch_loop.batch_progress"]["total"]
+            batches["ready"] = batches["completed"]
+            loop["state_dict"].pop("combined_loader", None)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Makes the models of all processes the one that was trained."""

@@ -3,8 +3,7 @@
 PyTorch is imported here and in the callbacks alone.
 """
 
-from __future__ import annotations
-
+# No annotations from the future here: DDP compares those of its hook with classes.
 import logging
 import time
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.distributed.algorithms.model_averaging.utils import average_parameters
 from torch.nn.parallel import DistributedDataParallel
 
 from syncswitch.storage.errors import UserError
@@ -88,14 +86,24 @@ class LocalSgd(SecondWay):
             self.settle()
 
     def settle(self) -> None:
-        """Averages the models."""
-        if isinstance(self._model, DistributedDataParallel):
-            average_parameters(self._model.parameters(), self._model.process_group)
+        """Averages the models, in place: whoever is about to save them holds the same memory."""
+        if not isinstance(self._model, DistributedDataParallel):
+            return
+        own = [one for one in self._model.parameters() if one.requires_grad]
+        group = self._model.process_group
+        with torch.no_grad():
+            mean = torch.cat([one.reshape(-1) for one in own]) / dist.get_world_size(group)
+            dist.all_reduce(mean, group=group)
+            parts = mean.split([one.numel() for one in own])
+            for one, part in zip(own, parts, strict=True):
+                one.copy_(part.view_as(one))
 
-    def _exchange(self, group: Any, bucket: Any) -> Any:
+    def _exchange(
+        self, group: dist.ProcessGroup, bucket: dist.GradBucket
+    ) -> torch.futures.Future[torch.Tensor]:
         if not self._is_local:
             return allreduce_hook(group, bucket)
-        own: Any = torch.futures.Future()
+        own = torch.futures.Future[torch.Tensor]()
         own.set_result(bucket.buffer())
         return own
 
@@ -111,6 +119,7 @@ class TrainerSwitch:
 
     Attributes:
         back: The checkpoint from which the trainer has to go on; None while it need not.
+        saved: The checkpoints at the switches, by their step.
         tested_step: The steps done at the last test.
     """
 
@@ -121,7 +130,7 @@ class TrainerSwitch:
         self._switch = LoopSwitch(policy, seed=seed, clock=self._seconds)
         self._metric, self._second_way = metric, second_way
         self._is_attached = self._is_second = False
-        self._saved: dict[str, str] = {}
+        self.saved: dict[str, str] = {}
         self.back: str | None = None
         self.tested_step = -1
 
@@ -129,11 +138,6 @@ class TrainerSwitch:
     def is_inert(self) -> bool:
         """Whether nothing says when to switch, so that nothing is to be done."""
         return self._switch.switch_step is None and self._switch.total_steps is None
-
-    @property
-    def checkpoints(self) -> list[str]:
-        """Those that the trainer has saved at its switches."""
-        return list(self._saved.values())
 
     def begin(self, model: nn.Module, total_steps: float) -> None:
         """The training begins, or goes on.
@@ -177,7 +181,7 @@ class TrainerSwitch:
 
     def remember(self, step: int, checkpoint: str) -> None:
         """Keeps in mind the checkpoint at a switch, before it is saved or after."""
-        self._saved[str(step)] = checkpoint
+        self.saved[str(step)] = checkpoint
 
     def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """Takes a test, the same in all processes; whether the trainer has to stop and go `back`.
@@ -196,19 +200,19 @@ class TrainerSwitch:
         to = self._switch.test(step, float(metrics[self._metric]))
         if to is None:
             return False
-        self.back, self.tested_step = self._saved[str(to)], -1
+        self.back, self.tested_step = self.saved[str(to)], -1
         if self._switch.events:
             _log.warning("step %d: %s", step, self._switch.events[-1].reason)
         return True
 
     def state_dict(self) -> dict[str, Any]:
         """What a training that was killed needs to go on, as JSON."""
-        return {"switch": self._switch.state_dict(), "saved": dict(self._saved), "back": self.back}
+        return {"switch": self._switch.state_dict(), "saved": dict(self.saved), "back": self.back}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over the state of a killed training, or of an earlier step of this one."""
         self._switch.load_state_dict(state["switch"])
-        self._saved |= state["saved"]
+        self.saved |= state["saved"]
         self.back = state["back"]
 
     def _seconds(self) -> float:

@@ -92,7 +92,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
             output = trainer.train(resume_from_checkpoint=path)
         self._trainer = None
         if trainer.args.should_save and trainer.state.global_step >= trainer.state.max_steps:
-            for path in self._switch.checkpoints:
+            for path in self._switch.saved.values():
                 shutil.rmtree(path, ignore_errors=True)
         return output
 

@@ -10,7 +10,7 @@ from typing import Any
 from syncswitch.cli.console import echo, print_table, print_text
 from syncswitch.searcher.search.pairs import PairOutcome, best_of, paid_trainings, why_dropped
 from syncswitch.searcher.search.policy_words import policy_text
-from syncswitch.searcher.search.result import SearchResult, SwitchPointResult
+from syncswitch.searcher.search.search import SearchResult, SwitchPointResult
 from syncswitch.searcher.speed_up import speed_up_of
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.words import NONE, accuracy_text, counted, percent_text, seconds_text

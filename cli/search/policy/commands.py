@@ -45,8 +45,7 @@ from syncswitch.searcher.words import (
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown
 from syncswitch.storage.policies.file import policy_to_dict
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import PolicyEntry
+from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.store import uses_of

@@ -24,8 +24,7 @@ from syncswitch.searcher.training.uses import is_policy_file
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import read_policy_file
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.job.loading import normal_reference

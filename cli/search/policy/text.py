@@ -18,7 +18,7 @@ from syncswitch.searcher.search.policy_words import (
 from syncswitch.searcher.speed_up import speed_up_of
 from syncswitch.searcher.words import counted, workers_text
 from syncswitch.storage.policies.diff import FieldDifference
-from syncswitch.storage.policies.rows import EvidenceTrial, PolicyEntry
+from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.summary import UseSummary
 

@@ -18,8 +18,7 @@ from syncswitch.storage.export.mlflow.runs import (
 )
 from syncswitch.storage.export.mlflow.server import FINGERPRINT, MlflowServer
 from syncswitch.storage.policies.file import policy_text
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import PolicyEntry
+from syncswitch.storage.policies.registry import PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.store import TrialStore
@@ -35,7 +34,7 @@ _RESERVED = re.compile(r"latest|v\d+")
 
 
 def model_name(identity: WorkloadIdentity) -> str:
-    """Of the registered model whose versions are the policies of a job."""
+    """Name of the registered model whose versions are the policies of a job."""
     name = re.sub(r"[/:]", "-", identity.name)
     return f"syncswitch-{name}-{identity.fingerprint[:8]}"
 

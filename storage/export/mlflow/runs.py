@@ -48,7 +48,7 @@ def metric_tags(metric: Metric) -> dict[str, str]:
 
 
 def with_own(values: Mapping[str, float | None], metric: Metric) -> dict[str, float | None]:
-    """With the metric's own value, under its name, beside each accuracy."""
+    """Adds the metric's own value, under its name, beside each accuracy."""
     own = {}
     if metric.name != ACCURACY_NAME:
         for name, accuracy in values.items():
@@ -141,7 +141,7 @@ class RunCopy:
 
 
 def search_key(study: str) -> str:
-    """Of the run that holds the trials of a search."""
+    """Tags of the run that holds the trials of a search."""
     return f"search {study}"
 
 
@@ -234,7 +234,7 @@ def trial_copy(
 
 
 def use_key(use_id: str) -> str:
-    """Of a later run with a policy, or with a switch point of the user's own."""
+    """Tags of a later run with a policy, or with a switch point of the user's own."""
     return f"use {use_id}"
 
 

@@ -68,7 +68,7 @@ def shown_uri(uri: str) -> str:
 
 
 class MlflowServer:
-    """What answers behind a tracking URI. All methods may be called again after any failure.
+    """The server or folder behind a tracking URI. All methods may be repeated after any failure.
 
     They raise RetryableError where the server does not answer as it should.
     """
@@ -103,7 +103,7 @@ class MlflowServer:
             raise self.away(error) from error
 
     def away(self, error: Exception) -> RetryableError:
-        """What to say of any failure of MLflow's client."""
+        """The message for any failure of MLflow's client."""
         text, place = one_line(error), f"MLflow at {shown_uri(self._uri)}"
         if any(words in str(error) for words in _UNREACHABLE):
             return RetryableError(f"{place} does not answer")

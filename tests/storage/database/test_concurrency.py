@@ -15,8 +15,7 @@ import pytest
 from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, TrialRecord

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import insert
+from sqlalchemy.exc import IntegrityError
 
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import DatabaseError, FatalError
-from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.policies.rows import CURRENT
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.errors import DatabaseError, FatalError, UserError
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialRecord
+from syncswitch.storage.tables.trials import EVENTS
+from syncswitch.storage.trials.rows import condition_values, conditions_of, storable_text
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Owner, SearchInfo
+from syncswitch.storage.trials.values import Owner, SearchInfo, StoredCheckpoint
 from tests.properties import FIXTURES_STAY
 from tests.storage.conftest import both_databases, told_before_the_kill
 
@@ -31,6 +34,7 @@ pytestmark = both_databases
 Run = Callable[[Callable[[int], Any], int], list[Any]]
 
 STUDY = "digits-1"
+NUMBERS = itertools.count()
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)
 MEASURED = (
     "converged_accuracy",
@@ -238,8 +242,6 @@ def test_trials_are_selected_and_stand_in_the_order_of_their_beginning(
     assert store.searches() == [search, other]
 
 
-NUMBERS = itertools.count()
-
 times = st.datetimes(
     min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.just(timezone.utc)
 )
@@ -379,3 +381,291 @@ def test_times_are_in_utc(store: TrialStore, record: TrialRecord) -> None:
     assert {moment.utcoffset() for moment in moments if isinstance(moment, datetime)} == {
         timedelta(0)
     }
+
+
+OPTIONS = {"spread": 0.004, "shares": [0.5, 1], "is_warm": True, "from": None, "name": "ä\0"}
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+options = st.dictionaries(st.text(), scalars | st.lists(scalars, max_size=3), max_size=4)
+
+
+@FIXTURES_STAY
+@given(options=options)
+def test_every_option_survives(
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo, options: dict[str, Any]
+) -> None:
+    new = replace(search, study=f"study-{next(NUMBERS)}", options=options)
+    assert store.register(identity, "digits", new) == new
+    (found,) = [found for found in store.searches() if found.study == new.study]
+    assert repr(found.options) == repr(options)  # as 1 equals 1.0 and True
+
+
+def test_what_is_registered_again_keeps_its_options(
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    first = replace(search, study="new", options=OPTIONS)
+    store.register(identity, "digits", first)
+    for other in ({}, {"spread": 9}):
+        again = replace(first, settings=9, options=other)
+        expected = replace(first, settings=9)
+        assert store.register(identity, "digits", again) == expected
+        assert store.searches() == [search, expected]
+
+
+def test_a_search_without_options_keeps_none(
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    assert search.options == {}
+    assert store.register(identity, "digits", replace(search, options=OPTIONS)) == search
+
+
+def test_the_answer_is_what_the_database_has(
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    given_options: dict[str, Any] = {"shares": (0.5, 1)}  # JSON knows lists alone
+    new = replace(search, study="new", options=given_options)
+    registered = store.register(identity, "digits", new)
+    given_options["shares"] = None
+    assert registered.options == {"shares": [0.5, 1]}
+    assert store.searches() == [search, registered]
+
+
+def test_what_is_no_json_is_refused(
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    for value in (math.nan, -math.inf, {1}, b"bytes"):
+        with pytest.raises(FatalError, match="an option of search 'new' is no JSON value"):
+            store.register(identity, "other", replace(search, study="new", options={"x": value}))
+    assert store.searches() == store.searches(workload="digits") == [search]
+
+
+def test_of_searchers_that_begin_at_once_one_sets_the_options(
+    url: str, at_once: Run, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    def work(number: int) -> SearchInfo:
+        with open_database(url, create=True) as database:
+            mine = replace(search, options={"number": number})
+            return TrialStore(database).register(identity, "digits", mine)
+
+    answers = at_once(work, 3)
+    with open_database(url, create=False) as database:
+        (registered,) = TrialStore(database).searches()
+    assert registered.options["number"] in range(3)
+    assert answers == [registered] * 3
+
+
+def left(record: TrialRecord, replicate: int, *percents: float) -> TrialRecord:
+    """The record of a run that left these checkpoints."""
+    return replace(
+        record,
+        spec=replace(record.spec, replicate=replicate),
+        checkpoints={percent: Path(f"/left/{percent:g}.npz") for percent in percents},
+    )
+
+
+def add(store: TrialStore, number: int, record: TrialRecord, study: str = STUDY) -> None:
+    store.begin(study, number, record.spec, OWNER)
+    store.complete(study, number, record)
+
+
+def left_by(number: int, replicate: int, percent: float) -> StoredCheckpoint:
+    return StoredCheckpoint(number, replicate, percent, Path(f"/left/{percent:g}.npz"), "chief")
+
+
+def test_checkpoints_stand_by_replicate_and_percent(store: TrialStore, record: TrialRecord) -> None:
+    assert store.checkpoints(STUDY) == []
+    add(store, 3, left(record, 1, 50.0, 3.125))
+    add(store, 2, left(record, 0, 100.0, 3.125))
+    add(store, 1, left(record, 1, 3.125, 0.0))
+    add(store, 0, left(record, 1))
+    assert store.checkpoints(STUDY) == [
+        left_by(2, 0, 3.125),
+        left_by(2, 0, 100.0),
+        left_by(1, 1, 0.0),
+        left_by(1, 1, 3.125),
+        left_by(3, 1, 3.125),
+        left_by(3, 1, 50.0),
+    ]
+
+
+def test_only_complete_trials_have_any(store: TrialStore, record: TrialRecord) -> None:
+    run = left(record, 0, 50.0)
+    for number in range(3):
+        store.begin(STUDY, number, run.spec, OWNER)
+    store.fail(STUDY, 0, "lost")
+    store.complete(STUDY, 2, replace(run, diverged=True, converged=False))
+    assert store.checkpoints(STUDY) == [left_by(2, 0, 50.0)]
+
+
+def test_what_is_complete_keeps_its_checkpoints(store: TrialStore, record: TrialRecord) -> None:
+    add(store, 0, left(record, 0, 50.0))
+    store.complete(STUDY, 0, left(record, 0, 12.5, 25.0))
+    assert store.checkpoints(STUDY) == [left_by(0, 0, 50.0)]
+
+
+def test_a_path_is_remembered_from_the_root(
+    store: TrialStore, record: TrialRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    add(store, 0, replace(record, checkpoints={50.0: Path("ä b/50.npz")}))
+    monkeypatch.chdir("/")
+    (found,) = store.checkpoints(STUDY)
+    assert found.path == tmp_path / "ä b" / "50.npz"
+
+
+def test_an_impossible_percent_changes_nothing(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    for percent in (-0.1, 100.1, math.nan):
+        with pytest.raises(FatalError, match="refuses these values"):
+            store.complete(STUDY, 0, left(record, 0, 50.0, percent))
+    trial = store.get(STUDY, 0)
+    assert trial is not None
+    assert (trial.state, trial.phases) == ("running", ())
+    assert store.evaluations(STUDY, 0) == store.checkpoints(STUDY) == []
+
+
+def test_a_path_that_cannot_be_kept_is_refused_before_the_run(
+    store: TrialStore, record: TrialRecord
+) -> None:
+    path = Path("/left/caf\udce9")
+    said = r"the checkpoint path '/left/caf\\udce9' is not UTF-8 text; name a folder"
+    for place in ("checkpoint_directory", "fork_from"):
+        with pytest.raises(UserError, match=said):
+            store.begin(STUDY, 0, replace(record.spec, **{place: path}), OWNER)
+    assert store.get(STUDY, 0) is None
+
+
+def test_checkpoints_are_forgotten_study_by_study(
+    store: TrialStore, record: TrialRecord, search: SearchInfo, identity: WorkloadIdentity
+) -> None:
+    store.register(identity, "digits", replace(search, study="digits-2"))
+    add(store, 0, left(record, 0, 25.0, 50.0))
+    add(store, 0, left(record, 0, 50.0), study="digits-2")
+    before = store.trials()
+    for _ in range(2):
+        store.forget_checkpoints(STUDY)
+        assert store.checkpoints(STUDY) == []
+        assert store.checkpoints("digits-2") == [left_by(0, 0, 50.0)]
+    assert store.trials() == before
+    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+
+
+CONDITIONS = RunConditions("greedy", "restart", ("kill:worker=1,at=30%", "hang:ps,at=30%"))
+EVENT = RunEvent("lost", 250, 0.75, "worker 2 was silent for 10 s", worker=2, seconds=10.5)
+
+injections = st.lists(st.text("abc=,:%; ", min_size=1).filter(lambda text: "; " not in text))
+
+
+@given(
+    st.sampled_from(["none", "elastic"]),
+    st.sampled_from(["hot", "restart"]),
+    injections,
+)
+def test_conditions_survive_their_columns(online: str, mechanism: str, texts: list[str]) -> None:
+    conditions = RunConditions(online, mechanism, tuple(texts))
+    try:
+        values = condition_values(conditions)
+    except FatalError:  # nothing that anybody could tell apart again
+        joined = "; ".join(texts)
+        assert tuple(joined.split("; ")) != conditions.injections
+    else:
+        assert conditions_of(**values) == conditions  # type: ignore[arg-type]
+
+
+def test_the_default_conditions_are_the_default_of_the_columns() -> None:
+    values = condition_values(RunConditions())
+    assert values == {
+        "online": "none",
+        "switch_mechanism": "hot",
+        "injections": None,
+    }
+
+
+@given(st.text())
+def test_every_text_can_be_stored(text: str) -> None:
+    kept = storable_text(text)
+    assert "\0" not in kept
+    assert kept.encode().decode() == kept
+    assert len(kept) == len(text)
+
+
+def test_injections_that_cannot_be_told_apart_are_refused(
+    store: TrialStore, record: TrialRecord
+) -> None:
+    for texts in (("a; b",), ("",), ("a", "b; c")):
+        spec = replace(record.spec, conditions=RunConditions("none", "hot", texts))
+        with pytest.raises(FatalError, match="told apart"):
+            store.begin(STUDY, 0, spec, OWNER)
+    assert store.trials() == []
+
+
+def test_conditions_are_known_from_the_beginning(store: TrialStore, record: TrialRecord) -> None:
+    store.begin(STUDY, 0, replace(record.spec, conditions=CONDITIONS), OWNER)
+    store.begin(STUDY, 1, record.spec, OWNER)
+    assert [trial.conditions for trial in store.trials()] == [CONDITIONS, RunConditions()]
+
+
+def test_events_are_kept_in_their_order(store: TrialStore, record: TrialRecord) -> None:
+    again = replace(EVENT, kind="returned", worker=None, seconds=None)
+    events = (again, EVENT, replace(EVENT, reason="no file caf\udce9\0.npz"))
+    add(store, 0, replace(record, events=events))
+    add(store, 1, record)
+    kept = [again, EVENT, replace(EVENT, reason="no file caf??.npz")]
+    assert store.events(STUDY, 0) == kept
+    assert store.events(STUDY, 1) == store.events(STUDY, 2) == []
+    store.complete(STUDY, 0, replace(record, events=(EVENT,)))  # told twice
+    assert store.events(STUDY, 0) == kept
+
+
+def test_a_run_that_starts_anew_has_only_what_is_its_own(
+    store: TrialStore, record: TrialRecord
+) -> None:
+    store.begin(STUDY, 0, replace(record.spec, conditions=CONDITIONS), OWNER)
+    store.fail(STUDY, 0, "the server was lost")
+    assert store.events(STUDY, 0) == []
+    add(store, 0, replace(record, events=(EVENT,)))
+    (trial,) = store.trials()
+    assert trial.conditions == RunConditions()
+    assert store.events(STUDY, 0) == [EVENT]
+
+
+def test_an_impossible_event_keeps_the_whole_result_out(
+    store: TrialStore, record: TrialRecord
+) -> None:
+    store.begin(STUDY, 0, record.spec, OWNER)
+    for impossible in (
+        replace(EVENT, elapsed_seconds=math.nan),
+        replace(EVENT, elapsed_seconds=-1.0),
+        replace(EVENT, seconds=math.inf),
+        replace(EVENT, worker_step=-1),
+        replace(EVENT, worker=-1),
+    ):
+        with pytest.raises(FatalError, match=r"refuses these values|allowed: from 0 on"):
+            store.complete(STUDY, 0, replace(record, events=(EVENT, impossible)))
+    (trial,) = store.trials()
+    assert trial.state == "running"
+    assert (store.events(STUDY, 0), store.evaluations(STUDY, 0)) == ([], [])
+
+
+def test_the_database_itself_refuses_an_impossible_event(
+    database: Database, store: TrialStore, record: TrialRecord
+) -> None:
+    add(store, 0, record)
+    (trial,) = store.trials()
+    values = {"trial_id": trial.trial_id, **asdict(EVENT)}
+
+    def put(**changes: int) -> None:
+        with database.engine.begin() as connection:
+            connection.execute(insert(EVENTS).values({**values, **changes}))
+
+    names = ("position", "worker_step", "elapsed_seconds", "worker", "seconds")
+    for position, name in enumerate(names):
+        with pytest.raises(IntegrityError, match=f"ck_syncswitch_events_{name}"):
+            put(**{"position": position, name: -1})
+        put(**{"position": position, name: 0})

@@ -9,6 +9,8 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.tables.trials import WORKLOADS
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo
 from syncswitch.storage.trials.workloads import add_workload, registered_workload
 from tests.storage.conftest import both_databases
 
@@ -60,3 +62,18 @@ def test_all_workloads_of_a_name_are_found_newest_first(
     assert registry.workloads("digits") == registry.workloads("job.py:it") == known[::-1]
     assert registry.workloads(known[0].identity.fingerprint[:8]) == known[:1]
     assert registry.workloads("other") == []
+
+
+pytestmark = both_databases
+
+
+def test_what_selects_a_workload(
+    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
+) -> None:
+    store.register(identity, "job.py:work", search)
+    starts = [identity.fingerprint[:length] for length in (8, 9, 63, 64)]
+    for selector in ("digits", "job.py:work", *starts):
+        assert store.searches(workload=selector) == [search]
+    too_short = identity.fingerprint[:7]
+    for selector in ("", "digit", "DIGITS", "digits%", "%", "_" * 8, "%" * 8, too_short):
+        assert store.searches(workload=selector) == []

@@ -15,14 +15,12 @@ import pytest
 from command_line import LEAST, Invoke, database_file
 from generated_trainer import GeneratedTrainer, identity
 
+from syncswitch.searcher import status as status_reading
 from syncswitch.searcher.search.observations import observations_of
 from syncswitch.searcher.search.plan import SearchPlan, study_name
-from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.search.study import SearchStudy
+from syncswitch.searcher.search.search import Search, SearchStudy
 from syncswitch.searcher.simulation.rest import RestOfSearch
-from syncswitch.searcher.status import reader as status_reading
-from syncswitch.searcher.status.reader import StatusReader
-from syncswitch.searcher.status.summary import search_status
+from syncswitch.searcher.status import StatusReader, search_status
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.database.engine import open_database
@@ -46,11 +44,11 @@ def early_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begin(url: str) -> tuple[TrialStore, SearchStudy]:
     """A search of which one run is complete and one goes on, halfway."""
-    store = TrialStore(open_database(url, create=True))
+    study = SearchStudy(open_database(url, create=True), STUDY, RULE)
+    store = study.store
     store.register(JOB, "generated", SEARCH)
-    study = SearchStudy.open(url, STUDY, RULE, 0)
     for percent in (100.0, 12.5):
-        claim = study.claim(study.read(store), Owner.current(), 0, lambda: study.read(store))
+        claim = study.claim(study.read(), Owner.current(), 0, study.read)
         assert claim is not None
         spec = TrialSpec(JOB, percent, claim.seed, claim.replicate)
         store.begin(STUDY, claim.number, spec, Owner.current())

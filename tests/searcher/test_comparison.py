@@ -16,10 +16,10 @@ from command_line import database_file
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 from searches import PLAN, QUICK, search
 
-from syncswitch.searcher.comparison.transfer import EvaluationResult, PolicyEvaluation
+from syncswitch.searcher.comparison import EvaluationResult, evaluate_policy
 from syncswitch.searcher.search.consistency import check_database
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
-from syncswitch.searcher.search.trial_loop import TrialRunner
+from syncswitch.searcher.search.search import TrialLoop
 from syncswitch.searcher.speed_up import measured_speed_up
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
@@ -52,7 +52,7 @@ def evaluate(
 ) -> EvaluationResult:
     made = trainer or GeneratedTrainer()
     with open_database(url, create=True) as database:
-        return PolicyEvaluation(
+        return evaluate_policy(
             database,
             identity(**changes),
             policy_at(percent, threshold),
@@ -61,7 +61,7 @@ def evaluate(
             trainer=kind,
             base_seed=base_seed,
             patience=QUICK,
-        ).run()
+        )
 
 
 @pytest.fixture(scope="module")
@@ -227,15 +227,15 @@ def test_a_job_that_is_too_short_for_the_switch(url: str) -> None:
 
 
 def _evaluate_and_die(url: str, runs: int) -> None:
-    real, calls = TrialRunner.run, []
+    real, calls = TrialLoop.run_trial, []
 
-    def deadly(self: TrialRunner, *arguments: object) -> None:
+    def deadly(self: TrialLoop[object], *arguments: object) -> None:
         calls.append(1)
         if len(calls) > runs:
             os._exit(9)
         real(self, *arguments)  # type: ignore[arg-type]
 
-    TrialRunner.run = deadly  # type: ignore[method-assign]
+    TrialLoop.run_trial = deadly  # type: ignore[method-assign]
     evaluate(url, 25.0)
 
 
