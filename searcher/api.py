@@ -23,7 +23,7 @@ from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.searcher.comparison import Sweep, plan_sweep
 from syncswitch.searcher.mlflow import copy_to_mlflow
-from syncswitch.searcher.report.load import load_report
+from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.search.early_words import too_short
@@ -359,7 +359,7 @@ def train(
         yield observer or SilentObserver()
 
     return train_with_policy(
-        chosen.cluster,
+        chosen,
         workload,
         choice=policy,
         switch_percent=switch_at,
