@@ -267,14 +267,14 @@ def plan_search(
 ) -> tuple[SearchPlan, Job]:
     """What a search was asked to do, and what it needs for that; the plan is checked first.
 
-    The strategy's target is in the unit of the job's metric, and so is its threshold, for which
-    there is a usual value only where the best is 1 (`threshold_is_given`).
+    The strategy's target is in the unit of the job's metric, and so is its threshold. Where that is
+    not given and the best value is not 1, the search measures it.
 
     Where no run can start from the checkpoint of another, the plan does without, unless the user
     asked for shared prefixes (`forks_are_wanted`). Raises UserError where something is out of
     range, does not exist, or does not fit the rest.
     """
-    from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
+    from syncswitch.searcher.search.plan import SearchPlan
 
     plan = SearchPlan(
         strategy,
@@ -286,8 +286,8 @@ def plan_search(
     replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
     metric = job.identity.decided_by
-    if not threshold_is_given:
-        check_usual_threshold(metric)
+    if not (threshold_is_given or metric.has_usual_threshold):
+        strategy = strategy.without_threshold()
     strategy = strategy.measured_by(metric)
     if not job.can_go_back:
         strategy = strategy.without_going_back()
