@@ -136,7 +136,8 @@ class Trained:
         # Tries that were given up belong to no phase.
         assert band is not None or seconds == pytest.approx(record.training_seconds)
         assert record.training_seconds > sum(event.seconds or 0.0 for event in rebuilt)
-        assert_each_step_is_in_them_once(record.checkpoints, percents)
+        if not loses_replica:
+            assert_each_step_is_in_them_once(record.checkpoints, percents)
         return record
 
 
