@@ -98,7 +98,8 @@ def played(
     pytest.importorskip(library, reason=f"needs the extra {library}")
 
     def play(folder: Path) -> None:
-        names = "good few_tests unaveraged diverging later from_start in_epoch epochs mixed stopped killed"
+        names = "good few_tests unaveraged diverging later from_start in_epoch epochs mixed"
+        names += " stopped killed"
         for name in names.split():
             write(folder / f"{name}.json", POLICIES.get(name, 12.5))
         killed, ended = run_both(folder, library), run_both(folder, library)
