@@ -16,6 +16,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # each of its six processes loads PyTorch
 @pytest.mark.parametrize(
     ("name", "second", "package"),
     [
