@@ -152,7 +152,7 @@ class TestFromDatasets:
             Data.from_datasets(generated, self.pipeline(3))
         (line,) = caplog.messages
         assert re.fullmatch(
-            r"data: still reading the train pipeline, \d+ examples so far; where it is endless, say"
+            r"data: still reading the train pipeline, \d+ examples so far; where it is endless, add"
             r" take\(EXAMPLES\), as this never ends",
             line,
         )

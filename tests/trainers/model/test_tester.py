@@ -282,7 +282,7 @@ class TestModelTester:
         told = (
             f"BSP alone reached an accuracy of {accuracy:.4f}, where guessing the most frequent"
             f" class gives 0.3336: the job learns next to nothing on {GENERATED.workers} workers,"
-            " and so does a search of it; check learning_rate, which is multiplied by the workers"
+            " and a search would as well; check learning_rate, which is multiplied by the workers"
             " (up to largest_scaling)"
         )
         assert [line for line in caplog.messages if "guessing" in line] == [told] * is_told

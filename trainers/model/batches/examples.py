@@ -100,7 +100,7 @@ def _matched(workload: Workload, read: Any, wanted: dict[str, Any]) -> dict[str,
         if not set(wanted) <= set(read):
             raise WorkloadError(
                 f"workload {workload.name!r}: the model takes {_quoted(wanted)}, and data() gives"
-                f" {_quoted(read)}; name them alike"
+                f" {_quoted(read)}; use the same names"
             )
         return {name: read[name] for name in wanted}
     given = list(read) if isinstance(read, tuple | list) else [read]

@@ -268,7 +268,7 @@ def _mismatch(
 ) -> WorkloadError:
     return _error(
         workload,
-        f"{what} {_quoted(given)}, and the model's outputs are {_quoted(names)}; name them alike",
+        f"{what} {_quoted(given)}, and the model's outputs are {_quoted(names)}; use the same names",
     )
 
 

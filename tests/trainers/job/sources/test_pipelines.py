@@ -25,7 +25,7 @@ def piece(number: Any) -> Any:
 def test_pieces_are_read_as_wholes(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         source = PipelinePieces(4, piece)
-    assert "counting the examples of 4 pieces; give sizes to spare it" in caplog.text
+    assert "counting the examples of 4 pieces; give sizes to avoid that" in caplog.text
     assert list(source.blocks) == [0, 1, 2, 3]
     inputs, labels = source.read(np.array([5, 0, 2]))
     assert (list(inputs), list(labels)) == ([2, 0, 1], [3, 1, 2])
@@ -52,7 +52,7 @@ def test_what_cannot_be_is_refused() -> None:
         PipelinePieces(4, lambda number: piece(number).repeat())
     with pytest.raises(WorkloadError, match="blocks_in_window is 0"):
         PipelinePieces(4, piece, 1, blocks_in_window=0)
-    with pytest.raises(WorkloadError, match="piece 0 yields nothing; 1 awaited"):
+    with pytest.raises(WorkloadError, match="piece 0 yields nothing, not 1 examples"):
         PipelinePieces(4, piece, 1).read(np.array([0]))
 
 
@@ -90,7 +90,7 @@ def test_what_repeats_behind_a_filter_is_told_before_it_is_read(
         read_pipeline(made_of(endless, ending), "train")
     told = [
         "data: the train pipeline takes from one that is endless, and may never end itself; leave"
-        " out repeat(), syncswitch counts epochs, or say take(EXAMPLES)"
+        " out repeat(), syncswitch counts epochs, or add take(EXAMPLES)"
     ]
     assert [line for line in caplog.messages if line.startswith("data")] == told * is_told
 
@@ -117,7 +117,7 @@ def test_counting_what_does_not_end_is_heard_of(
         PipelinePieces(1, lambda _: made)
     assert caplog.messages[1] == (
         "data: still reading the pipeline of piece 0, 1,000 examples so far; where it is endless,"
-        " say take(EXAMPLES), as this never ends"
+        " add take(EXAMPLES), as this never ends"
     )
 
 

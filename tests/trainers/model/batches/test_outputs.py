@@ -192,7 +192,12 @@ def test_missing_values_are_told_and_trained(keras: Any, caplog: pytest.LogCaptu
     ("field", "make", "build", "expected"),
     [
         ("model", lambda _: dense_model(), build_model, "model is a Sequential; give a function"),
-        ("model", lambda _: dense_model(), build_model, "from_compiled makes a workload"),
+        (
+            "model",
+            lambda _: dense_model(),
+            build_model,
+            "from_compiled makes a workload of a compiled",
+        ),
         ("optimizer", lambda _: "adam", build_optimizer, "optimizer is 'adam'; give a function"),
         ("optimizer", lambda of: of.optimizers.Adam(), build_optimizer, "optimizer is a Adam; giv"),
         ("metric", lambda of: of.metrics.AUC(), build_metric, "metric is a AUC; give a function"),
