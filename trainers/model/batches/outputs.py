@@ -268,7 +268,8 @@ def _mismatch(
 ) -> WorkloadError:
     return _error(
         workload,
-        f"{what} {_quoted(given)}, and the model's outputs are {_quoted(names)}; use the same names",
+        f"{what} {_quoted(given)}, and the model's outputs are {_quoted(names)}; use the same"
+        " names",
     )
 
 
