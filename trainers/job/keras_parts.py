@@ -42,13 +42,14 @@ def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
                     raise
         if not building.wanted:
             for text in building.whole:
-                _warn_once(f"workload {workload.name!r}: {text}")
+                warn_once(f"workload {workload.name!r}: {text}")
             return model
         but |= building.wanted
 
 
 @cache
-def _warn_once(text: str) -> None:
+def warn_once(text: str) -> None:
+    """Logs a warning once in a process."""
     _LOG.warning("%s", text)
 
 
