@@ -147,10 +147,10 @@ class LossMean:
     pushes: int = 0
     total: float = 0.0
 
-    def add(self, loss: float) -> None:
-        """Counts one push."""
-        self.pushes += 1
-        self.total += loss
+    def add(self, loss: float, pushes: int = 1) -> None:
+        """Counts pushes, of which this is the mean loss."""
+        self.pushes += pushes
+        self.total += pushes * loss
 
     def take(self) -> float:
         """The mean, from which the next one starts anew; NaN where nothing was pushed."""
