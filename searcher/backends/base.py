@@ -1,4 +1,4 @@
-"""What there is to know of each kind of trainer."""
+"""Kinds of trainers: their options, and the job that each makes of a request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What a search needs of the training side.
+    """The training side of a search.
 
     Attributes:
         identity: The workload on its cluster.
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What is to be trained, as the user said it.
+    """A request to train something, as the user made it.
 
     Attributes:
         reference: The workload; None where none was named.
@@ -137,7 +137,7 @@ class TrainerChoice(ABC):
 
     @abstractmethod
     def job(self, request: JobRequest) -> Job:
-        """What a search needs of the training side.
+        """The job that a request asks for.
 
         Raises:
             UserError: Something in the request does not exist, or does not fit the rest.
@@ -159,7 +159,7 @@ class ClusterChoice(TrainerChoice):
 
     @property
     def launcher_kind(self) -> str:
-        """What can be disturbed there on purpose, as `check_injections` calls it."""
+        """Name of the launcher, by which `check_injections` knows what can be disturbed there."""
         return self.name
 
     @property
@@ -238,7 +238,7 @@ class ClusterChoice(TrainerChoice):
 
 
 def servers_text(servers: int) -> str:
-    """What a kind of trainers says of its parameter servers, whose number decides about times."""
+    """Number of parameter servers in the name of a kind, as it decides how long a run takes."""
     return "" if servers == 1 else f", {servers:,} parameter servers"
 
 
