@@ -232,7 +232,7 @@ def test_the_other_commands_are_functions_too(
             {"learn": True, "guarded": False},
             "learn=True needs the guard: leave out guarded=False",
         ),
-        (train, {}, "find one with: syncswitch-search run digits"),
+        (train, {}, "`syncswitch-search run WORKLOAD` makes one, .* with storage= URL"),
         (evaluate, {"policy": "no.json"}, "no.json"),
         (train, {"policy": "no.json"}, "no.json"),
         (report, {}, "no database at"),
