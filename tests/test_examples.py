@@ -23,13 +23,14 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
         ("powersgd", "powersgd", "torch"),
         ("accelerate_local_sgd", "local-sgd", "accelerate"),
         ("local_sgd_loop", "local-sgd", "torch"),
+        ("torchft_local_sgd", "local-sgd", "torchft"),
     ],
 )
 def test_pytorch_switches_at_the_step_that_it_is_told(
     name: str, second: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for needed in (package, "sklearn"):
-        pytest.importorskip(needed, reason="the examples need the extra pytorch-examples")
+        pytest.importorskip(needed, reason="the examples need pytorch-examples and torchft")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     text = (
         f"'{sys.executable}' -m torch.distributed.run --standalone --local-addr 127.0.0.1"
