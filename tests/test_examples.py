@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
