@@ -14,7 +14,7 @@ from syncswitch.cli import console
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.uses.summary import is_kept
-from syncswitch.trainers.run.event_text import is_remarkable
+from syncswitch.trainers.run.record import is_remarkable
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy

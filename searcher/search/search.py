@@ -97,6 +97,7 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, SearchInfo, StoredTrial
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.run.tensorboard import logged
 from syncswitch.trainers.trainer import Trainer, Verdict
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class SearchState:
     Attributes:
         trials: Optuna's, which say what runs and what counts; not to be changed.
         rows: Ours by number, which say what was measured.
+        tensorboard: Folder for logs of the runs; None for none.
         speculate: Whether trials may be made that are only likely to be needed.
     """
 
@@ -529,6 +531,7 @@ class LoopOptions(TypedDict, total=False):
         reporter: Is told how it goes on.
         patience: How long to wait for what.
         checkpoints: Folder for the checkpoints that trials share.
+        tensorboard: Folder for logs of the runs; None for none.
         speculate: Whether trials may be made that are only likely to be needed, where others make
             those that are.
         other_pairs: Searches of the same job with other second protocols, whose runs count as far
@@ -539,6 +542,7 @@ class LoopOptions(TypedDict, total=False):
     reporter: Reporter | None
     patience: Patience | None
     checkpoints: Path
+    tensorboard: Path | None
     speculate: bool
     other_pairs: Sequence[str]
 
@@ -575,7 +579,7 @@ class TrialLoop(ABC, Generic[_Answer]):
         """
         plan.check()
         self._database, self._identity, self._plan = database, identity, plan
-        self._open_trainer = open_trainer
+        self._open_trainer, self._tensorboard = open_trainer, options.get("tensorboard")
         self._reporter = options.get("reporter") or Reporter()
         self._patience = options.get("patience") or Patience()
         self._owner = Owner.current()
@@ -677,7 +681,7 @@ class TrialLoop(ABC, Generic[_Answer]):
     def _make(self, state: SearchState) -> None:
         """The run that is planned, unless others took all that are needed."""
         if self._trainer is None:
-            self._trainer = self._open_trainer()
+            self._trainer = logged(self._open_trainer(), self._tensorboard, self.study_name)
         claim = self.study.claim(state, self._owner, self._plan.base_seed, self._look_again)
         if claim is not None:
             try:

@@ -16,7 +16,7 @@ from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.words import counted
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
-from syncswitch.trainers.run.event_text import event_line, is_remarkable
+from syncswitch.trainers.run.record import event_line, is_remarkable
 
 if TYPE_CHECKING:
     from rich.progress import Progress

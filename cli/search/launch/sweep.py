@@ -32,8 +32,7 @@ from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for_several
 from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
-from syncswitch.searcher.comparison.sweep import Sweep, SweptJob
-from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint
+from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweptJob
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.words import (
@@ -157,7 +156,7 @@ def sweep(
     Recorded runs count as for `evaluate`; only missing ones are made. Repeat the command to
     continue an interrupted sweep; several processes on one database share the work.
     """
-    from syncswitch.searcher.comparison.sweep import plan_sweep
+    from syncswitch.searcher.comparison import plan_sweep
 
     trainer.check_jobs(jobs)
     plan = plan_sweep(
@@ -181,7 +180,9 @@ def sweep(
         with opened_for_several(plan.jobs, storage_url, "sweep", jobs) as opened:
             database, openings, reporter = opened
             say = _silent if is_further_job() else reporter.tell
-            sweeps = plan.run(database, openings, tensorboard_folder, say, reporter=reporter)
+            sweeps = plan.run(
+                database, openings, say, tensorboard=tensorboard_folder, reporter=reporter
+            )
             if not is_further_job():
                 identities = [job.identity for job in plan.jobs]
                 copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)

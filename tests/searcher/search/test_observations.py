@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from step_recording import step_recording
 
-from syncswitch.searcher.report.load import load_report
+from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Patience, SearchState, TrialLoop

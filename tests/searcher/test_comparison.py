@@ -16,7 +16,7 @@ from command_line import database_file
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 from searches import PLAN, QUICK, search
 
-from syncswitch.searcher.comparison.transfer import EvaluationResult, PolicyEvaluation
+from syncswitch.searcher.comparison import EvaluationResult, evaluate_policy
 from syncswitch.searcher.search.consistency import check_database
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.search import TrialLoop
@@ -52,7 +52,7 @@ def evaluate(
 ) -> EvaluationResult:
     made = trainer or GeneratedTrainer()
     with open_database(url, create=True) as database:
-        return PolicyEvaluation(
+        return evaluate_policy(
             database,
             identity(**changes),
             policy_at(percent, threshold),
@@ -61,7 +61,7 @@ def evaluate(
             trainer=kind,
             base_seed=base_seed,
             patience=QUICK,
-        ).run()
+        )
 
 
 @pytest.fixture(scope="module")
