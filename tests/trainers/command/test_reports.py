@@ -101,6 +101,8 @@ def test_output_is_read_with_a_pattern() -> None:
     assert found is not None
     assert (found.seconds, math.isnan(found.loss)) == (None, True)
     assert parse("nothing of the kind") is None
+    in_percent = parse_pattern(compile_pattern(r"(?P<step>\d+): (?P<percent>\S+) %"))
+    assert in_percent("20: 50 %") == Report(20, accuracy=0.5)
     diverged = parse("step 20 acc nan")
     assert diverged is not None
     assert diverged.diverged
@@ -223,10 +225,10 @@ def test_a_last_report_before_the_end_is_continued_at_its_speed() -> None:
     assert result.phases[-1].end_worker_step == 100
 
 
-@pytest.mark.parametrize("last", [40, 50])
-def test_a_command_that_ends_too_early_is_refused(last: int) -> None:
-    found = followed((20, 2.0, 0.5), (40, 4.0, 0.5), (last, 5.0, 0.5))
-    with pytest.raises(UserError, match=rf"step {last} of --total-steps 100; give the steps"):
+@pytest.mark.parametrize("steps", [(20, 40), (20, 40, 50), (50,)])
+def test_a_command_that_ends_too_early_is_refused(steps: tuple[int, ...]) -> None:
+    found = followed(*((step, step / 10, 0.5) for step in steps))
+    with pytest.raises(UserError, match=rf"step {steps[-1]} of --total-steps 100; give the steps"):
         found.check_whole()
 
 
