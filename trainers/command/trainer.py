@@ -45,8 +45,7 @@ from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.guard import Guarding, accuracy_since, next_switch_text
-from syncswitch.trainers.run.position import Position
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.trainers.run.record import Position, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 
