@@ -12,12 +12,12 @@ from syncswitch.cli.options import common_options, debug_option
 from syncswitch.cli.search.policy.selection import (
     Selection,
     existing,
-    only,
     selection_options,
     version_of,
     version_option,
 )
 from syncswitch.cli.search.rows import output_option
+from syncswitch.searcher.training.policy import only
 from syncswitch.searcher.words import counted
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import policy_text, read_policy_file, write_policy

@@ -23,12 +23,12 @@ from syncswitch.cli.search.policy.selection import (
     find,
     narrowing_options,
     no_alias,
-    only,
     selection_options,
     version_of,
 )
 from syncswitch.cli.search.policy.text import diff_as_json, print_diff
 from syncswitch.searcher.learning.words import uses_as_json, uses_sentence
+from syncswitch.searcher.training.policy import only
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.diff import policy_differences
