@@ -15,9 +15,8 @@ from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.search.study import SearchState
 from syncswitch.searcher.search.trial_loop import LoopOptions, TrialLoop
 from syncswitch.searcher.strategies.base import Wait
-from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.observation import Observation, check_baseline
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError, WorkloadError

@@ -16,8 +16,8 @@ from syncswitch.searcher.comparison.targets import allowed_and_target
 from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, evaluated_switch_point
 from syncswitch.searcher.search.trial_loop import LoopOptions
 from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
-from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.strategies.observation import ROUNDING
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity

@@ -15,8 +15,8 @@ from syncswitch.searcher.comparison.making import Comparison
 from syncswitch.searcher.search.trial_loop import LoopOptions
 from syncswitch.searcher.simulation.estimates import mean
 from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
-from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.strategies.observation import ROUNDING
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity

@@ -14,7 +14,7 @@ from syncswitch.searcher.simulation.estimates import Estimate, mean, ratio_of_me
 from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
 from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.baseline import ROUNDING
+from syncswitch.searcher.strategies.observation import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import BASELINE_PERCENT

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from syncswitch.storage.errors import UserError
 
 AccuracyRange = tuple[float | None, float | None]
 """Least and largest accuracy that there can be; None for no limit."""
 
 SHARES: AccuracyRange = (0.0, 1.0)
+
+ROUNDING = 1e-9
+"""Means of accuracies such as 0.95 are not exact in binary; a tie must not depend on that."""
+
+_DIVERGED_BASELINES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +82,18 @@ def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
     least, largest = limits
     accuracy = accuracy if least is None else max(least, accuracy)
     return accuracy if largest is None else min(largest, accuracy)
+
+
+def check_baseline(runs: Iterable[Observation]) -> None:
+    """Raises UserError where several runs of the first protocol diverged, and most of them.
+
+    One may be bad luck, and is made again with another seed.
+    """
+    runs = list(runs)
+    diverged = sum(run.diverged for run in runs)
+    if diverged >= _DIVERGED_BASELINES and 2 * diverged > len(runs):
+        raise UserError(
+            f"{diverged} of {len(runs)} runs of the first protocol alone diverged, so there is no"
+            " accuracy to compare with: the learning rate is too high for this number of workers;"
+            " lower it in the workload, or use fewer --workers"
+        )

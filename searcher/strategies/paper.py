@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
-from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
-from syncswitch.searcher.strategies.observation import Observation, mean_accuracy
+from syncswitch.searcher.strategies.observation import (
+    ROUNDING,
+    Observation,
+    check_baseline,
+    mean_accuracy,
+)
 from syncswitch.searcher.strategies.progress import SearchProgress, summary_of
 
 
