@@ -22,7 +22,7 @@ from benchmarks.problems import BASELINE_PERCENT, Problem, earliest_acceptable, 
 from syncswitch.searcher.simulation.estimates import Estimate, mean, ratio_of_means, share
 from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.observation import ROUNDING
+from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy
 
 if TYPE_CHECKING:

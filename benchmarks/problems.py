@@ -17,8 +17,8 @@ import numpy as np
 from reproduction.logs import write_table
 from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.simulation.simulator import PlayedRun
+from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.early_stopping import StopRule
-from syncswitch.searcher.strategies.observation import ROUNDING
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
 from syncswitch.trainers.replay.recording import read_recording

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from benchmarks.problems import BASELINE_PERCENT, BETA
 from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.simulation.simulator import PlayedRun
-from syncswitch.searcher.strategies.observation import ROUNDING, Observation, TrialCost
+from syncswitch.searcher.strategies.baseline import ROUNDING
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import Guard

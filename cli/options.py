@@ -15,7 +15,6 @@ from click.core import ParameterSource
 
 from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_profile, complete_protocols
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
-from syncswitch.trainers.cluster.local import CLUSTER_OPTIONS
 from syncswitch.trainers.options import TrainerOption
 
 PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
@@ -172,9 +171,6 @@ def _click_type(option: TrainerOption) -> Any:
 
 def _whole(number: float | None) -> int | None:
     return None if number is None else int(number)
-
-
-cluster_options = combined(*map(trainer_option, CLUSTER_OPTIONS))
 
 
 def is_given(name: str) -> bool:

@@ -21,9 +21,9 @@ from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.backends.simulated import SimulatedCluster
-from syncswitch.searcher.comparison.sweep import Sweep, plan_sweep
+from syncswitch.searcher.comparison import Sweep, plan_sweep
 from syncswitch.searcher.mlflow import copy_to_mlflow
-from syncswitch.searcher.report.load import load_report
+from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.search.early_words import too_short
@@ -41,7 +41,7 @@ from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.tensorboard import check_tensorboard, logged
+from syncswitch.trainers.run.tensorboard import check_tensorboard
 from syncswitch.trainers.trainer import Observer, SilentObserver
 
 __all__ = ["report", "search", "sweep", "train"]
@@ -124,8 +124,8 @@ def search(
         strategy: Strategy of the search: adaptive or paper.
         settings: M, how often the range of switch points may be halved.
         runs: R, runs of each switch point; but for the paper's strategy, at most.
-        threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01,
-            which metrics other than shares have to be told.
+        threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01
+            where its best value is 1, and else for what `measured_threshold` says.
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: False for a policy that holds with the bare switch; else trainings are expected
             to go back to a switch that failed, as those of `syncswitch-run` do.
@@ -189,10 +189,11 @@ def search(
             database,
             job.identity,
             plan,
-            lambda: logged(job.open_trainer(), tensorboard, found.study_name),
+            job.open_trainer,
             reference=reference,
             reporter=reporter,
             checkpoints=checkpoints,
+            tensorboard=tensorboard,
         )
         policy = found.run().policy
         copy_to_mlflow(mlflow, database, [job.identity], _LOG.warning)
@@ -240,7 +241,7 @@ def sweep(
         protocols: Pairs such as `bsp,asp`; empty for the usual one.
         storage: As for `search`.
         runs: R, runs at each switch point, recorded ones included.
-        threshold: beta, in the unit of the metric; None for 0.01 where its best value is 1.
+        threshold: beta, in the unit of the metric; None as for `search`.
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: Whether a training that fails after its switch goes back there.
         seed: The seeds of all runs derive from it.
@@ -278,7 +279,7 @@ def sweep(
             _LOG.warning(job.note)
     with open_database(url, create=True) as database:
         openings = [job.open_trainer for job in plan.jobs]
-        (found,) = plan.run(database, openings, tensorboard, reporter=reporter)
+        (found,) = plan.run(database, openings, tensorboard=tensorboard, reporter=reporter)
         copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], _LOG.warning)
         return found
 
@@ -358,7 +359,7 @@ def train(
         yield observer or SilentObserver()
 
     return train_with_policy(
-        chosen.cluster,
+        chosen,
         workload,
         choice=policy,
         switch_percent=switch_at,

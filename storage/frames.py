@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy import Select
 
-from syncswitch.storage.database.engine import Database, opened
+from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database, opened
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.columns import (
@@ -35,7 +35,6 @@ from syncswitch.storage.queries.columns import (
     columns_of_table,
 )
 from syncswitch.storage.queries.policies import PolicyVersion, policy_versions
-from syncswitch.storage.queries.row_stream import ROWS_AT_ONCE, row_blocks
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.queries.trial_details import trial_facts
@@ -295,5 +294,5 @@ def _chunks(
     database: Database | str, name: FrameName, query: Select[Any], rows: int
 ) -> Iterator[pandas.DataFrame]:
     with opened(database) as read:
-        for block in row_blocks(read, query, rows):
+        for block in read.row_blocks(query, rows):
             yield frame_of(name, block)

@@ -24,7 +24,7 @@ from hypothesis.internal.conjecture import providers
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.storage.database.engine import open_database
-from tests import cpu_seconds, warm_engines, warm_server
+from tests import cpu_seconds, warm_server
 
 # How long an example takes, or drawing it, means nothing on a busy machine; and the tests of a
 # contract run in several classes on purpose.
@@ -67,7 +67,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    warm_engines.share_sql()
     if shown := config.getoption("--cpu-durations"):
         config.pluginmanager.register(cpu_seconds.CpuSeconds(shown))
 

@@ -36,11 +36,10 @@ from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.uses.waiting import spool_beside, spool_use
-from syncswitch.trainers.command import report
+from syncswitch.trainers.command.script import report, tell_run
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guarding
-from syncswitch.trainers.run.position import Position
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.trainers.run.record import Position, trial_record
 
 Broadcast = Callable[[int | None], int | None]
 """Gives every process what the chief has."""
@@ -59,19 +58,23 @@ class Stateful(Protocol):
 class LoopSwitch:
     """Says which of two ways of training holds at a step, and when to go back to a saved state.
 
-    Where `syncswitch-run` or a search started the script, these say when to switch, and guard the
-    run. With a policy file alone the loop is guarded here, and the run is added to
+    Where `syncswitch-run` or a search started the script, these say when to switch and what the run
+    is held against, and get what it measured. With a policy file alone the run is added to
     `NAME.uses.jsonl` beside the file. Without either all steps are in the first way.
 
     Args:
-        policy: Policy file; None for none.
-        seed: Seed of this run.
+        policy: Policy file, or `{plan}` of `--trainer command`; None or empty for neither.
+        seed: Seed of this run; one that was started by `syncswitch-run` has that seed.
         keeps: Copied in memory at the switch, and put back after an alarm; empty where the loop
             saves and loads its state itself, see `saves_at`.
         clock: Training time so far, in seconds.
         is_chief: Whether this process decides and records; of several, one does. None for rank 0
-            of `torch.distributed` where that is initialized, and for a single process otherwise.
+            of `torch.distributed` where that is initialized at the first test, and for a single
+            process otherwise.
         broadcast: Gives every process what the chief has; None as above.
+
+    Attributes:
+        events: The alarms so far, where this process decides.
 
     Raises:
         PolicyError: The file is no policy of one switch.
@@ -87,28 +90,27 @@ class LoopSwitch:
         is_chief: bool | None = None,
         broadcast: Broadcast | None = None,
     ) -> None:
-        if is_chief is None and broadcast is None:
-            is_chief, broadcast = _torch_processes()
-        self._is_chief, self._broadcast = is_chief is not False, broadcast
+        self._processes: tuple[bool, Broadcast | None] | None = None
+        if is_chief is not None or broadcast is not None:
+            self._processes = is_chief is not False, broadcast
         self._keeps = tuple(keeps)
         self._kept: list[Any] = []
         self._clock, self._started = clock, clock()
         self._started_at = datetime.now(timezone.utc)
         self._use_id = uuid.uuid4().hex
         self._evaluations: list[Evaluation] = []
-        self._events: tuple[RunEvent, ...] = ()
+        self.events: tuple[RunEvent, ...] = ()
         self._lost_seconds = 0.0
         self._guarding: Guarding | None = None
         self._is_over = False
-        told = os.environ.get("SYNCSWITCH_SWITCH_STEP")
-        self._told_step = int(told) if told else None
-        if self._told_step is None and policy is not None:
-            self._path = Path(policy)
-            self._policy, identity = _read(self._path)
-            band, percent = self._policy.band, self._policy.switch_percent
-            retries = later_switch_points(percent) if band else ()
-            spec = TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
+        plan, told = (os.environ.get(f"SYNCSWITCH_{name}") for name in ("PLAN", "SWITCH_STEP"))
+        self._told_step = int(told) if told and not plan else None
+        if self._told_step is None and (plan or policy):
+            self._path = Path(plan or policy or "")
+            self._policy, spec = _read(self._path, seed)
             self._guarding = Guarding(spec)
+            if self._policy is None and (self._processes is None or self._processes[0]):
+                tell_run(self._path)
 
     @property
     def switch_step(self) -> int | None:
@@ -117,6 +119,16 @@ class LoopSwitch:
             return self._told_step
         plan = self._guarding.plan
         return switch_worker_step(plan) if plan.switch_percent < 100 else None
+
+    @property
+    def total_steps(self) -> int | None:
+        """The steps of the job, where a policy file or a plan says them."""
+        return None if self._guarding is None else self._guarding.plan.identity.total_worker_steps
+
+    @property
+    def may_go_back(self) -> bool:
+        """Whether a switch is guarded here, so that its state has to be saved."""
+        return self._guarding is not None and self._guarding.is_on
 
     def is_second(self, step: int) -> bool:
         """Whether the step after so many is made in the second way.
@@ -156,18 +168,21 @@ class LoopSwitch:
             switch `keeps` is loaded already.
         """
         guarding = self._guarding
+        if self._processes is None:
+            self._processes = _torch_processes()
+        is_chief, broadcast = self._processes
         if guarding is None:
-            if self._is_chief and self._told_step is not None:
+            if is_chief and self._told_step is not None:
                 # Without a clock of the loop's own, that of whoever reads the report is as good.
                 seconds = None if self._clock is time.monotonic else self._clock() - self._started
                 report(step, value, seconds=seconds, loss=None if math.isnan(loss) else loss)
             return None
-        back = self._decide(guarding, step, value, loss) if self._is_chief else None
-        if self._broadcast is not None:
-            back = self._broadcast(back)
+        back = self._decide(guarding, step, value, loss) if is_chief else None
+        if broadcast is not None:
+            back = broadcast(back)
         if back is None:
             return None
-        if not self._is_chief:
+        if not is_chief:
             guarding.switch = None
             guarding.fail(FailedSwitch(guarding.plan.switch_percent, "", step, 0.0, 0.0))
         for one, state in zip(self._keeps, self._kept, strict=True):
@@ -185,7 +200,7 @@ class LoopSwitch:
             "elapsed_seconds": self._clock() - self._started,
             "lost_seconds": self._lost_seconds,
             "evaluations": [asdict(one) for one in self._evaluations],
-            "events": [asdict(one) for one in self._events],
+            "events": [asdict(one) for one in self.events],
             "history": None if guarding is None else guarding.history(),
             "switch": None if mark is None else [mark.done, mark.elapsed_seconds],
             "kept": self._kept,
@@ -207,14 +222,15 @@ class LoopSwitch:
         self._started = self._clock() - state["elapsed_seconds"]
         self._lost_seconds = state["lost_seconds"]
         self._evaluations = [Evaluation.of(one) for one in state["evaluations"]]
-        self._events = tuple(RunEvent(**one) for one in state["events"])
+        self.events = tuple(RunEvent(**one) for one in state["events"])
         self._kept, self._is_over = state["kept"], False
 
     def _decide(self, guarding: Guarding, step: int, value: float, loss: float) -> int | None:
         if self._is_over:
             return None
         seconds = self._clock() - self._started
-        metric = self._policy.decided_by
+        identity = guarding.plan.identity
+        metric = identity.decided_by
         is_finite = math.isfinite(value)
         accuracy = metric.accuracy(value) if is_finite else metric.worst_accuracy
         self._evaluations.append(Evaluation(step, seconds, accuracy, loss))
@@ -224,34 +240,53 @@ class LoopSwitch:
             guarding.catches("it diverged")
         if guarding.alarm is not None:
             mark, event = guarding.go_back(step, seconds, self._evaluations)
-            self._events += (event,)
+            self.events += (event,)
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
+            if self._policy is None:
+                tell_run(self._path, event=asdict(event))
+                report(step, seconds=seconds)
             return mark.done
-        if not is_finite or step >= self._policy.total_worker_steps:
+        if not is_finite or step >= identity.total_worker_steps:
             self._is_over = True
             self._record(guarding, step, seconds, diverged=not is_finite)
+        if self._policy is None:
+            losses = {"loss": loss} if math.isfinite(loss) else {}
+            report(step, seconds=seconds, **{**losses, metric.name: value})
         return None
 
     def _record(self, guarding: Guarding, step: int, seconds: float, *, diverged: bool) -> None:
-        spec, mark = guarding.plan, guarding.switch
+        pair, mark = guarding.plan.identity, guarding.switch
         first_done = step if mark is None else mark.done
         first_end = seconds if mark is None else mark.elapsed_seconds
-        pair = spec.identity
-        phases = (
+        parts = (
             (pair.first_protocol, 0, first_done, first_end - self._lost_seconds),
             (pair.second_protocol, first_done, step, seconds - first_end),
         )
+        phases = [PhaseRecord(*one, None, None) for one in parts if one[1] < one[2]]
+        outcome = guarding.outcome(first_done)
+        if self._policy is None:
+            tell_run(
+                self._path,
+                worker_steps=step,
+                evaluations=[asdict(one) for one in self._evaluations],
+                phases=[asdict(one) for one in phases],
+                diverged=diverged,
+                training_seconds=seconds,
+                events=[asdict(one) for one in self.events],
+                guard=None if outcome is None else asdict(outcome),
+            )
+            return
         record = trial_record(
             guarding.plans[0],
             self._started_at,
             worker_steps=step,
             evaluations=self._evaluations,
-            phases=(PhaseRecord(*one, None, None) for one in phases if one[1] < one[2]),
+            phases=phases,
             diverged=diverged,
             training_seconds=seconds,
-            events=self._events,
-            guard=guarding.outcome(first_done),
+            events=self.events,
+            guard=outcome,
         )
         use = whole_use(self._policy, self._use_id, record)
         if use is not None:
@@ -272,10 +307,12 @@ def _torch_processes() -> tuple[bool, Broadcast | None]:
     return dist.get_rank() == 0, broadcast
 
 
-def _read(path: Path) -> tuple[TimingPolicy, WorkloadIdentity]:
-    """A policy file, as `syncswitch-search policy export` writes it."""
+def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
+    """A policy file and the run by it; or a plan, which is a run that `syncswitch-run` watches."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
+        if "trial" in content:
+            return None, _trial(content["trial"])
         values = {"workload": content["workload"], "policy": content["policy"]}
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         checksum = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
@@ -294,7 +331,20 @@ def _read(path: Path) -> tuple[TimingPolicy, WorkloadIdentity]:
             f"{path} is no policy file ({error}); export it again with `syncswitch-search policy"
             " export`"
         ) from error
-    return policy, identity
+    retries = later_switch_points(policy.switch_percent) if policy.band else ()
+    percent, band = policy.switch_percent, policy.band
+    return policy, TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
+
+
+def _trial(values: dict[str, Any]) -> TrialSpec:
+    band = None if values["band"] is None else Band.of(values["band"])
+    retries = tuple(values["retry_percents"])
+    identity, percent, seed = (
+        _identity(values["identity"]),
+        values["switch_percent"],
+        values["seed"],
+    )
+    return TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
 
 
 def _policy(values: dict[str, Any]) -> TimingPolicy:

@@ -129,13 +129,13 @@ def _run(
     goes_back = None
     if learns:
         job = described.command_job(name, workers or 1, pair or usual)
-        goes_back = job.template.can_resume
+        goes_back = job.template.can_go_back
         planned = next_run(job.identity, storage_url, expected_uses, goes_back=goes_back)
         policy, switch_percent = planned.policy, planned.switch_percent
         band, retries = planned.band, planned.retry_percents
         if seed is None:
             seed = own_seed(storage_url, job.identity, job.name)
-        console.print_note(run_text(job.identity, seed, switch_percent, policy))
+        console.print_note(run_text(job.identity, seed, switch_percent, planned))
     elif switch_percent is None:
         policy, job = _fitting(described, name, choice, workers, pair, storage_url)
         switch_percent = policy.switch_percent

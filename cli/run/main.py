@@ -18,7 +18,6 @@ from syncswitch.cli.options import (
     MOST_WORKERS,
     PROTOCOLS_HELP,
     FiniteRange,
-    cluster_options,
     common_options,
     is_given,
     mlflow_option,
@@ -27,8 +26,10 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.command import trained_by_command
-from syncswitch.cli.simulated import cluster_chosen, profile_option
-from syncswitch.searcher.backends.virtual_cluster import AnyCluster
+from syncswitch.cli.trainer_kinds import trainer_chosen
+from syncswitch.searcher.backends.base import ClusterChoice
+from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
@@ -85,8 +86,6 @@ class _Program(ProgramCommand, PanelCommand):
     None,
     f"{PROTOCOLS_HELP} Default: as in the policy; without one {USUAL_PROTOCOLS}.",
 )
-@cluster_options
-@profile_option
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
@@ -142,7 +141,7 @@ class _Program(ProgramCommand, PanelCommand):
 @tensorboard_option
 @mlflow_option()
 @trained_by_command
-@cluster_chosen
+@trainer_chosen((LocalTrainer, SimulatedCluster))
 @common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
 def main(
@@ -153,7 +152,7 @@ def main(
     is_guarded: bool,
     workers: int | None,
     protocols: str | None,
-    cluster: AnyCluster,
+    trainer: ClusterChoice,
     seed: int | None,
     output: Path | None,
     learns: bool | None,
@@ -180,11 +179,11 @@ def main(
     from syncswitch.cli.run.report import make_report, print_report, report_as_json
     from syncswitch.searcher.training.train import train_with_policy
 
-    if cluster.take_part(console.print_note, reference):
+    if trainer.take_part(reference, console.print_note):
         return None
     try:
         done = train_with_policy(
-            cluster,
+            trainer,
             reference,
             choice=choice if is_given("choice") else None,
             switch_percent=switch_percent,

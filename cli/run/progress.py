@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @contextmanager
 def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
     """An observer that shows the progress on a terminal, and elsewhere only what is remarkable."""
-    from syncswitch.trainers.run.event_text import event_line, is_remarkable
+    from syncswitch.trainers.run.record import event_line, is_remarkable
     from syncswitch.trainers.trainer import SilentObserver, Verdict
 
     if not sys.stderr.isatty():

@@ -20,10 +20,7 @@ from syncswitch.cli.options import FiniteRange, common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.learning.words import uses_as_json, uses_text
 from syncswitch.searcher.search.policy_words import kept_text, sure_text
-from syncswitch.searcher.status.reader import StatusReader
-from syncswitch.searcher.status.summary import SearchStatus
-from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
-from syncswitch.searcher.status.trial_status import RunStatus
+from syncswitch.searcher.status import RunStatus, SearchStatus, StatusReader, SwitchPointStatus
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -241,7 +238,9 @@ def _answer(search: SearchStatus) -> str:
         return search.dropped
     metric, target = search.decided_by, search.target_accuracy
     known = "not measured yet" if target is None else metric.text(target)
-    threshold = metric.with_unit(f"{search.threshold:g}")
+    threshold = (
+        metric.with_unit(f"{search.threshold:g}") if search.threshold else "not measured yet"
+    )
     accuracy = f"target {metric.name} {known}, threshold {threshold}"
     if search.lower_percent is None:
         return accuracy

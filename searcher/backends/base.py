@@ -1,4 +1,4 @@
-"""What there is to know of each kind of trainer."""
+"""Kinds of trainers: their options, and the job that each makes of a request."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.local import load_local_workload
+from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.loading import BUILT_IN, find_module
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS, TrainerOption
-from syncswitch.trainers.protocols import parse_pair
+from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:
     from syncswitch.searcher.search.plan import SearchPlan
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What a search needs of the training side.
+    """The training side of a search.
 
     Attributes:
         identity: The workload on its cluster.
@@ -50,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What is to be trained, as the user said it.
+    """A request to train something, as the user made it.
 
     Attributes:
         reference: The workload; None where none was named.
@@ -131,7 +137,7 @@ class TrainerChoice(ABC):
 
     @abstractmethod
     def job(self, request: JobRequest) -> Job:
-        """What a search needs of the training side.
+        """The job that a request asks for.
 
         Raises:
             UserError: Something in the request does not exist, or does not fit the rest.
@@ -147,6 +153,109 @@ class TrainerChoice(ABC):
         """
 
 
+@dataclass(frozen=True)
+class ClusterChoice(TrainerChoice):
+    """A kind of trainer that trains workloads itself, on a real or a simulated cluster."""
+
+    @property
+    def launcher_kind(self) -> str:
+        """Name of the launcher, by which `check_injections` knows what can be disturbed there."""
+        return self.name
+
+    @property
+    def servers(self) -> int:
+        """Number of parameter servers."""
+        return 1
+
+    @property
+    def simulated_cluster(self) -> str | None:
+        """Digest of the profile of a simulated cluster."""
+        return None
+
+    @property
+    def search_options(self) -> str:
+        """Options that a search needs to make its runs here; for messages."""
+        return ""
+
+    def check_capacity(self, workers: int) -> None:
+        """Raises UserError where the cluster cannot have so many workers, as far as known early."""
+
+    def check_object(self, name: str) -> None:
+        """Raises UserError where another process would have to load the workload of this name."""
+
+    def load(self, reference: str, workers: int) -> Workload:
+        """Loads a workload into a process that can run `workers` workers.
+
+        Raises:
+            UserError: There is no such workload.
+        """
+        return load_local_workload(reference, workers)
+
+    def identity(
+        self, workload: Workload, workers: int, protocols: tuple[str, str]
+    ) -> WorkloadIdentity:
+        """The job."""
+        return workload_identity(workload, workers, *protocols)
+
+    @abstractmethod
+    def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
+        """Starts the cluster, or joins it.
+
+        Args:
+            workload: What `reference` names.
+            reference: For a chief that loads the workload in a process of its own.
+            workers: n.
+
+        Raises:
+            UserError: The cluster has no room for them.
+            RetryableError: A part of the cluster is not there.
+        """
+
+    @override
+    def job(self, request: JobRequest) -> Job:
+        workers = request.size
+        check_protocols(request.protocols, workers)
+        if request.workload is None:
+            reference = named(request)
+            find_module(reference)
+            self.check_capacity(workers)
+            workload = self.load(reference, workers)
+        else:
+            workload, reference = request.workload, request.workload.name
+            self.check_object(reference)
+            self.check_capacity(workers)
+        identity = self.identity(workload, workers, request.protocols)
+        check_length(identity)
+        return Job(identity, open_trainer=lambda: self.open(workload, reference, workers))
+
+    @override
+    def conditions(
+        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
+    ) -> RunConditions:
+        return chosen.conditions(
+            workers, switch_percent, first_protocol, self.launcher_kind, self.servers
+        )
+
+
+def servers_text(servers: int) -> str:
+    """Number of parameter servers in the name of a kind, as it decides how long a run takes."""
+    return "" if servers == 1 else f", {servers:,} parameter servers"
+
+
+def named(request: JobRequest) -> str:
+    """The workload of a request that cannot do without.
+
+    Raises:
+        UserError: None was named.
+    """
+    if request.reference is None:
+        raise UserError(
+            f"no WORKLOAD is named; give a built-in name ({', '.join(BUILT_IN)}),"
+            " file.py:attribute or package.module:attribute"
+        )
+    return request.reference
+
+
 def plan_search(
     trainer: TrainerChoice,
     request: JobRequest,
@@ -158,14 +267,14 @@ def plan_search(
 ) -> tuple[SearchPlan, Job]:
     """What a search was asked to do, and what it needs for that; the plan is checked first.
 
-    The strategy's target is in the unit of the job's metric, and so is its threshold, for which
-    there is a usual value only where the best is 1 (`threshold_is_given`).
+    The strategy's target is in the unit of the job's metric, and so is its threshold. Where that is
+    not given and the best value is not 1, the search measures it.
 
     Where no run can start from the checkpoint of another, the plan does without, unless the user
     asked for shared prefixes (`forks_are_wanted`). Raises UserError where something is out of
     range, does not exist, or does not fit the rest.
     """
-    from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
+    from syncswitch.searcher.search.plan import SearchPlan
 
     plan = SearchPlan(
         strategy,
@@ -177,8 +286,8 @@ def plan_search(
     replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
     metric = job.identity.decided_by
-    if not threshold_is_given:
-        check_usual_threshold(metric)
+    if not (threshold_is_given or metric.has_usual_threshold):
+        strategy = strategy.without_threshold()
     strategy = strategy.measured_by(metric)
     if not job.can_go_back:
         strategy = strategy.without_going_back()

@@ -31,7 +31,7 @@ class UsersCommand(CommandChoice, TrainerChoice):
 
     @override
     def pair(self, text: str | None) -> tuple[str, str]:
-        """What the command calls its two ways of training."""
+        """The command's own names for its two ways of training."""
         from syncswitch.trainers.protocols import parse_named_pair
 
         return parse_named_pair(text or self.default_protocols)
@@ -52,7 +52,7 @@ class UsersCommand(CommandChoice, TrainerChoice):
             open_trainer=lambda: CommandTrainer(job),
             reference=job.name,
             can_fork=False,
-            can_go_back=job.template.can_resume,
+            can_go_back=job.template.can_go_back,
             command_with=lambda policy: command_with_policy(job, policy.switch_percent),
             note=None if job.template.names_switch else note,
         )

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from syncswitch.storage.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.report.data import ReportData
-    from syncswitch.searcher.report.load import load_report
+    from syncswitch.searcher.report.data import ReportData, load_report
     from syncswitch.searcher.report.page import page_of
 
 __all__ = ["ReportData", "load_report", "page_of"]
 
-__getattr__ = lazy_names(__name__, {"ReportData": "data", "load_report": "load", "page_of": "page"})
+__getattr__ = lazy_names(__name__, {"ReportData": "data", "load_report": "data", "page_of": "page"})

@@ -2,26 +2,132 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 
-from syncswitch.searcher.report.history import PathStep
+from syncswitch.searcher.learning.uses import policy_explained, search_explained
 from syncswitch.searcher.search.explanation import Explanation
+from syncswitch.searcher.search.liveness import state_of
+from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.simulation.estimates import mean
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry
-from syncswitch.storage.queries.search_costs import StudyCost
-from syncswitch.storage.queries.summaries import SwitchPointStatistics
-from syncswitch.storage.queries.uses import PolicyUseFacts
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.strategies.registry import STRATEGIES, stored_strategy
+from syncswitch.storage.database.engine import Database, opened
+from syncswitch.storage.database.inspection import shown
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.queries.search_costs import StudyCost, study_costs
+from syncswitch.storage.queries.summaries import (
+    SwitchPointStatistics,
+    switch_point_statistics,
+)
+from syncswitch.storage.queries.trial_details import trial_details
+from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
+from syncswitch.storage.records.job import RegisteredWorkload, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
+from syncswitch.storage.trials.rows import condition_values
+from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
-from syncswitch.storage.uses.summary import UseSummary
-from syncswitch.trainers.replay.recording import RecordedRun
+from syncswitch.storage.uses.store import use_observations
+from syncswitch.storage.uses.summary import UseSummary, use_summary
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """One run of a search, and what was known after it.
+
+    Attributes:
+        trial_number: In the search.
+        switch_percent: Its switch point.
+        replicate: Number of this repeat of the switch point, from 0.
+        accuracy: Converged accuracy.
+        diverged: Whether the training blew up.
+        stopped_early: It was not made to its end.
+        accepted: What the strategy thought of the switch point now; None while that was open.
+        lower_percent: The highest switch point known to switch too early, or the lower end.
+        upper_percent: The lowest switch point known to be acceptable.
+        is_needed: The search asked for it; else it is speculative, and not asked for so far.
+    """
+
+    trial_number: int
+    switch_percent: float
+    replicate: int
+    accuracy: float
+    diverged: bool
+    stopped_early: bool
+    accepted: bool | None
+    lower_percent: float
+    upper_percent: float
+    is_needed: bool
+
+    @property
+    def kind(self) -> str:
+        """What it was for the search: `target`, `accepted`, `rejected`, `open`, `speculative`."""
+        if not self.is_needed:
+            return "speculative"
+        if self.switch_percent >= BASELINE_PERCENT:
+            return "target"
+        return {True: "accepted", False: "rejected", None: "open"}[self.accepted]
+
+
+def _course(
+    strategy: Strategy, finished: Sequence[Observation]
+) -> tuple[tuple[PathStep, ...], float | None, str | None]:
+    """The runs of a search, A as far as it is known, and why it cannot go on, if it cannot.
+
+    The runs stand in the order in which the search asked for them, then the speculative ones.
+    """
+    trouble, target = None, strategy.target_accuracy
+    try:
+        needed = course_of(strategy, finished).runs
+        target = strategy.progress(needed).target_accuracy
+    except UserError as error:
+        needed, trouble = tuple(finished), str(error)
+    asked = {run.trial_number for run in needed}
+    in_advance = [run for run in finished if run.trial_number not in asked]
+    steps = (
+        *(_step(strategy, needed[: n + 1], run, is_needed=True) for n, run in enumerate(needed)),
+        *(_step(strategy, needed, run, is_needed=False) for run in in_advance),
+    )
+    return steps, target, trouble
+
+
+def _step(
+    strategy: Strategy, known: tuple[Observation, ...], run: Observation, *, is_needed: bool
+) -> PathStep:
+    try:
+        progress = strategy.progress(known)
+    except UserError:  # the baseline diverged: nothing is known, and nothing will be
+        accepted, bracket = None, (strategy.lowest_percent, strategy.highest_percent)
+    else:
+        verdicts = {one.switch_percent: one.accepted for one in progress.summaries}
+        accepted = verdicts.get(run.switch_percent)
+        bracket = (progress.lower_percent, progress.upper_percent)
+    return PathStep(
+        trial_number=run.trial_number,
+        switch_percent=run.switch_percent,
+        replicate=run.replicate,
+        accuracy=run.accuracy,
+        diverged=run.diverged,
+        stopped_early=run.stopped_early,
+        accepted=accepted,
+        lower_percent=bracket[0],
+        upper_percent=bracket[1],
+        is_needed=is_needed,
+    )
+
 
 # Who needs more trainings than this to save what a search cost saves nothing that counts.
 _LONGEST_PAYBACK = 10_000
@@ -115,7 +221,6 @@ class ReportData:
         switch_points: Statistics of the switch points, of completed runs under `conditions`.
         path: The runs of the search in their order, and what was known after each.
         why: Why the policy, or the search so far, says what it says; None where nobody knows.
-        no_why: Why nobody knows.
         acceptance: What a switch point has to keep; None as long as nothing was measured.
         software: Version by name of distribution.
         uses: The later runs with the policy, of all versions.
@@ -137,7 +242,6 @@ class ReportData:
     switch_points: tuple[SwitchPointStatistics, ...]
     path: tuple[PathStep, ...]
     why: Explanation | None
-    no_why: str | None
     acceptance: Acceptance | None
     software: Mapping[str, str]
     uses: tuple[PolicyUseFacts, ...]
@@ -281,3 +385,241 @@ def mean_seconds(values: Iterable[float | None]) -> MeanSeconds | None:
         return None
     found = mean(known)
     return MeanSeconds(found.value, found.high - found.value if len(known) > 1 else None)
+
+
+def only_job(
+    known: Sequence[RegisteredWorkload],
+    reference: str,
+    workers: int | None,
+    protocols: tuple[str, str] | None,
+    place: str,
+) -> RegisteredWorkload:
+    """The one job that is meant; raises UserError where there is none, or there are several."""
+    fitting = [
+        job
+        for job in known
+        if workers in (None, job.identity.workers)
+        and protocols in (None, (job.identity.first_protocol, job.identity.second_protocol))
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UserError(
+            f"{reference!r} names {len(fitting)} jobs: {_named(fitting)}; choose with --workers,"
+            " --protocols or the fingerprint"
+        )
+    if known:
+        raise UserError(
+            f"{reference!r} has no runs on such a cluster; there is: {_named(known)}; choose one of"
+            " them, or leave out --workers and --protocols"
+        )
+    raise UserError(
+        f"no workload {reference!r} in {place}; see: syncswitch-search trials, or find its policy"
+        f" with: syncswitch-search run {reference}"
+    )
+
+
+def _named(jobs: Iterable[RegisteredWorkload]) -> str:
+    return "; ".join(f"{job.identity.cluster} [{job.identity.fingerprint[:12]}]" for job in jobs)
+
+
+def shown_policy(
+    versions: Sequence[PolicyEntry],
+    searches: Mapping[str, SearchInfo],
+    study: str | None,
+    version: str | None = None,
+) -> PolicyEntry | None:
+    """The version or alias that is named, else what the named search found, else the current one.
+
+    Raises UserError where there is no such version or search.
+    """
+    if version is not None:
+        return _version(versions, version)
+    if study is None:
+        return next((entry for entry in versions if CURRENT in entry.aliases), None)
+    if study not in searches:
+        known = ", ".join(searches) or "none"
+        raise UserError(f"no search {study!r} of this job; there is: {known}")
+    found = (entry for entry in versions if entry.policy.study == study and not entry.imported_at)
+    return next(found, None)
+
+
+def _version(versions: Sequence[PolicyEntry], version: str) -> PolicyEntry:
+    for entry in versions:
+        if version in (str(entry.policy.version), *entry.aliases):
+            return entry
+    numbers = [str(entry.policy.version) for entry in versions]
+    aliases = sorted({alias for entry in versions for alias in entry.aliases})
+    known = ", ".join([*numbers, *aliases]) or "none"
+    raise UserError(f"no version or alias {version!r} of this job; there is: {known}")
+
+
+def shown_search(
+    searches: Mapping[str, SearchInfo], policy: PolicyEntry | None, study: str | None
+) -> SearchInfo | None:
+    """The search that is named, else the one that found the policy, else the newest.
+
+    An evaluation looks for nothing, so it is shown only where it is named.
+    """
+    if study is not None:
+        return searches[study]
+    if policy is not None and policy.imported_at is None and policy.policy.study in searches:
+        return searches[policy.policy.study]
+    real = [one for one in searches.values() if one.strategy != ComparisonStrategy().name]
+    return real[-1] if real else None
+
+
+def shown_conditions(trials: Iterable[StoredTrial], search: SearchInfo | None) -> RunConditions:
+    """Those of the search; without one the usual ones, where a complete run had them."""
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    if search is not None:
+        complete = [trial for trial in complete if trial.study == search.study]
+    found = [trial.conditions for trial in complete]
+    usual = RunConditions()
+    return usual if not found or usual in found else found[-1]
+
+
+def load_report(
+    database: Database | str,
+    workload: str,
+    *,
+    workers: int | None = None,
+    protocols: tuple[str, str] | None = None,
+    study: str | None = None,
+    version: str | None = None,
+) -> ReportData:
+    """Reads everything that a report shows of one job; nothing is written.
+
+    Args:
+        database: Open, or its URL.
+        workload: Name, `file.py:attribute`, `package.module:attribute`, or 8 or more digits of the
+            fingerprint.
+        workers: Only the job on a cluster of this size.
+        protocols: Only the job with these, before and after the switch.
+        study: Name of the search to show; default: the one that found the current policy, else the
+            newest.
+        version: Number or alias of the policy to show, with the search that found it; default: the
+            current one.
+
+    Raises:
+        UserError: There is no such job, search or version, or there are several jobs.
+    """
+    with opened(database) as read:
+        registry, store, place = PolicyRegistry(read), TrialStore(read), shown(read.url)
+        known = registry.workloads(normal_reference(workload))
+        job = only_job(known, workload, workers, protocols, place)
+        fingerprint = job.identity.fingerprint
+        versions = tuple(registry.entries(workload=fingerprint))
+        searches = {info.study: info for info in store.searches(workload=fingerprint)}
+        policy = shown_policy(versions, searches, study, version)
+        search = shown_search(searches, policy, study)
+        trials = store.trials(fingerprint=fingerprint)
+        complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        whole = whole_runs(complete, store.curves(fingerprint))
+        conditions = shown_conditions(trials, search)
+        statistics = switch_point_statistics(read, fingerprint=fingerprint)
+        switch_points = tuple(one for one in statistics if _is_under(one, conditions))
+        path: tuple[PathStep, ...] = ()
+        target: float | None = None
+        trouble: str | None = None
+        if search is not None:
+            of_it = {
+                trial.trial_number: trial
+                for trial in trials
+                if trial.study == search.study and trial.trial_number is not None
+            }
+            finished = read_observations(read, search.study, of_it)
+            path, target, trouble = _course(stored_strategy(search), finished)
+        used = use_observations(read, fingerprint)
+        return ReportData(
+            identity=job.identity,
+            reference=job.reference,
+            place=place,
+            read_at=datetime.now(timezone.utc),
+            policy=policy,
+            versions=versions,
+            evidence=_evidence(registry, policy),
+            search=search,
+            searches=tuple(study_costs(read, fingerprint=fingerprint)),
+            trouble=trouble if policy is None else None,
+            conditions=conditions,
+            runs=tuple(
+                ReportRun(trial, whole.get(trial.trial_id), _outcome(trial)) for trial in trials
+            ),
+            switch_points=switch_points,
+            path=path,
+            why=_why(read, policy, search),
+            acceptance=_acceptance(policy, search, target, switch_points, job.identity.decided_by),
+            software=policy.policy.software if policy else _software(read, complete),
+            uses=tuple(use_facts(read, fingerprint=fingerprint)),
+            use_summaries={
+                entry.policy.version: use_summary(entry.policy, used) for entry in versions
+            },
+        )
+
+
+def _why(
+    database: Database, policy: PolicyEntry | None, search: SearchInfo | None
+) -> Explanation | None:
+    """Of the policy, else of the search as far as it is; None where nobody can say."""
+    with contextlib.suppress(UserError):
+        if policy is not None:
+            return policy_explained(database, policy)
+        if search is not None and search.strategy in STRATEGIES:
+            return search_explained(database, search)
+    return None
+
+
+def _evidence(registry: PolicyRegistry, policy: PolicyEntry | None) -> tuple[EvidenceTrial, ...]:
+    if policy is None:
+        return ()
+    return tuple(registry.evidence_trials(policy.policy.fingerprint, policy.policy.version))
+
+
+def _software(database: Database, complete: Sequence[StoredTrial]) -> Mapping[str, str]:
+    """Of the newest complete run."""
+    last = [trial.trial_id for trial in complete[-1:]]
+    for details in trial_details(database, trial_ids=last):
+        return details.facts["software"] or {}
+    return {}
+
+
+def _is_under(switch_point: SwitchPointStatistics, conditions: RunConditions) -> bool:
+    values = condition_values(conditions)
+    return all(getattr(switch_point, name) == value for name, value in values.items())
+
+
+def _outcome(trial: StoredTrial) -> str:
+    if trial.is_cancelled:
+        return "cancelled"
+    if trial.state != TrialState.COMPLETE:
+        return state_of(trial)
+    if trial.diverged:
+        return "diverged"
+    return "stopped" if trial.stopped_early else "whole"
+
+
+def _acceptance(
+    policy: PolicyEntry | None,
+    search: SearchInfo | None,
+    measured_target: float | None,
+    switch_points: Sequence[SwitchPointStatistics],
+    metric: Metric,
+) -> Acceptance | None:
+    """Of the policy, else of the search as far as it is, else of the recorded baseline."""
+    if policy is not None:
+        found = policy.policy
+        return Acceptance(found.target_accuracy, found.threshold, "as the policy says")
+    if search is not None:
+        if measured_target is None or not search.threshold:
+            return None
+        origin = "as given to the search" if search.target_accuracy else "as measured so far"
+        return Acceptance(measured_target, search.threshold, origin)
+    for switch_point in switch_points if metric.has_usual_threshold else ():
+        if (
+            switch_point.candidate_percent == BASELINE_PERCENT
+            and switch_point.mean_accuracy is not None
+        ):
+            origin = "mean of the first protocol alone, and the loss a search allows by default"
+            return Acceptance(switch_point.mean_accuracy, AdaptiveStrategy().threshold, origin)
+    return None

@@ -24,7 +24,6 @@ from syncswitch.searcher.report.drawing import (
     drawn,
     literal,
 )
-from syncswitch.searcher.report.history import kind_of
 from syncswitch.searcher.words import counted, percent_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
@@ -186,7 +185,7 @@ def search_path(data: ReportData) -> Drawing:
             axes.axhline(place, color=POLICY, linestyle="--", label="the answer")
         for kind, (label, marker, colour) in _KINDS.items():
             filling = "none" if kind in ("open", "speculative") else "full"
-            mine = [number for number, step in enumerate(steps) if kind_of(step) == kind]
+            mine = [number for number, step in enumerate(steps) if step.kind == kind]
             if mine:
                 y = [axis.at(steps[number].switch_percent) for number in mine]
                 x = [number + 1 for number in mine]

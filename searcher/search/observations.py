@@ -11,6 +11,8 @@ from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import Key
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import seconds_at_pace
+from syncswitch.storage.queries.search_costs import SearchCost, search_cost
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import given_up_trials
 from syncswitch.storage.trials.values import StoredTrial
@@ -106,3 +108,11 @@ def cost_of(row: StoredTrial) -> TrialCost:
         second_seconds=seconds_at_pace(row.phases, row.second_protocol, W),
         reached_percent=min(100.0, 100.0 * row.worker_steps / W),
     )
+
+
+def total_cost(identity: WorkloadIdentity, rows: Iterable[StoredTrial]) -> SearchCost:
+    """What all trials of a search cost together."""
+    known = list(rows)
+    phases = (phase for row in known for phase in row.phases)
+    pace = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)
+    return search_cost(known, pace)

@@ -13,11 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.search.observations import total_cost
 from syncswitch.searcher.search.plan import SearchPlan, study_name
-from syncswitch.searcher.search.result import SearchResult, cost_of
-from syncswitch.searcher.search.search import Search, first_strategy
-from syncswitch.searcher.search.study import SearchState
-from syncswitch.searcher.search.trial_loop import LoopOptions, TrialLoop
+from syncswitch.searcher.search.search import (
+    LoopOptions,
+    Search,
+    SearchResult,
+    SearchState,
+    TrialLoop,
+)
 from syncswitch.searcher.strategies.base import Decided, Wait
 from syncswitch.searcher.strategies.pairs import LEAST_GAIN, Dropped, dropped, is_preferred, pace_of
 from syncswitch.searcher.strategies.planner import PlannedTrial
@@ -156,25 +160,25 @@ def search_pairs(
         RetryableError: As `Search`.
     """
     outcomes: list[PairOutcome] = []
-    loops: list[TrialLoop] = []
+    searches: list[_PairSearch] = []
     for pair in pairs:
         say(pair)
         options["other_pairs"] = [other.study for other in pairs if other is not pair]
         search = _PairSearch(database, pair, best_of(outcomes), **options)
         outcomes.append(search.run())
-        loops.append(search.loop)
+        searches.append(search)
     best = best_of(outcomes)
     assert best is not None  # the first pair is never given up
     chosen = next(pair for pair in pairs if pair.study == best.study)
     found = Search(database, chosen.identity, chosen.plan, chosen.open_trainer, **options).run()
-    for loop, outcome in zip(loops, outcomes, strict=True):
-        loop.prefixes.remove()
+    for search, outcome in zip(searches, outcomes, strict=True):
+        search.prefixes.remove()
         if outcome is not best:
             TrialStore(database).drop(outcome.study, why_dropped(outcome, best))
     return PairsResult(tuple(outcomes), found)
 
 
-class _PairSearch:
+class _PairSearch(TrialLoop[PairOutcome]):
     """The search of one pair, up to its answer or until it is given up; nothing is published."""
 
     def __init__(
@@ -184,34 +188,26 @@ class _PairSearch:
         best: PairOutcome | None,
         **options: Unpack[LoopOptions],
     ) -> None:
-        pair.plan.check()
-        self._pair, self._best = pair, best
-        self.loop = TrialLoop(
-            database,
-            pair.identity,
-            pair.plan,
-            first_strategy(database, pair.identity, pair.plan),
-            pair.open_trainer,
-            is_decided=self._is_decided,
-            **options,
-        )
+        super().__init__(database, pair.identity, pair.plan, pair.open_trainer, **options)
+        self._best = best
 
-    def run(self) -> PairOutcome:
-        """Makes the runs that are missing."""
-        return self.loop.run(self._move)
-
-    def _move(self, state: SearchState) -> PairOutcome | PlannedTrial | Wait:
-        self.loop.report(state)
+    def move(self, state: SearchState) -> PairOutcome | PlannedTrial | Wait:
+        """What became of the pair; else what its strategy wants."""
+        self.report(state)
         found = self._found(state)
         if found is None:
             planned = state.plan
             assert not isinstance(planned, Decided)  # that is an outcome
             return planned
-        seconds = found.seconds if isinstance(found, Dropped) else _seconds(state, found)
-        cost = cost_of(self._pair.identity, state.rows.values())
+        if isinstance(found, Dropped):
+            seconds = found.seconds
+        else:
+            seconds = pace_of(state.course.runs).at(found.switch_percent)
+            seconds = math.inf if math.isnan(seconds) else seconds
+        cost = total_cost(self._identity, state.rows.values())
         return PairOutcome(
-            self._pair.identity,
-            self._pair.study,
+            self._identity,
+            self.study_name,
             found,
             seconds,
             cost.completed_runs,
@@ -221,18 +217,14 @@ class _PairSearch:
     def _found(self, state: SearchState) -> Decided | Dropped | None:
         """The first that its runs say, in the order in which they were asked for."""
         if self._best is not None:
-            lost = dropped(self.loop.strategy, state.course.runs, self._best.seconds)
+            lost = dropped(state.measured_strategy, state.course.runs, self._best.seconds)
             if lost is not None:
                 return lost
         decision = state.course.decision
         return decision if isinstance(decision, Decided) else None
 
-    def _is_decided(self) -> bool:
+    def is_decided(self) -> bool:
+        """Whether its runs say what becomes of it."""
         with contextlib.suppress(UserError):  # the baseline diverged, which the next look says
-            return self._found(self.loop.study.read(self.loop.store)) is not None
+            return self._found(self.study.read()) is not None
         return False
-
-
-def _seconds(state: SearchState, decided: Decided) -> float:
-    seconds = pace_of(state.course.runs).at(decided.switch_percent)
-    return math.inf if math.isnan(seconds) else seconds

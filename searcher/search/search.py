@@ -1,44 +1,565 @@
-"""A search: makes runs until the strategy has its answer, and publishes that as a policy."""
+"""A search: makes runs until the strategy has its answer, and publishes that as a policy.
+
+Its study is one of Optuna's, beside which the trial store says what was measured. Several searchers
+may share a study. Each claims a run in three moves: it asks for a trial, waits until all trials
+with lower numbers have chosen their switch point and replicate, then chooses its own. So claims
+happen one after the other, in the order of their numbers, without any lock.
+
+Nothing that matters is kept in memory: whatever happens to a searcher, the next one goes on from
+the database.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import functools
+import hashlib
+import logging
+import socket
+import statistics
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar
 
-from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.recorded import recorded_replicates
-from syncswitch.searcher.search.result import (
-    SearchResult,
-    SwitchPointResult,
-    cost_of,
-    draft_policy,
-    switch_points_of,
+import optuna
+from optuna.exceptions import (
+    ExperimentalWarning,
+    StorageInternalError,
+    UpdateFinishedTrialError,
 )
-from syncswitch.searcher.search.study import SearchState
-from syncswitch.searcher.search.trial_guard import curves_of
-from syncswitch.searcher.search.trial_loop import LoopOptions, TrialLoop
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
+
+from syncswitch.searcher.search.band import (
+    alarmed,
+    comparison_band,
+    curves_of,
+    guard_of,
+    measured_band,
+)
+from syncswitch.searcher.search.checkpoints import (
+    DEFAULT_FOLDER,
+    OtherPairs,
+    Prefix,
+    Prefixes,
+    as_whole,
+)
+from syncswitch.searcher.search.early_words import never_moved
+from syncswitch.searcher.search.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
+from syncswitch.searcher.search.observations import (
+    REPLICATE,
+    in_flight_runs,
+    observations_of,
+    total_cost,
+)
+from syncswitch.searcher.search.optuna_storage import open_storage, readable
+from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
+from syncswitch.searcher.search.recorded import recorded_replicates, recorded_result
+from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.search.sampler import BinarySearchSampler
+from syncswitch.searcher.speed_up import speed_ups
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
-from syncswitch.searcher.strategies.planner import PlannedTrial
-from syncswitch.storage.database.engine import Database
-from syncswitch.storage.errors import UserError
+from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
+from syncswitch.searcher.strategies.progress import SwitchPointSummary
+from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.storage.database.driver_errors import is_away
+from syncswitch.storage.database.engine import RESTART_SECONDS, Database
+from syncswitch.storage.errors import (
+    DatabaseAwayError,
+    FatalError,
+    RetryableError,
+    SyncSwitchError,
+    UserError,
+)
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.queries.search_costs import SearchCost
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+    TrialState,
+)
+from syncswitch.storage.trials.rows import condition_values
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.trainers.trainer import Trainer
+from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, SearchInfo, StoredTrial
+from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.trainers.run.guard import Guard
+from syncswitch.trainers.run.tensorboard import logged
+from syncswitch.trainers.trainer import Trainer, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+PARAMETER = "switch_percent"
+"""Name of the parameter of Optuna's trials."""
+VALUE = "converged_accuracy"
+_OWNER = "owner"
+_LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_Answer = TypeVar("_Answer")
 
-class Search:
-    """Finds the timing policy of one workload.
 
-    Two searches with the same plan and workload on the same database are one: the second goes on
-    where the first was, shares its work, or answers at once.
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a search waits for what.
+
+    Attributes:
+        heartbeat_seconds: A searcher on another machine that is silent for longer is dead.
+        stale_seconds: A trial that nobody has begun for longer has no owner.
+        heartbeat_interval_seconds: Least time between two heartbeats of a run.
+        retry_seconds: Between a failed run and the next attempt.
+        attempts: Failed runs in a row before the search gives up.
+        restart_seconds: How long the database may be away before it does.
+    """
+
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    stale_seconds: float = 15.0
+    heartbeat_interval_seconds: float = 1.0
+    poll_seconds: float = 0.5
+    retry_seconds: float = 2.0
+    attempts: int = 3
+    restart_seconds: float = RESTART_SECONDS
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """A search at one moment, by both accounts; what follows from them is computed once.
+
+    Attributes:
+        trials: Optuna's, which say what runs and what counts; not to be changed.
+        rows: Ours by number, which say what was measured.
+        tensorboard: Folder for logs of the runs; None for none.
+        speculate: Whether trials may be made that are only likely to be needed.
+    """
+
+    strategy: Strategy
+    trials: Sequence[FrozenTrial]
+    rows: Mapping[int, StoredTrial]
+    speculate: bool = True
+
+    @cached_property
+    def finished(self) -> list[Observation]:
+        """The trials that count: those that Optuna has as complete."""
+        told = (trial.number for trial in self.trials if trial.state == OptunaState.COMPLETE)
+        return observations_of(self.rows[number] for number in told if number in self.rows)
+
+    @cached_property
+    def course(self) -> SearchCourse:
+        """The progress of the search. Raises UserError where the baseline diverged."""
+        return course_of(self.strategy, self.finished)
+
+    @cached_property
+    def measured_strategy(self) -> Strategy:
+        """The strategy with its threshold, as soon as that is measured; raises as `course`."""
+        return self.strategy.with_measured_threshold(self.course.runs)
+
+    @cached_property
+    def plan(self) -> PlannedTrial | Wait | Decided:
+        """The next step of the search. Raises UserError where the baseline diverged."""
+        in_flight = in_flight_runs(self.trials, PARAMETER)
+        return plan_trial(self.strategy, self.finished, in_flight, speculate=self.speculate)
+
+    def is_all_before(self, number: int) -> bool:
+        """Return whether all trials with lower numbers are known here and have chosen."""
+        return len(self.trials) == number and not self.is_choosing_before(number)
+
+    def is_choosing_before(self, number: int) -> bool:
+        """Return whether a trial with a lower number has no switch point or no replicate yet.
+
+        Optuna reads one after the other, so that of what was written meanwhile it may have seen
+        the replicate, which comes last, and not the switch point.
+        """
+        return any(
+            trial.state == OptunaState.RUNNING
+            and (PARAMETER not in trial.params or REPLICATE not in trial.user_attrs)
+            for trial in self.trials
+            if trial.number < number
+        )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that this process has claimed, and has to make.
+
+    Attributes:
+        replicate: Number of this repeat of the switch point, from 0.
+        state: The search as it was when this run was planned.
+        is_speculative: It is only likely to be needed.
+    """
+
+    number: int
+    switch_percent: float
+    replicate: int
+    seed: int
+    state: SearchState
+    is_speculative: bool = False
+
+
+def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
+    """Raise RetryableError or DatabaseAwayError where the database is busy or lost."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except UpdateFinishedTrialError as error:
+            raise RetryableError("another searcher took this run for stale") from error
+        except StorageInternalError as error:
+            cause = " ".join(str(error.__cause__ or error).split())[:200]
+            kind = DatabaseAwayError if is_away(error.__cause__) else RetryableError
+            raise kind(f"the database did not answer: {cause}") from error
+
+    return call
+
+
+class _SearchSampler(BinarySearchSampler):
+    """The sampler of a search, which decides by what our table holds besides: costs, alarms.
+
+    Attributes:
+        state: The search as the claiming process read it last. To look again while sampling might
+            see other runs than the claim goes by.
+    """
+
+    state: SearchState
+
+    def _next_percent(self, study: optuna.Study, trial: FrozenTrial, strategy: Strategy) -> float:
+        return self.state.plan.switch_percent
+
+
+class SearchStudy:
+    """An Optuna study whose trials are the runs of one search, and the trial store beside it.
+
+    Attributes:
+        stale: Trials that this process gave up, perhaps without being able to say so.
+    """
+
+    @_retryable
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        strategy: Strategy,
+        seed: int = 0,
+        *,
+        speculate: bool = True,
+    ) -> None:
+        """Create the study, or load the one that is there.
+
+        The seed is for what Optuna samples, which the search does not need. Raises DatabaseError
+        where Optuna's tables are of another version.
+        """
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.name = name
+        self.store = TrialStore(database)
+        self.stale: set[int] = set()
+        self._strategy, self._speculate = strategy, speculate
+        self._storage = open_storage(database.url)
+        self._sampler = _SearchSampler(strategy, parameter=PARAMETER, seed=seed)
+        self._study = optuna.create_study(
+            storage=self._storage,
+            study_name=name,
+            direction="maximize",
+            sampler=self._sampler,
+            load_if_exists=True,
+        )
+        self._study_id = self._storage.get_study_id_from_name(name)
+        self._trial_ids: dict[int, int] = {}
+        self._first_seen: dict[int, float] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            if self._study.metric_names != [VALUE]:
+                self._study.set_metric_names([VALUE])
+
+    def describe(self, attributes: Mapping[str, str | float]) -> None:
+        """Set user attributes of the study for Optuna's tools, unless the database is busy."""
+        with contextlib.suppress(StorageInternalError):
+            known = self._study.user_attrs
+            for name, value in attributes.items():
+                if known.get(name) != value:
+                    self._study.set_user_attr(name, value)
+
+    @_retryable
+    def read(self) -> SearchState:
+        """Return the search as it is now. Our rows, which learn of an end first, are read last."""
+        with readable(self._storage.url):
+            trials = self._study.get_trials(deepcopy=False)
+        return SearchState(self._strategy, trials, self.store.numbered(self.name), self._speculate)
+
+    def repaired(self, patience: Patience) -> tuple[SearchState, int]:
+        """Finish the trials that Optuna has as running and nobody runs.
+
+        Optuna knows which trial ran, the store what it measured. The store is written first, so the
+        two differ only in trials that Optuna still has as running:
+
+        - complete in the store: its value is told;
+        - failed in the store: its failure is told;
+        - running in the store, and its owner is dead: failed in both;
+        - unknown to the store: failed, once its owner is dead or too long has passed.
+
+        Optuna's own `fail_stale_trials` would fail the first kind too, and they would be made
+        again.
+
+        Returns:
+            The search after that, and how many trials were stale.
+        """
+        state = self.read()
+        running = [trial for trial in state.trials if trial.state == OptunaState.RUNNING]
+        settled = [self._settle(trial, state.rows.get(trial.number), patience) for trial in running]
+        return (self.read() if any(settled) else state), settled.count("stale")
+
+    def _settle(
+        self, trial: FrozenTrial, row: StoredTrial | None, patience: Patience
+    ) -> Literal["told", "stale"] | None:
+        if (
+            row is not None
+            and row.state == TrialState.COMPLETE
+            and row.converged_accuracy is not None
+        ):
+            self.note_result(trial.number, bool(row.diverged), row.training_seconds)
+            self.complete(trial.number, row.converged_accuracy)
+            return "told"
+        is_stale = self._is_stale(trial, row, patience)
+        if not is_stale or self.store.get(self.name, trial.number) != row:
+            return None  # the next look decides about what ended meanwhile
+        # The store first: were this process killed in between, the next repair sees it.
+        self.store.fail(self.name, trial.number, "its process ended")
+        self.fail(trial.number)
+        return "stale"
+
+    def _is_stale(self, trial: FrozenTrial, row: StoredTrial | None, patience: Patience) -> bool:
+        if trial.number in self.stale:
+            return True
+        if row is not None:
+            is_failed = row.state == TrialState.FAILED
+            return is_failed or not is_run_by_anyone(row, patience.heartbeat_seconds)
+        # Whoever asked for it is gone, or never began it.
+        content = trial.user_attrs.get(_OWNER)
+        owner = Owner(**content) if isinstance(content, dict) else None
+        if owner is not None and owner.host == socket.gethostname():
+            return not is_alive(owner)
+        now, age = time.monotonic(), 0.0
+        if trial.datetime_start is not None:
+            # Optuna writes local time without a zone.
+            age = (datetime.now() - trial.datetime_start).total_seconds()
+        seen = now - self._first_seen.setdefault(trial.number, now)
+        return max(seen, age) > patience.stale_seconds
+
+    @_retryable
+    def claim(
+        self, state: SearchState, owner: Owner, base_seed: int, look: Callable[[], SearchState]
+    ) -> Claim | None:
+        """Claim the planned trial; return None where others took all that are needed.
+
+        Where others claimed trials since the state was read, `look` reads it anew until they have
+        chosen; it has to clear up dead ones. The replicate's seed derives from `base_seed`.
+        """
+        trial = self._study.ask()
+        try:
+            trial.set_user_attr(_OWNER, asdict(owner))
+            if not state.is_all_before(trial.number):
+                while (state := look()).is_choosing_before(trial.number):
+                    pass
+            if isinstance(state.plan, PlannedTrial):
+                return self._choose(trial, state.plan, state, base_seed)
+            self.fail(trial.number)
+        except BaseException:
+            self.stale.add(trial.number)
+            self.fail(trial.number)
+            raise
+        return None
+
+    def _choose(
+        self, trial: optuna.Trial, planned: PlannedTrial, state: SearchState, base_seed: int
+    ) -> Claim | None:
+        """Let the sampler suggest the switch point; None for one that a user enqueued."""
+        strategy = self._strategy
+        self._sampler.state = state
+        percent = trial.suggest_float(PARAMETER, strategy.lowest_percent, strategy.highest_percent)
+        if percent != planned.switch_percent:
+            self.fail(trial.number)
+            return None
+        seed = replicate_seed(base_seed, planned.replicate)
+        trial.set_user_attr("seed", seed)
+        if planned.is_speculative:
+            trial.set_user_attr("speculative", True)
+        # Last, as it tells the searchers that wait for this one to go on.
+        trial.set_user_attr(REPLICATE, planned.replicate)
+        return Claim(trial.number, percent, planned.replicate, seed, state, planned.is_speculative)
+
+    def _trial_id(self, number: int) -> int:
+        if number not in self._trial_ids:
+            self._trial_ids[number] = self._storage.get_trial_id_from_study_id_trial_number(
+                self._study_id, number
+            )
+        return self._trial_ids[number]
+
+    @_retryable
+    def is_running(self, number: int) -> bool:
+        """Return whether nobody has finished this trial."""
+        return self._storage.get_trial(self._trial_id(number)).state == OptunaState.RUNNING
+
+    @_retryable
+    def note_result(self, number: int, diverged: bool, training_seconds: float | None) -> None:
+        """Set what belongs to the accuracy, before that is told; nothing after the trial's end."""
+        trial_id = self._trial_id(number)
+        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher was faster
+            self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
+            self._storage.set_trial_user_attr(trial_id, "diverged", diverged)
+
+    @_retryable
+    def note_evaluation(self, number: int, evaluation: Evaluation) -> None:
+        """Report an accuracy during the run, for Optuna's tools and `status`."""
+        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for stale
+            self._storage.set_trial_intermediate_value(
+                self._trial_id(number), evaluation.worker_step, evaluation.accuracy
+            )
+
+    def complete(self, number: int, accuracy: float) -> None:
+        """Tell the accuracy, unless somebody has finished the trial."""
+        self._tell(number, float(accuracy), OptunaState.COMPLETE)
+
+    def fail(self, number: int) -> None:
+        """Tell that the run has to be made again, unless somebody has finished the trial."""
+        self._tell(number, None, OptunaState.FAIL)
+
+    @_retryable
+    def _tell(self, number: int, value: float | None, state: OptunaState) -> None:
+        with contextlib.suppress(UpdateFinishedTrialError):  # another searcher was faster
+            self._study.tell(number, value, state=state, skip_if_finished=True)
+
+
+@dataclass
+class TrialObserver:
+    """Sends heartbeats of a trial, and decides whether to stop it.
+
+    Attributes:
+        heartbeat: Records the worker-step, and the last evaluation where there was one since.
+        stop: Says when the trial may end; None where it may not.
+        inherited: Evaluations of the part before the trial's own.
+        switch_worker_step: Where the second protocol begins; 0 where it never does.
+        guard: Says that the trial fails; None where nobody asks.
+        look: Is given all evaluations after each.
+        is_decided: Says that the trial is needed no longer.
+        is_cancelled: It was stopped because nobody needs it any more.
+        alarm: It was stopped because it fails; None where it was not.
+    """
+
+    trial: ReportedTrial
+    reporter: Reporter
+    heartbeat: Callable[[int, Evaluation | None], None]
+    heartbeat_interval_seconds: float
+    stop: StopRule | None = None
+    inherited: Sequence[Evaluation] = ()
+    switch_worker_step: int = 0
+    guard: Guard | None = None
+    look: Callable[[Sequence[Evaluation]], None] = lambda _: None
+    is_decided: Callable[[], bool] = lambda: False
+    is_cancelled: bool = False
+    alarm: RunEvent | None = None
+
+    def __post_init__(self) -> None:
+        self._next_heartbeat_at = time.monotonic() + self.heartbeat_interval_seconds
+        self._next_look_at = self._next_heartbeat_at
+        self._evaluations = list(self.inherited)
+        self._untold: Evaluation | None = None
+
+    def on_progress(self, worker_step: int) -> None:
+        """Sends a heartbeat at most once per interval."""
+        now = time.monotonic()
+        if now >= self._next_heartbeat_at:
+            self._next_heartbeat_at = now + self.heartbeat_interval_seconds
+            untold, self._untold = self._untold, None
+            self.heartbeat(worker_step, untold)
+        self.reporter.on_progress(self.trial, worker_step)
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        """Ends the run where its accuracy is known, hopeless, failing, or wanted no more."""
+        self._untold = evaluation
+        self.reporter.on_evaluation(self.trial, evaluation)
+        if self._is_wanted_no_more():
+            self.is_cancelled = True
+            return Verdict.STOP
+        self._evaluations.append(evaluation)
+        self.look(self._evaluations)
+        is_known = self.stop is not None and (
+            self.stop.knows(self._evaluations, self.switch_worker_step)
+            or self.stop.is_hopeless(self._evaluations)
+        )
+        return Verdict.STOP if is_known or self._fails(evaluation) else Verdict.CONTINUE
+
+    def _fails(self, newest: Evaluation) -> bool:
+        """Before its end alone: what it ends with is its result."""
+        if self.guard is None or newest.worker_step >= self.trial.total_worker_steps:
+            return False
+        reason = self.guard.alarm(self._evaluations, self.switch_worker_step)
+        if reason is None:
+            return False
+        is_told = self.alarm is not None  # the test that ends the run may alarm once more
+        self.alarm = RunEvent("alarmed", newest.worker_step, newest.elapsed_seconds, reason)
+        if not is_told:
+            self.on_event(self.alarm)
+        return True
+
+    def _is_wanted_no_more(self) -> bool:
+        """Looks as often as heartbeats are sent; a database that is busy is asked again later."""
+        now = time.monotonic()
+        if now < self._next_look_at:
+            return False
+        self._next_look_at = now + self.heartbeat_interval_seconds
+        with contextlib.suppress(RetryableError):
+            return self.is_decided()
+        return False
+
+    def on_event(self, event: RunEvent) -> None:
+        """Passes it on."""
+        self.reporter.on_event(self.trial, event)
+
+
+class LoopOptions(TypedDict, total=False):
+    """How trials are made, whatever they are for.
+
+    Attributes:
+        reference: Normal form of what the user called the workload.
+        reporter: Is told how it goes on.
+        patience: How long to wait for what.
+        checkpoints: Folder for the checkpoints that trials share.
+        tensorboard: Folder for logs of the runs; None for none.
+        speculate: Whether trials may be made that are only likely to be needed, where others make
+            those that are.
+        other_pairs: Searches of the same job with other second protocols, whose runs count as far
+            as they are this search's, too.
+    """
+
+    reference: str | None
+    reporter: Reporter | None
+    patience: Patience | None
+    checkpoints: Path
+    tensorboard: Path | None
+    speculate: bool
+    other_pairs: Sequence[str]
+
+
+class TrialLoop(ABC, Generic[_Answer]):
+    """A study, and what makes its runs, one after the other, until `move` has an answer.
+
+    Attributes:
+        study: Optuna's account.
+        store: Ours.
+        strategy: Of the study: what its first writer registered, which a later one cannot change.
+        prefixes: The checkpoints that its runs share.
     """
 
     def __init__(
@@ -53,93 +574,506 @@ class Search:
 
         Args:
             database: Holds Optuna's tables and ours.
-            identity: What is searched for.
-            plan: How.
+            identity: What is trained.
+            plan: Names the study.
             open_trainer: Called when the first run is needed, and again after a failure.
-            **options: See `LoopOptions`; the checkpoints go when the search is decided.
+            **options: See `LoopOptions`.
 
         Raises:
             UserError: The plan is out of range, or the database cannot be used.
         """
         plan.check()
-        self._identity, self._conditions = identity, plan.conditions
-        self._registry = PolicyRegistry(database)
-        self._loop = TrialLoop(
-            database,
+        self._database, self._identity, self._plan = database, identity, plan
+        self._open_trainer, self._tensorboard = open_trainer, options.get("tensorboard")
+        self._reporter = options.get("reporter") or Reporter()
+        self._patience = options.get("patience") or Patience()
+        self._owner = Owner.current()
+        self.store = TrialStore(database)
+        self.study_name = study_name(identity, plan)
+        reference = options.get("reference") or identity.name
+        wanted = plan.strategy
+        if isinstance(wanted, AdaptiveStrategy):
+            # As it is registered where nobody has begun this search.
+            recorded = recorded_replicates(self.store, identity, plan)
+            wanted = replace(wanted, recorded=recorded)
+        known = self.store.register(
             identity,
-            plan,
-            first_strategy(database, identity, plan),
-            open_trainer,
-            is_decided=lambda: self._published() is not None,
-            **options,
+            reference,
+            SearchInfo(
+                study=self.study_name,
+                fingerprint=identity.fingerprint,
+                strategy=wanted.name,
+                settings=wanted.settings,
+                runs=wanted.runs,
+                threshold=wanted.threshold,
+                target_accuracy=wanted.target_accuracy,
+                trainer=plan.trainer,
+                base_seed=plan.base_seed,
+                options=wanted.options,
+                pairs=list(plan.pairs),
+            ),
         )
-        self.study_name = self._loop.study.name
+        self.strategy = stored_strategy(known)
+        self._told_threshold = known.threshold
+        # A budget is kept by the runs that are needed; others would come on top of it.
+        speculate = options.get("speculate", True) and "budget" not in self.strategy.options
+        self.study = SearchStudy(
+            database, self.study_name, self.strategy, plan.base_seed, speculate=speculate
+        )
+        self.study.describe(_description(identity, plan.conditions, self.strategy))
+        self._others = OtherPairs(self.store, options.get("other_pairs", ()))
+        # Equal studies of two databases have equal names.
+        place = hashlib.sha256(database.url.encode()).hexdigest()[:8]
+        self.prefixes = Prefixes(
+            self.store,
+            self.study_name,
+            self.strategy,
+            options.get("checkpoints", DEFAULT_FOLDER) / place,
+            # Otherwise what happens to a run before a checkpoint decides how it goes on after it.
+            may_share=plan.conditions.is_undisturbed,
+            others=self._others,
+        )
+        self._trainer: Trainer | None = None
+        self._failures_in_a_row = 0
+        self._away_since: float | None = None
+        self._has_warned = False
 
-    def run(self) -> SearchResult:
-        """Makes the runs that are missing, then publishes the policy.
+    @abstractmethod
+    def move(self, state: SearchState) -> PlannedTrial | Wait | _Answer:
+        """The run that this state of the search plans, to wait for others, or the answer."""
+
+    def is_decided(self) -> bool:
+        """Whether the runs under way are needed no longer."""
+        return False
+
+    def run(self) -> _Answer:
+        """Makes the runs that are missing.
 
         `KeyboardInterrupt` gives the current run back and is raised again.
 
         Raises:
             UserError: The baseline diverged, or the trainer refuses the workload.
-            RetryableError: Too many runs in a row failed.
+            RetryableError: Too many runs in a row failed, or the database stays away.
         """
-        return self._loop.run(self._move)
+        try:
+            while True:
+                try:
+                    state = self._look()
+                    match self.move(state):
+                        case PlannedTrial():
+                            self._make(state)
+                        case Wait(switch_percent):
+                            self._reporter.on_wait(switch_percent)
+                            time.sleep(self._patience.poll_seconds)
+                        case answer:
+                            return answer
+                except RetryableError as error:
+                    self._try_again(error)
+                else:
+                    self._failures_in_a_row, self._away_since = 0, None
+        finally:
+            self._close_trainer()
 
-    def _move(self, state: SearchState) -> SearchResult | PlannedTrial | Wait:
+    def report(self, state: SearchState) -> None:
+        """Tells the reporter how far the search is.
+
+        Raises:
+            UserError: The baseline diverged.
+        """
+        progress = self.strategy.progress(state.course.runs)
+        threshold = state.measured_strategy.threshold
+        if threshold != self._told_threshold:
+            self._told_threshold = threshold
+            self.store.set_threshold(self.study_name, threshold)
+            self._reporter.on_threshold(state.measured_strategy, self._identity)
+        most_runs = self.strategy.most_runs if self.strategy.repeats else None
+        self._reporter.on_state(len(state.finished), most_runs, progress)
+
+    def _make(self, state: SearchState) -> None:
+        """The run that is planned, unless others took all that are needed."""
+        if self._trainer is None:
+            self._trainer = logged(self._open_trainer(), self._tensorboard, self.study_name)
+        claim = self.study.claim(state, self._owner, self._plan.base_seed, self._look_again)
+        if claim is not None:
+            try:
+                self.run_trial(claim, self._trainer)
+            except RetryableError:
+                # What lost its infrastructure makes no further run.
+                self._close_trainer()
+                raise
+
+    def _try_again(self, error: RetryableError) -> None:
+        """Waits a little before the next attempt; raises RetryableError where it was the last."""
+        patience, gave_up = self._patience, None
+        if isinstance(error, DatabaseAwayError):
+            now = time.monotonic()
+            if self._away_since is None:
+                self._away_since = now
+                self._reporter.on_database_away(patience.restart_seconds)
+            elif now - self._away_since >= patience.restart_seconds:
+                gave_up = f"{now - self._away_since:.0f} s without the database: {error}"
+        else:
+            self._failures_in_a_row += 1
+            if self._failures_in_a_row >= patience.attempts:
+                gave_up = f"{self._failures_in_a_row} failures in a row, the last one: {error}"
+        if gave_up is not None:
+            raise RetryableError(
+                f"gave up after {gave_up};"
+                " the runs made so far are kept, and the same command goes on from them"
+            ) from error
+        time.sleep(patience.retry_seconds)
+
+    def _look(self) -> SearchState:
+        state, stale = self.study.repaired(self._patience)
+        if stale:
+            self._reporter.on_repaired(stale)
+        return state
+
+    def _look_again(self) -> SearchState:
+        time.sleep(min(0.05, self._patience.poll_seconds))
+        return self._look()
+
+    def _close_trainer(self) -> None:
+        trainer, self._trainer = self._trainer, None
+        if trainer is not None:
+            trainer.close()
+
+    def run_trial(self, claim: Claim, trainer: Trainer) -> None:
+        """Makes one claimed run: begin, train, record, tell, in this order.
+
+        Once it is recorded it is never given back: what cannot be told, the next repair tells.
+
+        Raises:
+            RetryableError: Infrastructure failed; the run is given back.
+            UserError: The trainer refuses the workload.
+        """
+        trial = ReportedTrial(
+            number=claim.number,
+            switch_percent=claim.switch_percent,
+            repeat=claim.replicate + 1,
+            repeats=self.strategy.runs_at(claim.switch_percent),
+            total_worker_steps=self._identity.total_worker_steps,
+            first_protocol=self._identity.first_protocol,
+            is_speculative=claim.is_speculative,
+            metric=self._identity.decided_by,
+        )
+        self._reporter.on_run(trial)
+        try:
+            record, is_cancelled = self._trained(claim, trial, trainer)
+            _check(record)
+            if is_cancelled:
+                self.store.cancel(self.study_name, claim.number, record, CANCELLED)
+            else:
+                plateau = self._plateau_accuracy(record, claim.state.measured_strategy)
+                self.store.complete(self.study_name, claim.number, record, plateau)
+        except BaseException as error:
+            self._give_back(claim.number, error)
+            if isinstance(error, RetryableError):
+                self._reporter.on_failed(trial, str(error))
+            raise
+        if is_cancelled:
+            self._reporter.on_cancelled(trial, record)
+            self.study.fail(claim.number)
+            return
+        self._reporter.on_finished(trial, record)
+        self.study.note_result(claim.number, record.diverged, record.training_seconds)
+        self.study.complete(claim.number, record.converged_accuracy)
+
+    def _trained(
+        self, claim: Claim, trial: ReportedTrial, trainer: Trainer
+    ) -> tuple[TrialRecord, bool]:
+        """Begins, and trains unless the run is recorded already; and whether it was cancelled."""
+        spec = self._spec(claim, Prefix())
+        recorded = recorded_result(self.store, spec, self._plan.trainer)
+        recorded = recorded or self._others.baseline(spec)
+        if recorded is not None:
+            self._begin(claim, spec, Prefix())
+            return recorded, False
+        while True:
+            prefix = self.prefixes.of(
+                claim.number, claim.switch_percent, claim.replicate, claim.state.rows
+            )
+            spec = self._spec(claim, prefix)
+            self._begin(claim, spec, prefix)
+            if not self.study.is_running(claim.number):
+                raise RetryableError(f"trial {claim.number} was taken for stale before it began")
+            try:
+                # What else is measured would not be known to a search without company.
+                observer = self._observer(trial, spec, prefix, claim.state)
+                record = trainer.train(spec, observer)
+                if observer.alarm is not None:
+                    record = alarmed(record, observer.alarm)
+            except UserError as error:
+                if spec.fork_from is None:
+                    raise
+                # The run can be made without its checkpoint; a true fault shows again then.
+                self.prefixes.distrust(spec.fork_from)
+                self._reporter.on_failed(trial, str(error))
+            else:
+                is_whole = prefix.path is None or prefix.fork is not None
+                return record if is_whole else as_whole(record), observer.is_cancelled
+
+    def _begin(self, claim: Claim, spec: TrialSpec, prefix: Prefix) -> None:
+        self.store.begin(
+            self.study_name,
+            claim.number,
+            spec,
+            self._owner,
+            fork=prefix.fork,
+            speculative=claim.is_speculative,
+        )
+
+    def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
+        spec = TrialSpec(
+            self._identity,
+            claim.switch_percent,
+            claim.seed,
+            claim.replicate,
+            fork_from=prefix.path,
+            checkpoint_percents=prefix.checkpoint_percents,
+            checkpoint_directory=prefix.checkpoint_directory,
+            conditions=self._plan.conditions,
+            inherited_evaluations=prefix.evaluations,
+        )
+        band = comparison_band(self.store, self.strategy, spec, self._plan.trainer)
+        return replace(spec, band=band)
+
+    def _observer(
+        self, trial: ReportedTrial, spec: TrialSpec, prefix: Prefix, state: SearchState
+    ) -> TrialObserver:
+        """Watches a run of a search that was at this state when it was planned."""
+        known, strategy = state.course.runs, state.measured_strategy
+
+        def heartbeat(worker_step: int, evaluation: Evaluation | None) -> None:
+            # A heartbeat that is lost does no harm, a run that is lost for it does.
+            with contextlib.suppress(RetryableError):
+                self.store.heartbeat(self.study_name, trial.number, worker_step)
+                if evaluation is not None:
+                    self.study.note_evaluation(trial.number, evaluation)
+
+        stop = None
+        if may_stop(strategy, spec.switch_percent, known):
+            is_candidate = spec.switch_percent < strategy.highest_percent
+            target = strategy.progress(known).target_accuracy
+            # What measures the target is never hopeless.
+            boundaries = self._identity.learning_rate_boundaries
+            stop = StopRule.of(strategy, boundaries, target if is_candidate else None)
+        curves = functools.partial(curves_of, self.store, self.study_name, state.rows)
+        return TrialObserver(
+            trial,
+            self._reporter,
+            heartbeat,
+            self._patience.heartbeat_interval_seconds,
+            stop=stop,
+            inherited=prefix.evaluations,
+            switch_worker_step=_planned_switch_worker_step(spec),
+            guard=guard_of(strategy, known, spec, curves),
+            look=self._warn_once,
+            is_decided=self.is_decided,
+        )
+
+    def _warn_once(self, evaluations: Sequence[Evaluation]) -> None:
+        """Warns of a metric that never moves: runs may take hours."""
+        word = None if self._has_warned else never_moved(self._identity, evaluations)
+        if word is not None:
+            self._has_warned = True
+            _LOG.warning(word)
+
+    def _plateau_accuracy(self, record: TrialRecord, strategy: Strategy) -> float | None:
+        """What a run that was made to its end would have measured had it been stopped."""
+        is_known = strategy.early_stop and strategy.threshold > 0
+        if not is_known or record.stopped_early or record.diverged:
+            return None
+        stop = StopRule.of(strategy, self._identity.learning_rate_boundaries)
+        evaluations = (*record.spec.inherited_evaluations, *record.evaluations)
+        return stop.plateau_accuracy(evaluations, _planned_switch_worker_step(record.spec))
+
+    def _give_back(self, number: int, error: BaseException) -> None:
+        """Lets the run be made again; what cannot be written now, the next repair does."""
+        self.study.stale.add(number)
+        with contextlib.suppress(SyncSwitchError):
+            row = self.store.get(self.study_name, number)
+            if row is not None and row.state == TrialState.COMPLETE:
+                return  # the interruption came after the result: the next repair tells it
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = INTERRUPTED if is_interrupt else reason
+            self.store.fail(self.study_name, number, reason[:500])
+            self.study.fail(number)
+
+
+def _description(
+    identity: WorkloadIdentity, conditions: RunConditions, strategy: Strategy
+) -> dict[str, str | int]:
+    """What Optuna's tools show of the search; of the conditions what is not usual."""
+    usual = condition_values(RunConditions())
+    shown = {**condition_values(conditions), "simulated_cluster": identity.simulated_cluster}
+    return {
+        **{name: text for name, text in shown.items() if text not in (None, usual.get(name))},
+        "workload": identity.name,
+        "workers": identity.workers,
+        "protocols": identity.pair,
+        "strategy": strategy.name,
+    }
+
+
+def _planned_switch_worker_step(spec: TrialSpec) -> int:
+    """Where the second protocol begins; 0 where it never does."""
+    switch = switch_worker_step(spec)
+    return 0 if switch >= spec.identity.total_worker_steps else switch
+
+
+def _check(record: TrialRecord) -> None:
+    # Optuna turns a NaN into a failed trial, which would be run again for ever.
+    metric = record.spec.identity.decided_by
+    tested = [one.accuracy for one in record.evaluations]
+    # One that diverged before its first test has none.
+    measured = [] if record.diverged and not tested else [record.converged_accuracy]
+    for accuracy in (*measured, *tested):
+        if not metric.is_possible(accuracy):
+            raise FatalError(
+                f"the trainer reported {metric.name} {metric.value(accuracy):.6g}, which is not"
+                f" {metric.range_text}; check the metric of the workload"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPointResult:
+    """One row of the closing table; seconds are a mean over the runs that did not diverge."""
+
+    summary: SwitchPointSummary
+    training_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The end of a search; `threshold_runs` is that of its strategy."""
+
+    policy: TimingPolicy
+    switch_points: tuple[SwitchPointResult, ...]
+    cost: SearchCost
+    threshold_runs: int = 0
+
+
+class Search(TrialLoop[SearchResult]):
+    """Finds the timing policy of one workload.
+
+    Two searches with the same plan and workload on the same database are one: the second goes on
+    where the first was, shares its work, or answers at once.
+    """
+
+    def is_decided(self) -> bool:
+        """Whether it has its policy."""
+        return self._published() is not None
+
+    def move(self, state: SearchState) -> SearchResult | PlannedTrial | Wait:
         """What came of the search, if it is decided; else what the strategy wants."""
         published = self._published()
         if published is not None:
             # Others may have made runs between the look and the policy.
-            state = self._loop.study.read(self._loop.store)
+            state = self.study.read()
             # Not even a baseline that diverged since then takes the answer away.
             with contextlib.suppress(UserError):
-                self._loop.report(state)
+                self.report(state)
             return self._end(published, state)
-        self._loop.report(state)
+        self.report(state)
         match state.plan:
             case Decided() as decided:
-                return self._end(self._publish(decided, state), state)
+                # Once per study: a second call returns the same version.
+                return self._end(
+                    PolicyRegistry(self._database).publish(self._draft(decided, state)), state
+                )
             case planned:
                 return planned
 
     def _published(self) -> TimingPolicy | None:
-        return self._registry.published(self._identity.fingerprint, self.study_name)
-
-    def _publish(self, decided: Decided, state: SearchState) -> TimingPolicy:
-        """Publishes once per study: a second call returns the same version."""
-        draft = draft_policy(
-            self._loop.strategy,
-            self._identity,
-            self.study_name,
-            decided,
-            state.course.runs,
-            state.rows,
-            curves_of(self._loop.store, self.study_name, state.rows),
-        )
-        return self._registry.publish(draft)
+        registry = PolicyRegistry(self._database)
+        return registry.published(self._identity.fingerprint, self.study_name)
 
     def _end(self, policy: TimingPolicy, state: SearchState) -> SearchResult:
         """Clears up, and says what the search found and cost."""
-        loop = self._loop
-        loop.store.set_target(self.study_name, policy.target_accuracy)
-        loop.prefixes.remove()
-        loop.study.describe({"policy_switch_percent": policy.switch_percent})
+        self.store.set_target(self.study_name, policy.target_accuracy)
+        self.prefixes.remove()
+        self.study.describe({"policy_switch_percent": policy.switch_percent})
         switch_points: tuple[SwitchPointResult, ...] = ()
         # A run that ended after the decision may make a strategy doubt it; the answer stands.
         with contextlib.suppress(UserError):
-            switch_points = switch_points_of(loop.strategy, state.course.runs, state.rows)
-        return SearchResult(
-            policy=policy,
-            switch_points=switch_points,
-            cost=cost_of(self._identity, state.rows.values()),
+            summaries = self.strategy.progress(state.course.runs).summaries
+            switch_points = tuple(
+                SwitchPointResult(one, _mean_seconds(one.switch_percent, state))
+                for one in summaries
+            )
+        cost = total_cost(self._identity, state.rows.values())
+        return SearchResult(policy, switch_points, cost, self.strategy.threshold_runs)
+
+    def _draft(self, decided: Decided, state: SearchState) -> TimingPolicy:
+        """The policy to publish; its version is given by the registry."""
+        strategy, identity, runs = state.measured_strategy, self._identity, state.course.runs
+        percent, highest = decided.switch_percent, strategy.highest_percent
+        accuracies = {
+            one.switch_percent: one.mean_accuracy for one in strategy.progress(runs).summaries
+        }
+        sound = [run for run in runs if not run.diverged]
+        timed = [(run.switch_percent, state.rows[run.trial_number]) for run in sound]
+        speed_up = speed_ups(identity, timed, highest).get(percent)
+        curves = curves_of(self.store, self.study_name, state.rows)
+        baseline = [run for run in sound if run.switch_percent == highest]
+        is_guarded: bool = getattr(strategy, "guarded", False)
+        return TimingPolicy(
+            fingerprint=identity.fingerprint,
+            version=1,
+            workload=identity.name,
+            workers=identity.workers,
+            total_worker_steps=identity.total_worker_steps,
+            first_protocol=identity.first_protocol,
+            second_protocol=identity.second_protocol,
+            switch_percent=percent,
+            target_accuracy=decided.target_accuracy,
+            threshold=strategy.threshold,
+            mean_accuracy=accuracies.get(percent),
+            training_seconds=_mean_seconds(percent, state),
+            baseline_seconds=_mean_seconds(highest, state),
+            strategy=strategy.name,
+            study=self.study_name,
+            evidence=tuple(
+                Evidence(
+                    study=self.study_name,
+                    trial_number=run.trial_number,
+                    switch_percent=run.switch_percent,
+                    replicate=run.replicate,
+                    converged_accuracy=run.accuracy,
+                    diverged=run.diverged,
+                    training_seconds=state.rows[run.trial_number].training_seconds or 0.0,
+                )
+                for run in sorted(runs, key=lambda run: run.trial_number)
+            ),
+            created_at=datetime.now(timezone.utc).isoformat(),
+            software=software_versions(),
+            confidence=decided.confidence,
+            guarded=is_guarded,
+            keep=None if is_guarded else getattr(strategy, "keep", None),
+            kept_share=decided.kept_share,
+            delivered_share=decided.delivered_share,
+            baseline_kept_share=decided.baseline_kept_share,
+            expected_time=decided.expected_time,
+            speed_up_low=speed_up.low if speed_up else None,
+            speed_up_high=speed_up.high if speed_up else None,
+            reason=decided.reason,
+            band=measured_band(
+                decided.target_accuracy,
+                strategy.threshold,
+                (curves.get(run.trial_number, ()) for run in baseline),
+            ),
+            **identity.decided_by.fields,
         )
 
 
-def first_strategy(database: Database, identity: WorkloadIdentity, plan: SearchPlan) -> Strategy:
-    """The strategy as it is registered where nobody has begun this search."""
-    strategy = plan.strategy
-    if not isinstance(strategy, AdaptiveStrategy):
-        return strategy
-    recorded = recorded_replicates(TrialStore(database), identity, plan)
-    return replace(strategy, recorded=recorded)
+def _mean_seconds(percent: float, state: SearchState) -> float | None:
+    """Mean time of whole trainings at a switch point; None where none is known."""
+    seconds = [
+        state.rows[run.trial_number].whole_run_seconds
+        for run in state.course.runs
+        if run.switch_percent == percent and not run.diverged
+    ]
+    known = [value for value in seconds if value is not None]
+    return statistics.fmean(known) if known else None

@@ -1,8 +1,8 @@
-"""What a strategy sees and what it answers.
+"""The interface of strategies: what they see and what they answer.
 
 A strategy is the offline timing policy as a pure function: from observations to the next run or the
 answer. It has no state: it looks at the whole history on every call, so whoever holds the history
-can go on with the search. `strategies/` has those that there are.
+can go on with the search.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from typing_extensions import Self
+
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
 from syncswitch.searcher.strategies.observation import (
     SHARES,
     AccuracyRange,
@@ -24,7 +27,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 
 USUAL_THRESHOLD = 0.01
-"""Of metrics whose best value is 1."""
+"""The threshold of metrics whose best value is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,9 @@ class Decided:
         kept_share: Expected share of later runs with the bare switch that lose at most beta.
         delivered_share: Expected share of the models of later trainings that do: with a guard, one
             whose switch failed is trained on from an earlier state.
-        baseline_kept_share: The same of the first protocol alone.
-        expected_time: Of a later training, by that of one with the first protocol alone; what
-            failed switches cost is part of it.
+        baseline_kept_share: Expected share of runs with the first protocol alone that do.
+        expected_time: Expected time of a later training over that of one with the first protocol
+            alone; what failed switches cost is part of it.
         reason: Why the answer is the first protocol alone, as a clause such as `an earlier switch
             saves no time`.
     """
@@ -86,7 +89,7 @@ class Strategy(ABC):
     Attributes:
         settings: M, how often the range of switch points may be halved.
         runs: R, the most runs of a switch point.
-        threshold: beta, the accuracy that may be lost.
+        threshold: beta, the accuracy that may be lost; 0 where it is yet to be measured.
         target_accuracy: A; None to measure it with runs of the first protocol alone.
         share_prefix: Runs start from checkpoints of other runs of their replicate.
         early_stop: Runs end as soon as their accuracy is known.
@@ -94,6 +97,8 @@ class Strategy(ABC):
         highest_percent: Upper end: the first protocol alone.
         accuracy_range: Least and largest accuracy that there can be; None for no limit. Of a metric
             where less is better, accuracies are negatives; see `storage.records.metric`.
+        threshold_runs: In so many runs of the first protocol alone the threshold is measured, which
+            come before all others; 0 where it was given.
     """
 
     settings: int = 5
@@ -105,11 +110,12 @@ class Strategy(ABC):
     lowest_percent: float = 0.0
     highest_percent: float = 100.0
     accuracy_range: AccuracyRange = SHARES
+    threshold_runs: int = 0
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What policies and studies call this strategy."""
+        """Its name in policies and studies."""
 
     @property
     @abstractmethod
@@ -130,8 +136,8 @@ class Strategy(ABC):
         """Runs that decide on one switch point, unless one diverges; None as for `repeats`."""
         return self.repeats
 
-    def measured_by(self, metric: Metric) -> Strategy:
-        """The same strategy for a job with this metric; the target is given in its unit.
+    def measured_by(self, metric: Metric) -> Self:
+        """Returns this strategy for a job with this metric; its target is in the metric's unit.
 
         Raises:
             UserError: The metric cannot have this target.
@@ -145,6 +151,35 @@ class Strategy(ABC):
             )
         return replace(self, accuracy_range=metric.accuracies, target_accuracy=target)
 
+    def without_threshold(self) -> Self:
+        """The same strategy where the threshold is to be measured."""
+        return replace(self, threshold=0.0, threshold_runs=THRESHOLD_RUNS)
+
+    def with_measured_threshold(self, finished: Iterable[Observation]) -> Self:
+        """The same strategy with the threshold that these runs say, where it is to be measured.
+
+        It is 0 while they are too few. As they count in the order in which the strategy asks for
+        them, it never changes. Raises UserError as `measured_threshold`.
+        """
+        if not self.threshold_runs:
+            return self
+        runs = {
+            run.replicate: run for run in finished if run.switch_percent == self.highest_percent
+        }
+        asked = map(runs.get, self.replicates(self.highest_percent))
+        known = itertools.takewhile(lambda run: run is not None, asked)
+        sound = [run.accuracy for run in known if run is not None and not run.diverged]
+        least, largest = self.accuracy_range
+        most = None if least is None or largest is None else largest - least
+        return replace(self, threshold=measured_threshold(sound, most) or 0.0)
+
+    def missing_for_threshold(self, finished: Iterable[Observation]) -> int:
+        """How many more runs of the first protocol alone the threshold needs; 0 for none."""
+        sound = sum(
+            run.switch_percent == self.highest_percent and not run.diverged for run in finished
+        )
+        return max(0, self.threshold_runs - sound)
+
     @property
     def largest_loss(self) -> float:
         """The most accuracy that a run can lose; a guess where there is no limit."""
@@ -154,12 +189,12 @@ class Strategy(ABC):
         return largest - least
 
     def possible(self, accuracy: float) -> float:
-        """The accuracy there can be that is next to this one."""
+        """The possible accuracy that is closest to this one."""
         return possible_accuracy(accuracy, self.accuracy_range)
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a search has to be told, beside name and first four attributes, as JSON values."""
+        """Its settings beside name and first four attributes, as JSON values."""
         return {
             field.name: list(value) if isinstance(value, tuple) else value
             for field in fields(self)
@@ -176,18 +211,18 @@ class Strategy(ABC):
         return itertools.count()
 
     def between(self, lowest_percent: float, highest_percent: float) -> Strategy:
-        """The same strategy on another range of switch points."""
+        """Returns this strategy on another range of switch points."""
         return replace(self, lowest_percent=lowest_percent, highest_percent=highest_percent)
 
     def among(self, percents: Iterable[float]) -> Strategy:
-        """The same strategy where only some switch points can be run, as in a recording.
+        """Returns this strategy where only some switch points can be run, as in a recording.
 
         Switch points of repeated halving are asked for all the same.
         """
         return self
 
     def without_going_back(self) -> Strategy:
-        """The same strategy where a training that failed begins anew."""
+        """Returns this strategy for trainings that begin anew where they fail."""
         return self
 
     @abstractmethod
@@ -198,18 +233,26 @@ class Strategy(ABC):
             finished: Completed runs in any order; those at other switch points are ignored.
 
         Raises:
-            UserError: The baseline diverged, so there is nothing to compare with.
+            UserError: The baseline diverged, so there is nothing to compare with; or its runs do
+                not differ, so that a threshold cannot be measured.
         """
 
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """What a run may measure: probabilities, which sum to 1, and accuracies."""
+        """Likely results of a run: probabilities, which sum to 1, each with its accuracy.
+
+        Empty while the threshold is unknown, as nothing is to be guessed before.
+        """
+        finished = list(finished)
+        if self.missing_for_threshold(finished):
+            return []
         target = self.progress(finished).target_accuracy
         if target is None or percent == self.highest_percent:
             # Nothing is compared yet, so any accuracy does.
             return [(1.0, _ANY_ACCURACY if target is None else target)]
-        return [(0.5, target), (0.5, target - 2 * self.threshold)]
+        threshold = self.with_measured_threshold(finished).threshold
+        return [(0.5, target), (0.5, target - 2 * threshold)]
 
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
         """How likely each switch point is to be the answer; empty where the strategy does not say.
@@ -219,14 +262,14 @@ class Strategy(ABC):
         return {}
 
     def beliefs(self, finished: Iterable[Observation]) -> tuple[SwitchPointBelief, ...]:
-        """Of each switch point, ascending; empty without a target, or where nothing is believed.
+        """The belief on each switch point, ascending; empty without a target or a belief.
 
         Raises UserError where the baseline diverged.
         """
         return ()
 
     def standing_answer(self, finished: Iterable[Observation]) -> Decided | None:
-        """What a search would answer that had to end now; None where it could not.
+        """The answer of a search that had to end now; None where it has none yet.
 
         Raises UserError where the baseline diverged.
         """

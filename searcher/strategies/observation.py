@@ -1,33 +1,26 @@
-"""What a strategy is told of a completed trial."""
+"""A completed trial as strategies see it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from syncswitch.storage.errors import UserError
 
 AccuracyRange = tuple[float | None, float | None]
 """Least and largest accuracy that there can be; None for no limit."""
 
 SHARES: AccuracyRange = (0.0, 1.0)
 
-ROUNDING = 1e-9
-"""Means of accuracies such as 0.95 are not exact in binary; a tie must not depend on that."""
-
-_DIVERGED_BASELINES = 2
-
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
-    """What a run cost, and what another one would.
+    """The cost of a run, and what another one would cost.
 
     Attributes:
         paid_seconds: Training time of the run itself, without what it inherited.
         first_seconds: A whole training with the first protocol at the pace of this run; None
             where it used that protocol for no worker-step of its own.
-        second_seconds: The same of the second protocol.
+        second_seconds: A whole training with the second protocol at the pace of this run, likewise.
         reached_percent: Percent of W that the run did before it ended.
     """
 
@@ -78,22 +71,7 @@ def mean_accuracy(runs: Sequence[Observation]) -> float:
 
 
 def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
-    """The accuracy within limits that is next to this one."""
+    """The accuracy within limits that is closest to this one."""
     least, largest = limits
     accuracy = accuracy if least is None else max(least, accuracy)
     return accuracy if largest is None else min(largest, accuracy)
-
-
-def check_baseline(runs: Iterable[Observation]) -> None:
-    """Raises UserError where several runs of the first protocol diverged, and most of them.
-
-    One may be bad luck, and is made again with another seed.
-    """
-    runs = list(runs)
-    diverged = sum(run.diverged for run in runs)
-    if diverged >= _DIVERGED_BASELINES and 2 * diverged > len(runs):
-        raise UserError(
-            f"{diverged} of {len(runs)} runs of the first protocol alone diverged, so there is no"
-            " accuracy to compare with: the learning rate is too high for this number of workers;"
-            " lower it in the workload, or use fewer --workers"
-        )

@@ -6,12 +6,12 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 
@@ -29,6 +29,9 @@ from syncswitch.storage.errors import DatabaseError, FatalError, RetryableError,
 
 WRITER = "syncswitch_writer"
 """Execution option of an engine whose transactions may write."""
+
+ROWS_AT_ONCE = 10_000
+"""Rows of a block, which takes a few megabytes."""
 
 _BUSY_SECONDS = 30.0
 _CACHE_KIBIBYTES = 64 * 1024  # at most: summaries of 100,000 trials read them more than once
@@ -149,6 +152,19 @@ class Database:
                 f"{shown(self.url)} holds a value that cannot be read ({one_line(error)}); see"
                 f" `syncswitch-search db check --storage {shown(self.url)}`"
             ) from error
+
+    def row_blocks(
+        self, query: Select[Any], rows_at_once: int = ROWS_AT_ONCE
+    ) -> Iterator[Sequence[Row[Any]]]:
+        """The rows of a query in blocks, in bounded memory; all are of the moment of the first.
+
+        The transaction is open until the last block was taken or the iterator is closed. The last
+        block may be smaller; without rows there is none.
+        """
+        with self.transaction(read_only=True) as connection:
+            # A server sends no more than this at a time, too.
+            options = {"yield_per": rows_at_once}
+            yield from connection.execute(query, execution_options=options).partitions()
 
     def write(
         self, operation: Callable[[Connection], _T], *, patience_seconds: float = RESTART_SECONDS

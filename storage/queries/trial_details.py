@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Row, Select, select
 
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import BASELINE_PERCENT, PhaseRecord, TrialState
@@ -121,7 +120,7 @@ def trial_details(database: Database, **choice: Unpack[TrialChoice]) -> Iterator
         .outerjoin(PHASES, PHASES.c.trial_id == TRIAL_FACTS.c.trial_id)
         .order_by(PHASES.c.position)
     )
-    rows = chain.from_iterable(row_blocks(database, query))
+    rows = chain.from_iterable(database.row_blocks(query))
     return (_details(list(group)) for _, group in groupby(rows, key=lambda row: row.trial_id))
 
 

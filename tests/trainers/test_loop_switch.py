@@ -264,7 +264,7 @@ def test_without_a_policy_all_steps_are_in_the_first_way() -> None:
     assert train(LoopSwitch(), lambda _: 0.2) == ([], [], [])
 
 
-def test_what_syncswitch_run_says_goes_before_the_file_and_it_guards_the_run(
+def test_a_switch_that_is_told_goes_before_the_file_and_nobody_guards_the_run(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYNCSWITCH_SWITCH_STEP", "950")

@@ -21,7 +21,7 @@ COMMAND_OPTIONS = (
     TrainerOption(
         "--command",
         "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
-        " {replicate}, {output_dir}, {resume_from}, {total_steps}, {workers}; also in its"
+        " {replicate}, {output_dir}, {resume_from}, {plan}, {total_steps}, {workers}; also in its"
         " environment, as SYNCSWITCH_SWITCH_STEP, .... No shell runs it; {{ and }} are braces.",
         metavar="TEXT",
     ),

@@ -6,8 +6,12 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 _FILE = "metrics.jsonl"
+
+LOOP_FILE = "loop.jsonl"
+"""Beside the plan of a run: what a loop tells that goes back to its switch by itself."""
 
 
 def switch_step(default: int | None = None) -> int:
@@ -55,15 +59,27 @@ def report(
     """
     if "SYNCSWITCH_OUTPUT_DIR" not in os.environ:
         return
-    told = {"step": step, "accuracy": accuracy, "seconds": seconds, "loss": loss, **values}
-    line: dict[str, object] = {
-        name: float(value) for name, value in told.items() if value is not None and name != "step"
-    }
-    if any(isinstance(value, float) and not math.isfinite(value) for value in line.values()):
-        line = {"diverged": True}
-    text = json.dumps({"step": int(step), **line}) + "\n"
+    told = {"accuracy": accuracy, "seconds": seconds, "loss": loss, **values}
+    values = {name: float(value) for name, value in told.items() if value is not None}
+    line: dict[str, object] = {name: one for name, one in values.items() if math.isfinite(one)}
+    if len(line) < len(values):
+        line["diverged"] = True
+    _append(output_dir() / _FILE, json.dumps({"step": int(step), **line}) + "\n")
+
+
+def tell_run(plan: Path, **values: Any) -> None:
+    """Tells whoever started the run: what happened to it, and at its end its record.
+
+    Args:
+        plan: The file that it got.
+        **values: As JSON; nothing says that the loop has taken its guard over.
+    """
+    _append(plan.with_name(LOOP_FILE), json.dumps(values) + "\n" if values else "")
+
+
+def _append(path: Path, text: str) -> None:
     # In one piece, though others write as well.
-    with (output_dir() / _FILE).open("ab", buffering=0) as file:
+    with path.open("ab", buffering=0) as file:
         file.write(text.encode())
 
 

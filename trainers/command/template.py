@@ -21,6 +21,7 @@ PLACEHOLDERS = (
     "replicate",
     "output_dir",
     "resume_from",
+    "plan",
 )
 """What a run of a command differs in. As environment variables: SYNCSWITCH_SWITCH_PERCENT, ..."""
 
@@ -79,6 +80,11 @@ class CommandTemplate:
         return "resume_from" in self.names
 
     @property
+    def can_go_back(self) -> bool:
+        """Whether a switch that fails costs what came after it alone, not the whole training."""
+        return self.can_resume or "plan" in self.names
+
+    @property
     def names(self) -> frozenset[str]:
         """The placeholders in it."""
         return frozenset(name for word in self.words for name in _names(word))
@@ -100,7 +106,10 @@ class CommandTemplate:
 
 
 def run_values(
-    spec: TrialSpec, output_folder: Path, resume_from: Path | None = None
+    spec: TrialSpec,
+    output_folder: Path,
+    resume_from: Path | None = None,
+    plan: Path | None = None,
 ) -> dict[str, str]:
     """The values of the placeholders in one run.
 
@@ -109,6 +118,7 @@ def run_values(
         output_folder: Of this run alone.
         resume_from: Folder of the run that it goes on with, from the switch of that one; None for a
             run from the start.
+        plan: File with the trial, for a loop that guards its switch itself; None for no such file.
     """
     return {
         "switch_percent": f"{spec.switch_percent:.12g}",
@@ -119,6 +129,7 @@ def run_values(
         "replicate": str(spec.replicate),
         "output_dir": str(output_folder),
         "resume_from": "" if resume_from is None else str(resume_from),
+        "plan": "" if plan is None else str(plan),
     }
 
 

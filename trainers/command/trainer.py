@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import os
 import signal
@@ -10,16 +11,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records.guard import FailedSwitch
-from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
+from syncswitch.storage.records.trial import (
+    Evaluation,
+    PhaseRecord,
+    RunEvent,
+    TrialRecord,
+    TrialSpec,
+)
 from syncswitch.trainers.command import reaper
 from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.report_log import GrowingFile, ReportLog, last_lines, size_bytes
@@ -29,6 +37,7 @@ from syncswitch.trainers.command.results import (
     parse_json,
     parse_pattern,
 )
+from syncswitch.trainers.command.script import LOOP_FILE
 from syncswitch.trainers.command.template import environment_of, fill, run_values
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
@@ -321,9 +330,12 @@ class CommandTrainer(Trainer):
         events: list[RunEvent] = []
         while True:
             plan = guarding.plan
-            run = _CommandRun(self._job, plan, observer, origin)
+            told = replace(plan, retry_percents=spec.retry_percents)
+            run = _CommandRun(self._job, told, observer, origin)
             self.last_folder = run.folder
             record = run.to_its_end()
+            if run.has_guarded_itself:
+                return record
             if run.alarm is None:
                 break
             is_kept = can_resume and switch_worker_step(plan) > 0
@@ -373,7 +385,13 @@ class _CommandRun:
         self.guard = CommandGuard.of(spec)
         self.alarm: str | None = None
         self.folder = make_run_folder(job.runs_folder, spec)
-        self._values = run_values(spec, self.folder, origin.folder if origin else None)
+        plan = self.folder / "plan.json"
+        plan.write_text(json.dumps({"trial": _told_trial(spec)}))
+        self._values = run_values(spec, self.folder, origin.folder if origin else None, plan)
+        self._loop_file = self.folder / LOOP_FILE
+        self._loop = GrowingFile(self._loop_file)
+        self._loop_record: TrialRecord | None = None
+        self._started_at = datetime.now(timezone.utc)
         self._log = self.folder / "output.log"
         self._source = self._log
         metric = spec.identity.decided_by
@@ -389,6 +407,11 @@ class _CommandRun:
         self._is_told_to_stop = False
         self._lines = 0
         self._has_warned = False
+
+    @property
+    def has_guarded_itself(self) -> bool:
+        """Whether its record is that of a loop which goes back to its switch by itself."""
+        return self._loop_record is not None and not self._is_told_to_stop
 
     def to_its_end(self) -> TrialRecord:
         """Runs it; see `Trainer.train`."""
@@ -408,6 +431,9 @@ class _CommandRun:
             self._check_end(status)
             self._look_for_alarm(is_over=True)
             self._observer.on_progress(self.spec.identity.total_worker_steps)
+        self._hear_loop(is_over=True)
+        if self._loop_record is not None and not self._is_told_to_stop:
+            return self._loop_record
         is_cut = self._is_told_to_stop or (self.alarm is not None and not self._reports.diverged)
         return self._reports.record(stopped_early=is_cut)
 
@@ -425,6 +451,7 @@ class _CommandRun:
     def _look(self, *, is_over: bool) -> None:
         """Reads new reports, and tells the observer."""
         self._listen()
+        self._hear_loop(is_over=False)
         for number, line in self._results.new_lines(is_over=is_over):
             self._lines += 1
             try:
@@ -445,8 +472,24 @@ class _CommandRun:
         self._warn_of_nothing()
         self._observer.on_progress(self._reports.step)
 
+    def _hear_loop(self, *, is_over: bool) -> None:
+        """Reads what a loop tells that goes back to its switch by itself."""
+        for number, line in self._loop.new_lines(is_over=is_over):
+            try:
+                told = json.loads(line)
+                if "event" in told:
+                    self._observer.on_event(RunEvent(**told["event"]))
+                else:
+                    self._loop_record = _record_of(self.spec, self._started_at, told)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise UserError(
+                    f"line {number} of {self._loop_file} is none of LoopSwitch's ({error}); it may"
+                    " be that of another version: install the same syncswitch where the command"
+                    " trains"
+                ) from error
+
     def _look_for_alarm(self, *, is_over: bool = False) -> None:
-        if self.guard is None or self._is_told_to_stop:
+        if self.guard is None or self._is_told_to_stop or self._loop_file.exists():
             return
         if self._reports.diverged:
             self.alarm = self.guard.diverged(self._reports.diverged_step)
@@ -510,6 +553,34 @@ class _CommandRun:
     def _failure(self, what: str) -> RetryableError:
         at = f"at step {self._reports.step:,} of {self.spec.identity.total_worker_steps:,}"
         return RetryableError(f"the command {what}, {at}; {_tail(self._log)}")
+
+
+def _told_trial(spec: TrialSpec) -> dict[str, object]:
+    """What a loop has to know of a run that guards itself."""
+    return {
+        "identity": asdict(spec.identity),
+        "switch_percent": spec.switch_percent,
+        "seed": spec.seed,
+        "band": None if spec.band is None else asdict(spec.band),
+        "retry_percents": spec.retry_percents,
+    }
+
+
+def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> TrialRecord:
+    """The record of a run whose loop has told how it went."""
+    guard = told.pop("guard")
+    if guard is not None:
+        failed = tuple(FailedSwitch(**one) for one in guard["failed"])
+        guard = GuardOutcome(guard["held_percent"], failed)
+    return trial_record(
+        spec,
+        started_at,
+        evaluations=[Evaluation.of(one) for one in told.pop("evaluations")],
+        phases=[PhaseRecord(**one) for one in told.pop("phases")],
+        events=[RunEvent(**one) for one in told.pop("events")],
+        guard=guard,
+        **told,
+    )
 
 
 def _signal_text(status: int) -> str:

@@ -32,7 +32,7 @@ from syncswitch.cli.search.launch.opening import opened_for
 from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
 from syncswitch.cli.search.policy.selection import policy_named
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint, EvaluationResult
+from syncswitch.searcher.comparison import EvaluatedSwitchPoint, EvaluationResult
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.policy_words import speed_up_text
 from syncswitch.searcher.speed_up import SpeedUp
@@ -50,7 +50,6 @@ from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.run.tensorboard import logged
 
 
 @click.command(
@@ -128,8 +127,7 @@ def evaluate(
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.comparison.making import check_chief, check_switch
-    from syncswitch.searcher.comparison.transfer import PolicyEvaluation
+    from syncswitch.searcher.comparison import check_chief, check_switch, evaluate_policy
 
     trainer.check_jobs(jobs)
     policies = [policy_named(text, storage_url) for text in (policy_text, *more_policies)]
@@ -158,19 +156,19 @@ def evaluate(
         with opened_for(job, storage_url, "evaluation", jobs) as (database, trainers, reporter):
             if len(every) > 1:
                 reporter.tell(f"{one.policy.workload} for {one.reference}:")
-            evaluation = PolicyEvaluation(
+            result = evaluate_policy(
                 database,
                 job.identity,
                 one.policy,
-                lambda: logged(trainers(), tensorboard_folder, evaluation.study_name),
+                trainers,
                 runs=runs,
                 trainer=trainer.kind,
                 base_seed=seed,
                 conditions=one.conditions,
                 reference=one.reference,
                 reporter=reporter,
+                tensorboard=tensorboard_folder,
             )
-            result = evaluation.run()
             if not is_further_job():
                 copy_to_mlflow(mlflow_uri, database, [job.identity], reporter.tell)
             return result

@@ -13,9 +13,7 @@ from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.pairs import PairOutcome, PairToSearch, search_pairs
 from syncswitch.searcher.search.plan import SearchPlan, study_name
-from syncswitch.searcher.search.result import SearchResult
-from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.search.trial_loop import LoopOptions
+from syncswitch.searcher.search.search import LoopOptions, Search, SearchResult
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.trainers.job.loading import normal_reference

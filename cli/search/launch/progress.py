@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from syncswitch.cli.console import print_note, progress_bars, rich_console
 from syncswitch.cli.search.launch.jobs import is_further_job
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.progress import SearchProgress
-from syncswitch.searcher.words import counted
+from syncswitch.searcher.words import counted, measured_threshold_text
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
-from syncswitch.trainers.run.event_text import event_line, is_remarkable
+from syncswitch.trainers.run.record import event_line, is_remarkable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -54,6 +56,12 @@ class LineReporter(Reporter):
                 runs = f"{finished_runs} of at most {counted(most_runs, 'run')}"
             self.tell(f"continuing after {runs}")
         self._is_first_state = False
+
+    def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
+        """What it is, and where it comes from."""
+        if not is_further_job():
+            metric, first = identity.decided_by, identity.first_protocol.upper()
+            self.tell(measured_threshold_text(strategy.threshold, metric, first))
 
     def on_run(self, trial: ReportedTrial) -> None:
         """Nothing yet."""

@@ -10,10 +10,18 @@ from typing import Any
 from syncswitch.cli.console import echo, print_table, print_text
 from syncswitch.searcher.search.pairs import PairOutcome, best_of, paid_trainings, why_dropped
 from syncswitch.searcher.search.policy_words import policy_text
-from syncswitch.searcher.search.result import SearchResult, SwitchPointResult
+from syncswitch.searcher.search.search import SearchResult, SwitchPointResult
 from syncswitch.searcher.speed_up import speed_up_of
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.words import NONE, accuracy_text, counted, percent_text, seconds_text
+from syncswitch.searcher.words import (
+    NONE,
+    accuracy_text,
+    counted,
+    measured_threshold_text,
+    percent_text,
+    seconds_text,
+    sentence,
+)
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
 from syncswitch.storage.records.policy import TimingPolicy
@@ -36,6 +44,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
             "study": policy.study,
             "strategy": policy.strategy,
             "confidence": policy.confidence,
+            "threshold_is_measured": bool(result.threshold_runs),
             "cost_bsp_multiples": cost.bsp_multiples,
             "cost_is_estimated": cost.baseline_is_estimated,
             "baseline_seconds": cost.baseline_seconds,
@@ -70,6 +79,9 @@ def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutc
     )
     echo()
     print_text(policy_text(policy, cost.baseline_seconds))
+    if result.threshold_runs:
+        metric, first = policy.decided_by, policy.first_protocol.upper()
+        print_text(sentence(measured_threshold_text(policy.threshold, metric, first)))
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
     echo(f"  {how_to_use}")
 

@@ -32,18 +32,19 @@ from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
 from syncswitch.cli.search.launch.opening import opened_for_several
 from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
-from syncswitch.searcher.comparison.sweep import Sweep, SweptJob
-from syncswitch.searcher.comparison.transfer import EvaluatedSwitchPoint
+from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweptJob
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.words import (
     NONE,
     accuracy_around,
     accuracy_text,
+    measured_threshold_text,
     metric_title,
     percent_text,
     run_conditions_text,
     seconds_text,
+    sentence,
     workers_text,
 )
 from syncswitch.storage.errors import UserError
@@ -101,7 +102,8 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     "--threshold",
     type=FiniteRange(0, min_open=True),
     help="How much accuracy may be lost against the target (beta), in the unit of the metric."
-    " Default: 0.01 where its best value is 1.",
+    " Default: 0.01 where its best value is 1; else measured, as runs of the reference differ by"
+    " chance.",
 )
 @click.option(
     "--target-accuracy",
@@ -157,7 +159,7 @@ def sweep(
     Recorded runs count as for `evaluate`; only missing ones are made. Repeat the command to
     continue an interrupted sweep; several processes on one database share the work.
     """
-    from syncswitch.searcher.comparison.sweep import plan_sweep
+    from syncswitch.searcher.comparison import plan_sweep
 
     trainer.check_jobs(jobs)
     plan = plan_sweep(
@@ -181,7 +183,9 @@ def sweep(
         with opened_for_several(plan.jobs, storage_url, "sweep", jobs) as opened:
             database, openings, reporter = opened
             say = _silent if is_further_job() else reporter.tell
-            sweeps = plan.run(database, openings, tensorboard_folder, say, reporter=reporter)
+            sweeps = plan.run(
+                database, openings, say, tensorboard=tensorboard_folder, reporter=reporter
+            )
             if not is_further_job():
                 identities = [job.identity for job in plan.jobs]
                 copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)
@@ -230,6 +234,8 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
             **job.identity.decided_by.with_values(
                 {"target_accuracy": sweep.target_accuracy, **dataclasses.asdict(point)}
             ),
+            "threshold": sweep.threshold,
+            "threshold_is_measured": sweep.given_threshold is None,
             "kept_runs": sweep.kept_runs(point),
             "speed_up": speed_up.value if speed_up else None,
             "speed_up_low": speed_up.low if speed_up else None,
@@ -296,9 +302,12 @@ def _compared_with(sweep: Sweep) -> str:
     protocol = identity.first_protocol if percent else identity.second_protocol
     size = workers_text(identity.workers, identity.simulated_cluster)
     origin = "as given" if sweep.given_target is not None else f"{protocol.upper()} alone"
-    metric = identity.decided_by
+    metric, threshold = identity.decided_by, sweep.threshold
+    target = f"Target on {size} workers: {accuracy_text(sweep.target_accuracy, metric)} ({origin})"
+    if threshold is None:
+        return f"{target}; its runs do not say how much worse others may be: give --threshold."
     of_it = "" if metric.is_less_better else " of it"
-    return (
-        f"Target on {size} workers: {accuracy_text(sweep.target_accuracy, metric)} ({origin}); kept"
-        f" runs {metric.lose_at_most(sweep.threshold)}{of_it}."
-    )
+    said = f"{target}; kept runs {metric.lose_at_most(threshold)}{of_it}."
+    if sweep.given_threshold is None:
+        said += f" {sentence(measured_threshold_text(threshold, metric, protocol.upper()))}"
+    return said

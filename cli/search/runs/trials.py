@@ -35,7 +35,6 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
 from syncswitch.storage.queries import run_rows
-from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
 from syncswitch.storage.queries.trial_filter import TrialChoice
 from syncswitch.storage.records.metric import Metric
@@ -142,7 +141,7 @@ def _export(
         "events": run_rows.events,
         "trials": trial_facts,
     }
-    blocks = row_blocks(database, queries[name](choice))
+    blocks = database.row_blocks(queries[name](choice))
     if kind == "json":
         tables.write_text(
             file, tables.json_text(row._asdict() for block in blocks for row in block)
@@ -224,7 +223,7 @@ def _candidate(candidate_percent: float | None, switch_percent: float) -> str:
 
 def _print_events(database: Database, choice: TrialChoice, nothing: str) -> None:
     """One table per run; of all tables together the newest rows are shown."""
-    newest = Newest(chain.from_iterable(row_blocks(database, run_rows.events(choice))))
+    newest = Newest(chain.from_iterable(database.row_blocks(run_rows.events(choice))))
     if not newest.rows:
         echo(nothing)
     for position, (_, rows) in enumerate(groupby(newest.rows, key=lambda row: row.trial_id)):

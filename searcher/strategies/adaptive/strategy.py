@@ -21,14 +21,9 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
+from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
-from syncswitch.searcher.strategies.observation import (
-    ROUNDING,
-    SHARES,
-    AccuracyRange,
-    Observation,
-    check_baseline,
-)
+from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, Observation
 from syncswitch.searcher.strategies.progress import (
     SearchProgress,
     SwitchPointBelief,
@@ -49,7 +44,7 @@ def halvings(settings: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class History:
-    """What was measured.
+    """The completed runs of a job that count.
 
     Attributes:
         grid: Switch points in percent, ascending.
@@ -79,11 +74,11 @@ class History:
         return [run for run in self.runs if run.switch_percent == self.grid[index]]
 
     def made(self, index: int) -> int:
-        """How many those are."""
+        """The number of completed runs of a switch point."""
         return len(self.at(index))
 
     def next_replicate(self, index: int) -> int:
-        """Of a further run at a switch point: the lowest that it does not have."""
+        """The lowest replicate number that a switch point does not have yet."""
         used = {run.replicate for run in self.at(index)}
         return next(number for number in itertools.count() if number not in used)
 
@@ -154,7 +149,7 @@ class AdaptiveStrategy(Strategy):
     @override
     def most_runs(self) -> int:
         """Runs of a search that is never sure, which may measure a known target again."""
-        return len(self.grid()) * self.runs
+        return len(self.grid()) * self.runs + max(0, self.threshold_runs - self.runs)
 
     @property
     @override
@@ -186,7 +181,7 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def replicates(self, percent: float) -> Iterable[int]:
-        """The recorded ones first."""
+        """Returns recorded ones first."""
         recorded = [number for at, number in self.recorded if at == percent]
         return itertools.chain(recorded, (n for n in itertools.count() if n not in recorded))
 
@@ -198,12 +193,12 @@ class AdaptiveStrategy(Strategy):
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """As likely as is believed."""
+        """Takes probabilities from the belief."""
         return Assessment(self, finished).outcomes(percent)
 
     @override
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
-        """As is believed."""
+        """Takes probabilities from the belief."""
         return Assessment(self, finished).answers()
 
     @override
@@ -220,7 +215,7 @@ class AdaptiveStrategy(Strategy):
 
 
 class Assessment:
-    """What the adaptive strategy makes of a history.
+    """The adaptive strategy's view of a history.
 
     Args:
         strategy: The strategy.
@@ -229,7 +224,7 @@ class Assessment:
             None for a search, whose runs come before all `strategy.uses`.
 
     Raises:
-        UserError: The first protocol alone diverged, so there is nothing to compare with.
+        UserError: As `Strategy.decide`.
     """
 
     def __init__(
@@ -238,6 +233,8 @@ class Assessment:
         finished: Iterable[Observation],
         uses_left: int | None = None,
     ) -> None:
+        finished = list(finished)
+        strategy = strategy.with_measured_threshold(finished)
         self._strategy = strategy
         self._uses_left = uses_left
         self._is_guarded = strategy.guarded
@@ -249,8 +246,9 @@ class Assessment:
         self._costs = TrialCosts.of(
             self._history.runs, strategy.highest_percent, strategy.share_prefix
         )
-        self._has_target = strategy.target_accuracy is not None or any(
-            not run.diverged for run in baseline
+        self._missing = strategy.missing_for_threshold(self._history.runs)
+        self._has_target = not self._missing and (
+            strategy.target_accuracy is not None or any(not run.diverged for run in baseline)
         )
 
     def decision(self) -> Decision:
@@ -259,25 +257,29 @@ class Assessment:
         unread = [percent for percent, n in self._strategy.recorded if (percent, n) not in read]
         if unread:
             return NextTrial(unread[0], unread.count(unread[0]))
-        # Without a target nothing can be compared.
+        # Without a target nothing can be compared, and neither without a threshold.
+        if self._missing:
+            return NextTrial(self._grid[self._last], self._missing)
         index = self._next_index() if self._has_target else self._last
         return self._decided() if index is None else NextTrial(self._grid[index])
 
     def outcomes(self, percent: float) -> list[tuple[float, float]]:
-        """What a run at a switch point may measure, as `Strategy.outcomes`."""
+        """Implements `Strategy.outcomes`."""
+        if self._missing:
+            return []
         if not self._has_target:
             return [(1.0, _ANY_ACCURACY)]
         accuracies = self._outlook.predicted(self._grid.index(percent), _QUANTILES)
         return [(1 / len(_QUANTILES), self._strategy.possible(one)) for one in accuracies]
 
     def answers(self) -> dict[float, float]:
-        """How likely each switch point is to be the answer, as `Strategy.answers`."""
+        """Implements `Strategy.answers`."""
         if not self._has_target:
             return {}
         return dict(zip(self._grid, map(float, self._outlook.answers()), strict=True))
 
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
-        """As `Strategy.beliefs`."""
+        """Implements `Strategy.beliefs`."""
         if not self._has_target:
             return ()
         outlook = self._outlook
@@ -290,15 +292,15 @@ class Assessment:
         )
 
     def standing_answer(self) -> Decided | None:
-        """As `Strategy.standing_answer`."""
+        """Implements `Strategy.standing_answer`."""
         return self._decided() if self._has_target else None
 
     def expected_time(self, percent: float) -> float | None:
-        """Of a later training with a switch, as `Decided`; None without a target."""
+        """The expected time of `Decided` for a switch; None without a target."""
         return float(self._outlook.times[self._grid.index(percent)]) if self._has_target else None
 
     def progress(self) -> SearchProgress:
-        """The brackets that are sure, and what is measured."""
+        """Implements `Strategy.progress`, with a bracket of what is sure."""
         decision = self.decision()
         verdicts = dict(zip(self._grid, self._verdicts(decision), strict=True))
         rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
@@ -363,7 +365,7 @@ class Assessment:
 
     @property
     def _neighbour(self) -> int:
-        """Of the first protocol alone, among the switch points of halving."""
+        """The latest switch point of halving before the first protocol alone."""
         middle = (self._strategy.lowest_percent + self._strategy.highest_percent) / 2
         return max(i for i, percent in enumerate(self._grid) if percent <= middle)
 
@@ -479,14 +481,14 @@ class Assessment:
         return self._costs.next(self._grid[index], self._history.next_replicate(index))
 
     def _summaries(self, verdicts: dict[float, bool | None]) -> tuple[SwitchPointSummary, ...]:
-        """In the order in which the switch points were first tried."""
+        """Summaries in the order in which the switch points were first tried."""
         return tuple(
             summary_of(percent, self._history.at(self._grid.index(percent)), verdicts[percent])
             for percent in dict.fromkeys(run.switch_percent for run in self._history.runs)
         )
 
     def _verdicts(self, decision: Decision) -> list[bool | None]:
-        """Of each switch point: acceptable, not, or open."""
+        """Whether each switch point is acceptable; None while that is open."""
         verdicts: list[bool | None] = [None] * len(self._grid)
         if self._has_target:
             acceptable = list(itertools.accumulate(map(float, self._outlook.answers())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -194,6 +195,51 @@ def test_it_learns_from_nothing_at_the_price_that_its_failures_have(
         has_failed = any(use.failed_switches for use in known)
         assert used_job(database, policy).goes_back == (resumes or not has_failed)
         assert not used_job(database, policy, goes_back=False).strategy().goes_back
+
+
+# Half the time after its switch, which is too early before step 50.
+LOOPS = """
+import sys
+from syncswitch.trainers.loop_switch import LoopSwitch
+
+now, step, began = 0.0, 0, 100
+switch = LoopSwitch(sys.argv[1], clock=lambda: now)
+while step < 100:
+    switch.saves_at(step)
+    if switch.is_second(step):
+        began = min(began, step)
+    now += 1.0 if began == 100 else 0.5
+    step += 1
+    if step % 5 == 0:
+        accuracy = min(step / 100, 0.9) * (0.5 if began < 50 else 1.0)
+        if (back := switch.test(step, accuracy)) is not None:
+            step, began = back, 100
+"""
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_a_loop_that_learns_from_nothing_goes_back_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sqlite_url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.py").write_text(LOOPS)
+    given = f"'{sys.executable}' loop.py {{plan}}"
+    job = ("loop", "--trainer", "command", "--command", given, "--total-steps", "100")
+    arguments = (*job, "--storage", sqlite_url, "--learn", "--uses", "30", "--json")
+    done = [CliRunner().invoke(main, arguments, prog_name="syncswitch-run") for _ in range(3)]
+    reports = [result(one) for one in done]
+    assert [report["switch_percent"] for report in reports[:2]] == [100, 25]
+    guard = reports[1]["guard"]
+    assert isinstance(guard, dict)
+    assert ([one["switch_percent"] for one in guard["failed"]], guard["held_percent"]) == ([25], 50)
+    # The part after the failed switch is all that it costs, and no process starts anew.
+    assert reports[1]["training_seconds"] == 75.0 + guard["lost_seconds"] < 100.0
+    assert len(list((tmp_path / "syncswitch-runs").glob("*/*"))) == 3
+    assert done[1].stderr.count("alarmed at worker-step") == 1
+    with open_database(sqlite_url, create=False) as database:
+        known = uses(database, str(reports[0]["fingerprint"]))
+    assert [use.seed for use in known] == [0, 1, 2]
+    assert len(known[1].failed_switches) == 1
 
 
 def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:

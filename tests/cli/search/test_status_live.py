@@ -14,7 +14,7 @@ from generated_trainer import identity
 from search_program import CODE, start
 from terminal import PATIENCE_SECONDS, Terminal
 
-from syncswitch.searcher.status.reader import StatusReader
+from syncswitch.searcher.status import StatusReader
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.trials.store import TrialStore

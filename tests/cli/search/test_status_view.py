@@ -10,9 +10,7 @@ from rich.console import Console, RenderableType
 
 from syncswitch.cli.search.status import overview
 from syncswitch.searcher.simulation.rest import RestOfSearch
-from syncswitch.searcher.status.summary import SearchStatus
-from syncswitch.searcher.status.switch_point_status import SwitchPointStatus
-from syncswitch.searcher.status.trial_status import RunStatus
+from syncswitch.searcher.status import RunStatus, SearchStatus, SwitchPointStatus
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
 from tests.storage.conftest import POLICY

@@ -17,7 +17,7 @@ from stored import FINISHED, Made, add_imported, add_search, publish, record_of
 
 from syncswitch.searcher.report import ReportData, figures, load_report
 from syncswitch.searcher.report.drawing import Drawing, SwitchAxis, drawn
-from syncswitch.searcher.report.words import accuracy_sentence, key_figures, uses_figure_sentence
+from syncswitch.searcher.report.page import accuracy_sentence, key_figures, uses_figure_sentence
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec

@@ -23,12 +23,12 @@ from stored import (
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.report import figures, load_report, page_of
-from syncswitch.searcher.report.tables import policy_table
-from syncswitch.searcher.report.words import (
+from syncswitch.searcher.report.page import (
     accuracy_sentence,
     headline,
     key_figures,
     path_sentence,
+    policy_table,
     time_sentence,
 )
 from syncswitch.storage.database.engine import Database, open_database

@@ -10,8 +10,7 @@ from generated_trainer import identity
 from stored import FINISHED, Made, add_search, publish
 
 from syncswitch.searcher.report import ReportData, figures, load_report
-from syncswitch.searcher.report.page import sections_of
-from syncswitch.searcher.report.tables import further_table, tables_of
+from syncswitch.searcher.report.page import further_table, sections_of, tables_of
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence

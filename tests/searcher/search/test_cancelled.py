@@ -10,8 +10,7 @@ from generated_trainer import GeneratedTrainer
 from searches import SINGLE, search
 
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.search.result import SearchResult
-from syncswitch.searcher.search.trial_loop import Patience, TrialObserver
+from syncswitch.searcher.search.search import Patience, SearchResult, TrialObserver
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec

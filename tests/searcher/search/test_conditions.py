@@ -13,7 +13,7 @@ from command_line import Invoke, error_line
 from generated_trainer import GeneratedTrainer, identity
 from searches import SINGLE, search
 
-from syncswitch.searcher.comparison.transfer import PolicyEvaluation
+from syncswitch.searcher.comparison import evaluate_policy
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage import frames
@@ -51,14 +51,14 @@ def asked_for(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
 def evaluate(url: str, conditions: RunConditions) -> tuple[list[TrialSpec], RunConditions]:
     trainer = Remembering()
     with open_database(url, create=True) as database:
-        result = PolicyEvaluation(
+        result = evaluate_policy(
             database,
             identity(),
             replace(POLICY, switch_percent=25.0),
             lambda: trainer,
             runs=1,
             conditions=conditions,
-        ).run()
+        )
     assert result.baseline.runs == result.foreign.runs == 1
     return trainer.specs, result.conditions
 

@@ -18,7 +18,7 @@ from generated_trainer import GeneratedTrainer
 from searches import SHORT, Run, outcome, search
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.trial_loop import Patience
+from syncswitch.searcher.search.search import Patience
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.policy import TimingPolicy
 
@@ -107,12 +107,12 @@ def test_kills_at_any_moment_change_nothing(
 @pytest.mark.parametrize(
     ("place", "when"),
     [
-        ("syncswitch.searcher.search.study:SearchStudy:_choose", "before"),
-        ("syncswitch.searcher.search.study:SearchStudy:_choose", "after"),
+        ("syncswitch.searcher.search.search:SearchStudy:_choose", "before"),
+        ("syncswitch.searcher.search.search:SearchStudy:_choose", "after"),
         ("syncswitch.storage.trials.store:TrialStore:begin", "after"),
         ("syncswitch.storage.trials.store:TrialStore:complete", "after"),
-        ("syncswitch.searcher.search.study:SearchStudy:note_result", "after"),
-        ("syncswitch.searcher.search.study:SearchStudy:complete", "after"),
+        ("syncswitch.searcher.search.search:SearchStudy:note_result", "after"),
+        ("syncswitch.searcher.search.search:SearchStudy:complete", "after"),
         ("syncswitch.storage.policies.registry:PolicyRegistry:publish", "before"),
         ("syncswitch.storage.policies.registry:PolicyRegistry:publish", "after"),
     ],

@@ -13,25 +13,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from step_recording import step_recording
 
-from syncswitch.searcher.report.load import load_report
-from syncswitch.searcher.search.checkpoints import Prefixes
+from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.search.observations import read_observations
-from syncswitch.searcher.search.other_pairs import OtherPairs
-from syncswitch.searcher.search.plan import SearchPlan, study_name
-from syncswitch.searcher.search.reporter import Reporter
-from syncswitch.searcher.search.study import SearchStudy
-from syncswitch.searcher.search.trial_loop import Patience, Repairer, TrialRunner
-from syncswitch.searcher.status.reader import StatusReader
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.search import Patience, SearchState, TrialLoop
+from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import PlannedTrial, course_of
-from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Owner, SearchInfo
+from syncswitch.storage.trials.values import Owner
 from syncswitch.trainers.replay.recording import Recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer
 from syncswitch.trainers.trainer import Observer
@@ -53,43 +47,28 @@ EVENTS = [
 ]
 
 
+class Loop(TrialLoop[None]):
+    """Makes what it is told to."""
+
+    def move(self, state: SearchState) -> None:
+        raise NotImplementedError
+
+
 class History(ReplayTrainer):
     """One search, to which things happen."""
 
-    def __init__(self, url: str, folder: Path, strategy: Strategy, recording: Recording) -> None:
+    def __init__(
+        self, database: Database, folder: Path, strategy: Strategy, recording: Recording
+    ) -> None:
         super().__init__(recording)
-        self.strategy, self.identity = strategy, recording.identity
-        self.database = open_database(url, create=False)
-        self.store = TrialStore(self.database)
-        name = study_name(self.identity, SearchPlan(strategy))
-        self.search = SearchInfo(
-            name,
-            self.identity.fingerprint,
-            strategy.name,
-            strategy.settings,
-            strategy.runs,
-            strategy.threshold,
-            None,
-            "local",
-            0,
-            options=strategy.options,
+        self.loop = Loop(
+            database,
+            recording.identity,
+            SearchPlan(strategy),
+            lambda: self,
+            checkpoints=folder,
         )
-        self.store.register(self.identity, "jobs.py:it", self.search)
-        self.study = SearchStudy.open(url, name, strategy, 0)
-        self.runner = TrialRunner(
-            self.identity,
-            RunConditions(),
-            strategy,
-            self.study,
-            self.store,
-            Prefixes(self.store, name, strategy, folder),
-            Reporter(),
-            1.0,
-            lambda: False,
-            "local",
-            OtherPairs(self.store),
-        )
-        self.repairer = Repairer(self.study, self.store, Patience())
+        self.study = self.loop.study
         self.events: deque[str] = deque()
         self.running: list[int] = []
 
@@ -100,17 +79,17 @@ class History(ReplayTrainer):
 
     def _make_one(self) -> bool:
         """Whether there was a run to make."""
-        state = self.study.read(self.store)
+        state = self.study.read()
         if not isinstance(state.plan, PlannedTrial):
             return False
-        claim = self.study.claim(state, Owner.current(), 0, lambda: self.study.read(self.store))
+        claim = self.study.claim(state, Owner.current(), 0, self.study.read)
         assert claim is not None
         self.running.append(claim.number)
         try:
             with self._killed_before_it_is_told(self.events[0] == "untold"):
-                self.runner.run(claim, self)
+                self.loop.run_trial(claim, self)
         except RetryableError:
-            self.repairer.repaired()
+            self.study.repaired(Patience())
         return True
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
@@ -122,7 +101,7 @@ class History(ReplayTrainer):
                 pass
         record = super().train(spec, observer)
         if event == "taken for lost":
-            self.store.fail(self.search.study, number, "its process ended")
+            self.loop.store.fail(self.study.name, number, "its process ended")
             self.study.fail(number)
         return record
 
@@ -156,16 +135,16 @@ def test_search_status_and_report_see_the_same(
 ) -> None:
     folder = tmp_path_factory.mktemp("history")
     url = f"sqlite:///{shutil.copyfile(search_template, folder / 'search.db')}"
-    history = History(url, folder, strategy, recording)
-    with history.database as database:
+    with open_database(url, create=False) as database:
+        history = History(database, folder, strategy, recording)
         try:
             history.play(events)
-            state = history.study.read(history.store)
+            state = history.study.read()
             course = state.course
         except UserError:  # the baseline diverged
             return
         identity = recording.identity
-        seen = read_observations(database, history.search.study, state.rows)
+        seen = read_observations(database, history.study.name, state.rows)
         assert seen == state.finished
         assert course_of(strategy, seen) == course
 

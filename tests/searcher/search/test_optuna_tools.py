@@ -19,8 +19,7 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.search.trial_loop import Patience
+from syncswitch.searcher.search.search import Patience, Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url

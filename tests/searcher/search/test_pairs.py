@@ -14,7 +14,7 @@ from searches import QUICK
 
 from syncswitch.searcher.search.pairs import PairsResult, PairToSearch, search_pairs
 from syncswitch.searcher.search.plan import SearchPlan, study_name
-from syncswitch.searcher.status.reader import StatusReader
+from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.base import Decided
 from syncswitch.searcher.strategies.pairs import Dropped
 from syncswitch.searcher.strategies.paper import PaperStrategy

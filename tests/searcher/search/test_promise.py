@@ -10,8 +10,7 @@ from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identi
 
 from syncswitch.cli.search.launch.result import result_as_json
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.result import SearchResult
-from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.search.search import Search, SearchResult
 from syncswitch.searcher.strategies import registry as by_name
 from syncswitch.searcher.strategies.base import Decided, Decision
 from syncswitch.searcher.strategies.observation import Observation

@@ -9,9 +9,9 @@ from pathlib import Path
 from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK, search
 
-from syncswitch.searcher.comparison.making import Comparison
+from syncswitch.searcher.comparison import Comparison
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.result import SearchResult
+from syncswitch.searcher.search.search import SearchResult
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy

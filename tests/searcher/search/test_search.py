@@ -12,8 +12,7 @@ from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identi
 from searches import QUICK, SHORT, outcome, search, states_of, the_study
 
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
-from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.search.study import Claim, SearchStudy
+from syncswitch.searcher.search.search import Claim, Search, SearchStudy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
@@ -186,7 +185,7 @@ def test_a_result_that_was_not_told_is_told_at_the_next_start(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("syncswitch.searcher.search.study.SearchStudy.complete", killed)
+        patch.setattr("syncswitch.searcher.search.search.SearchStudy.complete", killed)
         with pytest.raises(KeyboardInterrupt):
             search(url, None, SHORT)
     assert states_of(url) == {"RUNNING": 1}
@@ -246,7 +245,7 @@ def test_a_diverged_run_that_was_not_told_stays_diverged(
 
     plan = SearchPlan(PaperStrategy(3, 2, target_accuracy=0.95))
     with monkeypatch.context() as patch:
-        patch.setattr("syncswitch.searcher.search.study.SearchStudy.note_result", killed)
+        patch.setattr("syncswitch.searcher.search.search.SearchStudy.note_result", killed)
         with pytest.raises(KeyboardInterrupt):
             search(url, GeneratedTrainer(diverges_below_percent=60), plan)
     trainer = GeneratedTrainer(diverges_below_percent=60)

@@ -12,7 +12,7 @@ from generated_trainer import GeneratedTrainer
 from searches import SINGLE, search
 
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.search.trial_loop import Patience
+from syncswitch.searcher.search.search import Patience
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server

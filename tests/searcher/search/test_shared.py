@@ -12,7 +12,7 @@ from searches import search
 
 from syncswitch.searcher.search.consistency import check_database
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.trial_loop import Patience
+from syncswitch.searcher.search.search import Patience
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry

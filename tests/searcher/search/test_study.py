@@ -9,7 +9,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from syncswitch.searcher.search.observations import REPLICATE
-from syncswitch.searcher.search.study import PARAMETER, SearchState
+from syncswitch.searcher.search.search import PARAMETER, SearchState
 from syncswitch.searcher.strategies.paper import PaperStrategy
 
 PERCENTS = FloatDistribution(0.0, 100.0)

@@ -9,9 +9,7 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.result import SearchResult
-from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.search.trial_loop import Patience
+from syncswitch.searcher.search.search import Patience, Search, SearchResult
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.queries.search_costs import SearchCost, StudyCost, study_costs

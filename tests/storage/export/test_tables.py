@@ -19,7 +19,6 @@ from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.export import tables
 from syncswitch.storage.queries import run_rows
-from syncswitch.storage.queries.row_stream import row_blocks
 from syncswitch.storage.queries.trial_details import trial_details, trial_facts
 from syncswitch.storage.trials.store import TrialStore
 
@@ -55,8 +54,8 @@ def test_csv_is_read_as_the_same_table(
     name: frames.FrameName,
     queries: dict[frames.FrameName, Select[Any]],
 ) -> None:
-    text = "".join(tables.csv_text(name, row_blocks(filled, queries[name], rows_at_once=3)))
-    expected = [row for block in row_blocks(filled, queries[name]) for row in block]
+    text = "".join(tables.csv_text(name, filled.row_blocks(queries[name], rows_at_once=3)))
+    expected = [row for block in filled.row_blocks(queries[name]) for row in block]
     assert len(list(csv.reader(io.StringIO(text)))) == 1 + len(expected)
     # pandas itself rounds the last digit of some numbers that it reads.
     pd.testing.assert_frame_equal(
@@ -74,8 +73,8 @@ def test_parquet_is_read_as_the_same_table(
 ) -> None:
     path = folder / "table.parquet"
     with path.open("wb") as file:
-        tables.write_parquet(name, row_blocks(filled, queries[name], rows_at_once=3), file)
-    expected = [row for block in row_blocks(filled, queries[name]) for row in block]
+        tables.write_parquet(name, filled.row_blocks(queries[name], rows_at_once=3), file)
+    expected = [row for block in filled.row_blocks(queries[name]) for row in block]
     pd.testing.assert_frame_equal(
         pd.read_parquet(path), frames.frame_of(name, expected), check_exact=True
     )

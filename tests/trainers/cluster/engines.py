@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -14,7 +14,11 @@ from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.cluster.processes.placement import place_on_cpus
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
-from tests.processes import has_ended
+from tests.processes import has_ended, until
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+    from syncswitch.trainers.job.workload import Workload
 
 
 class EngineOnLoopback(LocalEngine):
@@ -32,6 +36,20 @@ def new_engine(
     return kind(shared_zygote(), place_on_cpus(workers), folder, reference)
 
 
+def connected_trainer(
+    workload: Workload, workers: int, engine: LocalEngine, servers: int = 1
+) -> ClusterTrainer:
+    """Trains on processes that the engine starts; their chief is this process."""
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+
+    return ClusterTrainer(
+        workload,
+        workers,
+        lambda program, count: ConnectedCluster(program, count, engine, servers),
+    )
+
+
 def process_of(engine: LocalEngine, part: Part) -> psutil.Process:
     """The process that is a part now."""
     return psutil.Process(engine._process_ids[part])
@@ -45,12 +63,9 @@ def processes_of(engine: LocalEngine) -> dict[Part, psutil.Process]:
 
 def all_gone(processes: list[psutil.Process]) -> bool:
     """Whether these processes end within a while, also where nobody asks how."""
-    deadline = time.monotonic() + 30
-    while not all(has_ended(one.pid) for one in processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    with suppress(AssertionError):
+        until(lambda: all(has_ended(one.pid) for one in processes), 30)
+    return all(has_ended(one.pid) for one in processes)
 
 
 def family(trainer: ProcessTrainer) -> dict[str, psutil.Process]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.trainers.command.job import CommandJob
+from syncswitch.trainers.command.template import CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.trainer import Verdict
-from tests.trainers.command.programs import command, job_of, trial
+from tests.trainers.command.programs import command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
 
 # A second for each step before the switch, half of one after it; its accuracy is that of the step,
@@ -43,6 +46,34 @@ with open(folder + "/metrics.jsonl", "w") as results:
         seconds += 10.0 if step < switch else 5.0
 waits = switch < 100 and behaviour in ("low", "diverges", "says so")
 time.sleep(600 if waits or switch < 60 and behaviour == "early" else 0)
+"""
+
+# The same in a loop that goes back by itself; it tests from step 10 on.
+LOOPS = """
+import sys
+from syncswitch.trainers.loop_switch import LoopSwitch
+
+plan, behaviour = sys.argv[1:]
+now, step, began = 0.0, 0, 100
+switch = LoopSwitch(plan, clock=lambda: now)
+while step < 100:
+    switch.saves_at(step)
+    if switch.is_second(step):
+        began = min(began, step)
+    now += 1.0 if began == 100 else 0.5
+    step += 1
+    if step % 10 == 0:
+        accuracy, fails = step / 100, began < (60 if behaviour == "early" else 100)
+        if behaviour == "breaks" and step == 50:
+            sys.exit("no GPU")
+        if behaviour == "always" or fails and behaviour in ("low", "early"):
+            accuracy /= 2
+        elif fails and behaviour == "diverges" or behaviour == "explodes" and step == 50:
+            accuracy = float("nan")
+        elif fails and behaviour == "ends low" and step == 100:
+            accuracy = 0.7
+        if (back := switch.test(step, accuracy, 1.0)) is not None:
+            step, began = back, 100
 """
 
 BAND = Band(0.8, 0.01, 3, tuple(BandPoint(step, step / 100, 0.0) for step in range(10, 101, 10)))
@@ -202,3 +233,102 @@ def test_whoever_watches_it_may_still_stop_it(tmp_path: Path) -> None:
     stopping = RecordingObserver(lambda _: Verdict.STOP)
     record = CommandTrainer(job).train(trial(job, 40.0, band=BAND), stopping)
     assert (record.stopped_early, len(given(job))) == (True, 1)
+
+
+def loop_that(folder: Path, behaviour: str, plan: str = "{plan}", **fields: Any) -> CommandJob:
+    path = folder / "loop.py"
+    path.write_text(LOOPS)
+    return job_of(folder, CommandTemplate((sys.executable, str(path), plan, behaviour)), **fields)
+
+
+@pytest.mark.parametrize("plan", ["{plan}", ""], ids=["in the command", "in the environment"])
+def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
+    job = loop_that(tmp_path, "early", plan)
+    assert job.template.can_go_back == (plan != "")
+    record, observer = trained(job)
+    assert len(list(job.runs_folder.iterdir())) == 1
+    assert record.guard is not None
+    (failed,) = record.guard.failed
+    assert failed.alarm.startswith("3 tests in a row are below")
+    assert record.guard == GuardOutcome(
+        60.0, (FailedSwitch(40.0, failed.alarm, 70, 55.0, 15.0, 0.35),)
+    )
+    assert list(record.evaluations) == [
+        *usual(10, 20, 30, 40, offset=0.0),
+        *usual(50, 60, offset=15.0),
+        *(Evaluation(step, 45 + step / 2, step / 100, 1.0) for step in (70, 80, 90, 100)),
+    ]
+    assert record.phases == (
+        PhaseRecord("first", 0, 60, 60.0, None, None),
+        PhaseRecord("second", 60, 100, 20.0, None, None),
+    )
+    assert (record.training_seconds, record.worker_steps) == (95.0, 100)
+    assert (record.spec, record.diverged, record.stopped_early) == (
+        trial(job, 40.0, band=BAND, retry_percents=(60.0,)),
+        False,
+        False,
+    )
+    # Told while it trains.
+    assert observer.events == list(record.events)
+    (event,) = record.events
+    assert event.reason.endswith(
+        "; first goes on from the switch, after 40 worker-steps, and the next switch is at 60 %"
+    )
+    assert observer.evaluations[-1].worker_step == 100
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "band", "alarms", "held"),
+    [
+        ("low", BAND, [("3 tests in a row", 70), ("3 tests in a row", 90)], 100.0),
+        ("diverges", BAND, [("it diverged", 50), ("it diverged", 70)], 100.0),
+        ("ends low", Band(0.8, 0.01), [("it ends with 0.", 100)] * 2, 100.0),
+        ("fine", BAND, [], 40.0),
+        ("ends low", None, None, None),
+    ],
+)
+def test_a_loop_fails_in_as_many_ways(
+    tmp_path: Path,
+    behaviour: str,
+    band: Band | None,
+    alarms: list[tuple[str, int]] | None,
+    held: float | None,
+) -> None:
+    job = loop_that(tmp_path, behaviour)
+    record, _ = trained(job, band=band)
+    assert len(list(job.runs_folder.iterdir())) == 1
+    if alarms is None:
+        assert record.guard is None
+        return
+    assert record.guard is not None
+    assert record.guard.held_percent == held
+    found = [
+        (one.alarm[: len("it ends with 0.")].strip(), one.worker_step)
+        for one in record.guard.failed
+    ]
+    assert found == [(alarm[: len("it ends with 0.")].strip(), step) for alarm, step in alarms]
+    assert [one.worker_step for one in record.evaluations] == list(range(10, 101, 10))
+
+
+def test_a_loop_that_diverges_in_its_first_way_is_a_result(tmp_path: Path) -> None:
+    record, _ = trained(loop_that(tmp_path, "explodes"), 60.0, retry_percents=())
+    assert (record.diverged, record.worker_steps, record.guard) == (True, 50, GuardOutcome(60.0))
+
+
+def test_a_loop_that_breaks_is_to_be_run_again(tmp_path: Path) -> None:
+    with pytest.raises(RetryableError, match=r"exit status 1, at step 40 of 100; .*no GPU"):
+        trained(loop_that(tmp_path, "breaks"))
+
+
+def test_whoever_watches_a_loop_may_still_stop_it(tmp_path: Path) -> None:
+    job = loop_that(tmp_path, "fine")
+    stopping = RecordingObserver(lambda _: Verdict.STOP)
+    assert CommandTrainer(job).train(trial(job, 40.0, band=BAND), stopping).stopped_early
+
+
+@pytest.mark.parametrize("line", ["oops", "[]", '{"guard": null}', '{"event": {"kind": "x"}}'])
+def test_what_no_loop_of_this_version_says_is_one_line(tmp_path: Path, line: str) -> None:
+    told = f"open(folder + '/loop.jsonl', 'w').write({line!r})"
+    good = '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.75}\n'
+    with pytest.raises(UserError, match=r"^line 1 of .*loop\.jsonl is none of LoopSwitch's"):
+        trained(says(tmp_path, good, told))

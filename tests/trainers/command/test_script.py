@@ -39,13 +39,13 @@ def test_reports_are_lines_that_the_trainer_reads(
     report(0, 0.1)
     report(100, 0.5, seconds=2, loss=0.7)
     report(150, val_loss=0.7, f1=0.5)
-    report(200, math.nan)
+    report(200, math.nan, seconds=4)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [
         {"step": 0, "accuracy": 0.1},
         {"step": 100, "accuracy": 0.5, "seconds": 2.0, "loss": 0.7},
         {"step": 150, "val_loss": 0.7, "f1": 0.5},
-        {"step": 200, "diverged": True},
+        {"step": 200, "seconds": 4.0, "diverged": True},
     ]
 
 

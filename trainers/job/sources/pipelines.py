@@ -118,14 +118,14 @@ _COUNTED_AT_ONCE = 1_000
 _ENDLESS, _UNKNOWN = -1, -2  # as tf.data says it in place of a number of examples
 
 Pipeline = Callable[[Any], Any]
-"""From the number of a piece, an int64 tensor, to its `tf.data.Dataset` of single examples."""
+"""Takes the number of a piece, an int64 tensor; gives its `tf.data.Dataset` of examples."""
 
 
 _EXAMPLE = (2, 3)  # input, label, and perhaps weight
 
 
 class PipelinePieces(BlockSource):
-    """What a `tf.data` pipeline yields for each of many pieces, such as files.
+    """Examples that a `tf.data` pipeline yields for each of many pieces, such as files.
 
     A pipeline cannot go to its hundredth example without the 99 before it. So the data come in
     pieces, each a pipeline of its own, that a worker reads as a whole when the first example of it
@@ -134,7 +134,7 @@ class PipelinePieces(BlockSource):
     is shuffled afterwards; random augmentation belongs into the data's `transform`.
 
     Args:
-        pieces: How many.
+        pieces: Number of pieces.
         pipeline: Makes the pipeline of a piece, with TensorFlow's operations alone where workers
             are processes: it is traced once, and sent to them.
         sizes: Examples of each piece, or one number for all; None to read all once and count.
@@ -152,7 +152,9 @@ class PipelinePieces(BlockSource):
             raise WorkloadError(f"data: pieces is {pieces}; give 1 or more")
         self.pipeline = pipeline
         if sizes is None:
-            _LOG.warning("data: counting the examples of %d pieces; give sizes to spare it", pieces)
+            _LOG.warning(
+                "data: counting the examples of %d pieces; give sizes to avoid that", pieces
+            )
             sizes = [self._count(piece) for piece in range(pieces)]
         given = [sizes] * pieces if isinstance(sizes, int) else list(sizes)
         if len(given) != pieces or min(given) < 0 or not sum(given):
@@ -181,7 +183,9 @@ class PipelinePieces(BlockSource):
                         " with to_tensor(shape=...)"
                     )
             return rows
-        raise WorkloadError(f"data: the pipeline of piece {block} yields nothing; {size:,} awaited")
+        raise WorkloadError(
+            f"data: the pipeline of piece {block} yields nothing, not {size:,} examples"
+        )
 
     def _count(self, piece: int) -> int:
         dataset, called = self._dataset(piece), f"pipeline of piece {piece}"
@@ -199,8 +203,8 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
     """All inputs, labels and perhaps weights of a `tf.data` pipeline of single examples.
 
     Args:
-        dataset: What is read.
-        part: What it is, for errors.
+        dataset: The pipeline.
+        part: Name of the part of the data, for errors.
 
     Raises:
         WorkloadError: It is endless, or yields something else.
@@ -217,7 +221,7 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
                 " make them dense with map(tf.sparse.to_dense)"
             )
     read = _heard_of(dataset.as_numpy_iterator(), called, lambda _: 1)
-    examples = [list(_leaves(one)) for one in read]
+    examples = [_leaves(one) for one in read]
     if not examples:
         raise _no_examples(part)
     columns = iter(
@@ -238,7 +242,7 @@ def _heard_of(read: Iterator[Any], called: str, examples_of: Callable[[Any], int
         if time.monotonic() >= tell_at:
             tell_at = math.inf
             _LOG.warning(
-                "data: still reading the %s, %s examples so far; where it is endless, say"
+                "data: still reading the %s, %s examples so far; where it is endless, add"
                 " take(EXAMPLES), as this never ends",
                 called,
                 f"{count:,}",
@@ -254,7 +258,7 @@ def _check_end(dataset: Any, called: str) -> None:
     if _seems_endless(dataset):
         _LOG.warning(
             "data: the %s takes from one that is endless, and may never end itself; leave out"
-            " repeat(), syncswitch counts epochs, or say take(EXAMPLES)",
+            " repeat(), syncswitch counts epochs, or add take(EXAMPLES)",
             called,
         )
 
@@ -296,15 +300,12 @@ def _form(spec: Any) -> Form:
     return tuple(map(_form, spec)) if isinstance(spec, tuple) else Leaf()
 
 
-def _leaves(nested: Any) -> Iterator[Any]:
-    """In the order of `_form`."""
-    if isinstance(nested, dict):
-        nested = tuple(nested[name] for name in sorted(nested))
-    if not isinstance(nested, tuple):
-        yield nested
-        return
-    for one in nested:
-        yield from _leaves(one)
+def _leaves(nested: Any) -> list[Any]:
+    """The parts of nested dicts and tuples, in the order of `_form`."""
+    import tensorflow as tf
+
+    found: list[Any] = tf.nest.flatten(nested)
+    return found
 
 
 def _no_examples(part: str) -> WorkloadError:

@@ -14,10 +14,7 @@ import pytest
 from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
 
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.result import SearchResult
-from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.search.study import SearchStudy
-from syncswitch.searcher.search.trial_loop import Patience
+from syncswitch.searcher.search.search import Patience, Search, SearchResult, SearchStudy
 from syncswitch.searcher.simulation.simulator import (
     PlayedRun,
     SimulatedSearch,
@@ -245,7 +242,7 @@ def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
     finished.copy(url)
     name = finished.result.policy.study
     with open_database(url, create=False) as database:
-        study = SearchStudy.open(database.url, name, RULE, 0)
+        study = SearchStudy(database, name, RULE)
         trial = optuna.load_study(study_name=name, storage=url).ask()
         trial.suggest_float("switch_percent", 100.0, 100.0)
         study.note_result(trial.number, True, 1.0)

@@ -1,0 +1,635 @@
+"""Runs at given switch points, compared with one target: sweeps, and policies on other jobs.
+
+Runs that the database has already count, whoever made them; only what is missing is made. Nothing
+is decided, and no policy is published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, named
+from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.search.recorded import usable_runs
+from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop
+from syncswitch.searcher.simulation.estimates import mean
+from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
+from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Wait
+from syncswitch.searcher.strategies.baseline import (
+    ROUNDING,
+    THRESHOLD_RUNS,
+    check_baseline,
+    measured_threshold,
+)
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import PlannedTrial
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
+from syncswitch.trainers.conditions import ConditionsChoice
+from syncswitch.trainers.job.loading import normal_reference
+from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.trainers.trainer import Trainer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_USUAL_REFERENCE = "bsp"
+_MOST_POINTS = 30
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """All runs of a job that may be compared, at any switch point.
+
+    Attributes:
+        new_runs: How many of them were made for this comparison.
+    """
+
+    rows: tuple[StoredTrial, ...]
+    new_runs: int
+
+
+class Comparison(TrialLoop[ComparedRuns]):
+    """Has a job trained at some switch points, so often at each.
+
+    Two comparisons with the same arguments on the same database are one: the second goes on where
+    the first was, shares its work, or answers at once. No policy is published.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        identity: WorkloadIdentity,
+        strategy: ComparisonStrategy,
+        open_trainer: Callable[[], Trainer],
+        *,
+        trainer: str = "local",
+        base_seed: int = 0,
+        conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
+        **options: Unpack[LoopOptions],
+    ) -> None:
+        """Opens the study.
+
+        Args:
+            database: Holds Optuna's tables and ours.
+            identity: The job.
+            strategy: Its switch points, and how many runs of each there are to be.
+            open_trainer: Called when the first run is needed, and again after a failure.
+            trainer: Kind of trainer: runs of other kinds do not count.
+            base_seed: The seeds of all runs derive from it.
+            conditions: Under which the job trains: runs under other ones do not count.
+            **options: See `LoopOptions`.
+
+        Raises:
+            UserError: A number is out of range, the job is too short for a switch point, its
+                baseline diverged, or the database cannot be used.
+        """
+        for percent in strategy.percents:
+            check_switch(identity, percent)
+        # What decides which runs count.
+        self._counting = (identity, trainer, conditions)
+        self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
+        recorded = self._usable(TrialStore(database))
+        wanted = missing_runs(recorded, strategy.percents, strategy.runs, base_seed)
+        limits = identity.decided_by.accuracies
+        strategy = replace(strategy, accuracy_range=limits, wanted=wanted)
+        plan = SearchPlan(strategy, trainer=trainer, base_seed=base_seed, conditions=conditions)
+        super().__init__(database, identity, plan, open_trainer, **options)
+
+    def set_target(self, target_accuracy: float) -> None:
+        """Records when each of the new runs reached this accuracy."""
+        self.store.set_target(self.study_name, target_accuracy)
+
+    def _usable(self, store: TrialStore) -> list[StoredTrial]:
+        recorded = usable_runs(store, *self._counting, guarded=self._guarded)
+        if self._has_baseline:
+            _check_baseline(recorded)
+        return recorded
+
+    def move(self, state: SearchState) -> ComparedRuns | PlannedTrial | Wait:
+        """The runs, once all are made; else what is missing."""
+        self.report(state)
+        if self.strategy.progress(state.finished).open_percent is None:
+            return ComparedRuns(tuple(self._usable(self.store)), len(state.finished))
+        planned = state.plan
+        assert isinstance(planned, PlannedTrial | Wait)  # a comparison decides nothing
+        return planned
+
+
+def check_switch(identity: WorkloadIdentity, percent: float) -> None:
+    """Makes sure that the second protocol of a switch gets some of a job; the first always does.
+
+    Raises WorkloadError where the job is too short.
+    """
+    W = identity.total_worker_steps
+    step = switch_worker_step(TrialSpec(identity, percent, seed=0))
+    if percent < 100 and step == W:
+        raise WorkloadError(
+            f"workload {identity.name!r} is too short for a switch at {percent:g} %: of its {W:,}"
+            f" worker-steps on {identity.workers} workers that leaves {identity.second_protocol}"
+            " none; give it more worker-steps, or use fewer --workers"
+        )
+
+
+def check_chief(injections: Iterable[str], command: str) -> None:
+    """Such a run would be made again and again. Raises UserError."""
+    for text in injections:
+        if text.startswith("kill:chief"):
+            raise UserError(
+                f"injection {text!r} cannot be used with {command}, whose runs begin afresh without"
+                " their chief; try it with syncswitch-run"
+            )
+
+
+def missing_runs(
+    recorded: Sequence[StoredTrial], percents: Iterable[float], runs: int, base_seed: int
+) -> tuple[tuple[float, int], ...]:
+    """Switch point and replicate of each run that is to be made, so that there are `runs` of each.
+
+    What has the seed of a recorded run is not made again.
+    """
+    wanted: list[tuple[float, int]] = []
+    for percent in percents:
+        seeds = {row.seed for row in recorded if row.switch_percent == percent}
+        fresh = (n for n in itertools.count() if replicate_seed(base_seed, n) not in seeds)
+        missing = max(0, runs - len(seeds))
+        wanted += [(percent, replicate) for replicate in itertools.islice(fresh, missing)]
+    return tuple(wanted)
+
+
+def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
+    """Before anything is trained for nothing. Raises UserError."""
+    check_baseline(
+        Observation(row.switch_percent, row.converged_accuracy or 0.0, bool(row.diverged))
+        for row in recorded
+        if row.switch_percent == BASELINE_PERCENT
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedSwitchPoint:
+    """What the runs of a switch point measured; means are over those that did not diverge.
+
+    Attributes:
+        runs: Those that count.
+        accuracy_half_width: Half of its 95 % confidence interval (Student's); None for fewer than
+            two runs.
+        training_seconds: Mean; None where all diverged.
+        accuracies: Of those that did not diverge.
+        seconds: Training times of the same runs, as far as they are known.
+    """
+
+    switch_percent: float
+    runs: int
+    diverged_runs: int
+    mean_accuracy: float | None
+    accuracy_half_width: float | None
+    training_seconds: float | None
+    accuracies: tuple[float, ...] = ()
+    seconds: tuple[float, ...] = ()
+
+    def kept_runs(self, target_accuracy: float, threshold: float) -> int:
+        """Runs that lose at most the threshold against a target."""
+        least = target_accuracy - threshold - ROUNDING
+        return sum(accuracy >= least for accuracy in self.accuracies)
+
+
+def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSwitchPoint:
+    """What the complete runs of one switch point measured, of runs at any."""
+    runs = [row for row in recorded if row.switch_percent == percent]
+    sound = [row for row in runs if not row.diverged]
+    accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
+    seconds = [row.training_seconds for row in sound if row.training_seconds is not None]
+    accuracy = mean(accuracies) if accuracies else None
+    return EvaluatedSwitchPoint(
+        switch_percent=percent,
+        runs=len(runs),
+        diverged_runs=len(runs) - len(sound),
+        mean_accuracy=None if accuracy is None else accuracy.value,
+        accuracy_half_width=accuracy.high - accuracy.value
+        if accuracy is not None and len(accuracies) > 1
+        else None,
+        training_seconds=statistics.fmean(seconds) if seconds else None,
+        accuracies=tuple(accuracies),
+        seconds=tuple(seconds),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult:
+    """A policy on a job that it was not found for.
+
+    Attributes:
+        study: Name of the study that holds the runs made for this.
+        new_runs: How many that are.
+        foreign: The job with this policy.
+        baseline: The job with its first protocol alone.
+        own_policy: The job's own; None where it has none, or is the one that was evaluated.
+        own: The job with that.
+    """
+
+    policy: TimingPolicy
+    identity: WorkloadIdentity
+    conditions: RunConditions
+    study: str
+    new_runs: int
+    foreign: EvaluatedSwitchPoint
+    baseline: EvaluatedSwitchPoint
+    own_policy: TimingPolicy | None
+    own: EvaluatedSwitchPoint | None
+
+    @property
+    def keeps_accuracy(self) -> bool:
+        """No run diverged, and the mean is within the policy's threshold of the baseline's."""
+        if self.foreign.diverged_runs:
+            return False
+        accuracy, target = self.foreign.mean_accuracy, self.baseline.mean_accuracy
+        assert accuracy is not None  # no run diverged
+        assert target is not None  # such a job is refused
+        return accuracy - target >= -self.policy.threshold - ROUNDING
+
+    def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int:
+        """Runs that lose at most the policy's threshold against the baseline's mean."""
+        target = self.baseline.mean_accuracy
+        assert target is not None  # such a job is refused
+        return switch_point.kept_runs(target, self.policy.threshold)
+
+    def measured_speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> SpeedUp | None:
+        """Times as fast as the first protocol alone; None where all runs diverged."""
+        if switch_point is None:
+            return None
+        switch_points = filter(None, (self.foreign, self.own, self.baseline))
+        seconds = {one.switch_percent: one.seconds for one in switch_points}
+        return measured_speed_up(seconds, switch_point.switch_percent, self.baseline.switch_percent)
+
+    def speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> float | None:
+        """The same without its interval."""
+        found = self.measured_speed_up(switch_point)
+        return found.value if found else None
+
+    @property
+    def share_of_own_speed_up(self) -> float | None:
+        """The policy's speed-up over that of the job's own; None where either is unknown."""
+        mine, own = self.speed_up(self.foreign), self.speed_up(self.own)
+        return None if mine is None or own is None else mine / own
+
+
+def evaluate_policy(
+    database: Database,
+    identity: WorkloadIdentity,
+    policy: TimingPolicy,
+    open_trainer: Callable[[], Trainer],
+    *,
+    runs: int = 3,
+    trainer: str = "local",
+    base_seed: int = 0,
+    conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
+    **options: Unpack[LoopOptions],
+) -> EvaluationResult:
+    """Trains a job with a policy that was found for another one (Sync-Switch paper, Fig. 14).
+
+    The job is trained with the policy, with its first protocol alone, and with its own policy where
+    it has one; see `Comparison`, of which this is one. `KeyboardInterrupt` gives the current run
+    back and is raised again.
+
+    Args:
+        database: Holds Optuna's tables and ours.
+        identity: The job.
+        policy: What it is trained with.
+        open_trainer: Called when the first run is needed, and again after a failure.
+        runs: R, how many runs of each switch point there are to be.
+        trainer: Kind of trainer: runs of other kinds do not count.
+        base_seed: The seeds of all runs derive from it.
+        conditions: Under which the job trains: runs under other ones do not count.
+        **options: See `LoopOptions`.
+
+    Raises:
+        UserError: As `Comparison`, or the trainer refuses the workload.
+        RetryableError: Too many runs in a row failed.
+    """
+    own = _own_policy(PolicyRegistry(database), identity, policy)
+    percents = [BASELINE_PERCENT, policy.switch_percent]
+    if own is not None:
+        percents.append(own.switch_percent)
+    different = tuple(dict.fromkeys(percents))
+    strategy = ComparisonStrategy(len(different), runs, policy.threshold, percents=different)
+    comparison = Comparison(
+        database,
+        identity,
+        strategy,
+        open_trainer,
+        trainer=trainer,
+        base_seed=base_seed,
+        conditions=conditions,
+        **options,
+    )
+    compared = comparison.run()
+    return EvaluationResult(
+        policy=policy,
+        identity=identity,
+        conditions=conditions,
+        study=comparison.study_name,
+        new_runs=compared.new_runs,
+        foreign=evaluated_switch_point(policy.switch_percent, compared.rows),
+        baseline=evaluated_switch_point(BASELINE_PERCENT, compared.rows),
+        own_policy=own,
+        own=None if own is None else evaluated_switch_point(own.switch_percent, compared.rows),
+    )
+
+
+def _own_policy(
+    registry: PolicyRegistry, identity: WorkloadIdentity, policy: TimingPolicy
+) -> TimingPolicy | None:
+    version = registry.aliases(identity.fingerprint).get(CURRENT)
+    own = None if version is None else registry.get(identity.fingerprint, version)
+    if own is not None and own.fingerprint == policy.fingerprint:
+        # A file does not say which version it is here.
+        return None if own.switch_percent == policy.switch_percent else own
+    return own
+
+
+@dataclass(frozen=True, slots=True)
+class SweptJob:
+    """One job of a sweep under one set of conditions.
+
+    Attributes:
+        study: Name of the study that holds the runs made for this.
+        new_runs: How many that are.
+        switch_points: In the order in which they were asked for.
+        reference: What the user called the workload, with the fields of a variant.
+    """
+
+    identity: WorkloadIdentity
+    conditions: RunConditions
+    study: str
+    new_runs: int
+    switch_points: tuple[EvaluatedSwitchPoint, ...]
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Jobs on clusters of one size, compared with one target.
+
+    Attributes:
+        reference_percent: At this switch point the first of the jobs trains with one protocol
+            alone, which says what the accuracy is to be, and how long a training usually takes.
+        given_threshold: beta, the accuracy that may be lost; None to measure it.
+        given_target: A, where nobody has to measure it.
+    """
+
+    jobs: tuple[SweptJob, ...]
+    reference_percent: float
+    given_threshold: float | None
+    given_target: float | None = None
+
+    @property
+    def target_accuracy(self) -> float | None:
+        """A; None where nobody gave it, and all runs of the reference diverged."""
+        if self.given_target is not None:
+            return self.given_target
+        return None if self._reference is None else self._reference.mean_accuracy
+
+    @property
+    def threshold(self) -> float | None:
+        """beta; None where nobody gave it, and the runs of the reference do not say it."""
+        if self.given_threshold is not None or self._reference is None:
+            return self.given_threshold
+        with contextlib.suppress(UserError):
+            return measured_threshold(self._reference.accuracies)
+        return None
+
+    @property
+    def _reference(self) -> EvaluatedSwitchPoint | None:
+        points = self.jobs[0].switch_points
+        return next((one for one in points if one.switch_percent == self.reference_percent), None)
+
+    def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int | None:
+        """Runs that lose at most the threshold against the target; None without these."""
+        target, threshold = self.target_accuracy, self.threshold
+        if target is None or threshold is None:
+            return None
+        return switch_point.kept_runs(target, threshold)
+
+    def speed_up(self, job: int, percent: float) -> SpeedUp | None:
+        """Times as fast as the reference; None where all runs of either diverged, or none ran."""
+        seconds = {
+            (number, point.switch_percent): point.seconds
+            for number, swept in enumerate(self.jobs)
+            for point in swept.switch_points
+        }
+        return measured_speed_up(seconds, (job, percent), (0, self.reference_percent))
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """The jobs of a sweep over workloads, pairs of protocols and sizes of cluster.
+
+    Attributes:
+        to_train: The normal form of what the user called the workload, the job, and its
+            conditions; one size of cluster after the other.
+        columns: How many jobs there are of each size.
+        reference_percent: See `Sweep`.
+        threshold: beta, as an accuracy; None to measure it for each size.
+        target_accuracy: A, as an accuracy; None to measure it for each size.
+    """
+
+    to_train: tuple[tuple[str, Job, RunConditions], ...]
+    columns: int
+    percents: tuple[float, ...]
+    reference_percent: float
+    threshold: float | None
+    target_accuracy: float | None
+    trainer: str
+    runs: int
+    seed: int
+    guarded: bool
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs, in order."""
+        return [job for _, job, _ in self.to_train]
+
+    def run(
+        self,
+        database: Database,
+        openings: Sequence[Callable[[], Trainer]],
+        say: Callable[[str], None] = lambda _: None,
+        **options: Unpack[LoopOptions],
+    ) -> list[Sweep]:
+        """Makes the runs that are missing; a sweep for each size of cluster.
+
+        Args:
+            database: Holds Optuna's tables and ours.
+            openings: What opens the trainer of each job.
+            say: Is told which job comes next, where there are several.
+            **options: See `LoopOptions`.
+
+        Raises:
+            UserError: As `Comparison`; only the first job's baseline must not diverge.
+            RetryableError: Too many runs in a row failed.
+        """
+        sweeps: list[Sweep] = []
+        made: list[tuple[Comparison, SweptJob]] = []
+        for number, ((called, job, conditions), opening) in enumerate(
+            zip(self.to_train, openings, strict=True), 1
+        ):
+            if len(self.to_train) > 1:
+                say(f"{called} on {job.identity.cluster}:")
+            is_first = not made and None in (self.target_accuracy, self.threshold)
+            strategy = self._strategy(is_first=is_first)
+            options["reference"] = called
+            comparison = Comparison(
+                database,
+                job.identity,
+                strategy,
+                opening,
+                trainer=self.trainer,
+                base_seed=self.seed,
+                conditions=conditions,
+                **options,
+            )
+            found, study = comparison.run(), comparison.study_name
+            points = tuple(evaluated_switch_point(one, found.rows) for one in strategy.percents)
+            swept = SweptJob(job.identity, conditions, study, found.new_runs, points, called)
+            made.append((comparison, swept))
+            if number % self.columns == 0:
+                sweep = Sweep(
+                    tuple(one for _, one in made),
+                    self.reference_percent,
+                    self.threshold,
+                    self.target_accuracy,
+                )
+                if sweep.target_accuracy is not None:
+                    for comparison, _ in made:
+                        comparison.set_target(sweep.target_accuracy)
+                sweeps.append(sweep)
+                made = []
+        return sweeps
+
+    def _strategy(self, *, is_first: bool) -> ComparisonStrategy:
+        """What is trained of a job; the first of a size also says the target, where none is given.
+
+        A guarded run needs runs of the first protocol alone beside it.
+        """
+        percents = (self.reference_percent, *self.percents) if is_first else self.percents
+        percents = (BASELINE_PERCENT, *percents) if self.guarded else percents
+        different = tuple(dict.fromkeys(percents))
+        return ComparisonStrategy(
+            len(different),
+            self.runs,
+            self.threshold or 0.0,
+            self.target_accuracy,
+            threshold_runs=0 if self.threshold else THRESHOLD_RUNS,
+            percents=different,
+            has_baseline=is_first and self.reference_percent == BASELINE_PERCENT,
+            guarded=self.guarded,
+        )
+
+
+def plan_sweep(
+    trainer: TrainerChoice,
+    reference: str | None,
+    percents: str | Sequence[float],
+    *,
+    variants: Sequence[str] = (),
+    protocols: Sequence[str] = (),
+    sizes: Sequence[int | None] = (None,),
+    chosen: ConditionsChoice,
+    runs: int,
+    threshold: float | None,
+    target_accuracy: float | None,
+    guarded: bool,
+    seed: int,
+    storage_url: str,
+) -> SweepPlan:
+    """Puts the jobs of a sweep together; nothing is trained.
+
+    Args:
+        trainer: What makes the runs.
+        reference: The workload, as the user named it; None where the trainer needs none.
+        percents: The switch points, as numbers or as a text such as `100,50,0`.
+        variants: `FIELD=VALUE` of workloads that are trained, too.
+        protocols: Pairs such as `bsp,asp`; none for the usual one.
+        sizes: n of each cluster; None for the usual size.
+        chosen: The conditions of the runs.
+        runs: R, how many runs of each switch point there are to be.
+        threshold: beta, in the unit of the metric; None for the usual one, or to measure it.
+        target_accuracy: The value of the metric to keep; None to measure it.
+        guarded: Whether what fails goes back to its switch.
+        seed: The seeds of all runs derive from it.
+        storage_url: The database of the runs.
+
+    Raises:
+        UserError: Something does not exist, is out of range, or does not fit the rest.
+    """
+    points = _switch_points(percents)
+    # All is compared with BSP alone; where no pair has BSP, with the first protocol alone.
+    pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))
+    first = next((pair for pair in pairs if _USUAL_REFERENCE in pair), pairs[0])
+    pairs.sort(key=lambda pair: pair != first)
+    reference_percent = 0.0 if pairs[0][1] == _USUAL_REFERENCE else BASELINE_PERCENT
+    if variants and reference is None:
+        raise UserError("--variant needs a WORKLOAD that it varies")
+    names = tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
+    to_train: list[tuple[str, Job, RunConditions]] = []
+    for size, name, pair in itertools.product(sizes, names, pairs):
+        workers, usual = trainer.workers(size), trainer.default_workers
+        request = JobRequest(name, workers, usual, pair, storage_url, seed)
+        conditions = trainer.conditions(chosen, request.size, max(points), pair[0])
+        check_chief(conditions.injections, "sweep")
+        job = trainer.job(request)
+        called = job.reference or normal_reference(named(request))
+        to_train.append((called, job, conditions))
+    metric = to_train[0][1].identity.decided_by  # no variant has another one
+    if threshold is None and metric.has_usual_threshold:
+        threshold = USUAL_THRESHOLD
+    if threshold is None and runs < THRESHOLD_RUNS:
+        raise UserError(
+            f"--runs is {runs}: without a --threshold for {metric.name} it is measured in"
+            f" {THRESHOLD_RUNS} runs; give as many, or --threshold"
+        )
+    allowed = USUAL_THRESHOLD if threshold is None else threshold
+    given = ComparisonStrategy(1, 1, allowed, target_accuracy, percents=(100.0,))
+    if threshold is None:
+        given = given.without_threshold()
+    given = given.measured_by(metric)
+    SearchPlan(given).check()
+    return SweepPlan(
+        to_train=tuple(to_train),
+        columns=len(names) * len(pairs),
+        percents=points,
+        reference_percent=reference_percent,
+        threshold=threshold,
+        target_accuracy=given.target_accuracy,
+        trainer=trainer.kind,
+        runs=runs,
+        seed=seed,
+        guarded=guarded,
+    )
+
+
+def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
+    """Each once. Raises UserError."""
+    text = percents if isinstance(percents, str) else ",".join(f"{one:g}" for one in percents)
+    try:
+        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        found = ()
+    if not (0 < len(found) <= _MOST_POINTS and all(0 <= one <= 100 for one in found)):
+        raise UserError(
+            f"--at is {text!r}: give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
+        )
+    return found

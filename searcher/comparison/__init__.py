@@ -1,1 +1,0 @@
-"""Sweeps and evaluations: runs at given switch points, of one job or of several."""

@@ -1,0 +1,492 @@
+"""How far each search is, what it knows, and what is to come.
+
+`StatusReader` reads it again and again, and never writes; `search_status` is a pure function of
+what is stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+
+from syncswitch.searcher.search.liveness import state_of
+from syncswitch.searcher.search.observations import read_observations, total_cost
+from syncswitch.searcher.simulation.rest import RestOfSearch, rest_of_search
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointSummary, summary_of
+from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.queries.search_costs import wall_seconds
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.trials.optuna_tables import running_accuracies
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.uses.store import uses_of
+from syncswitch.storage.uses.summary import UseSummary
+
+LEAST_RUNS = 3
+"""Before so many, a strategy that makes as many runs as it needs foresees far too few of them."""
+
+_RECENT = timedelta(minutes=1)
+# From its registration to its first run: a big model and a cluster have to be made.
+_STARTING = timedelta(minutes=3)
+# Before it has done this much, what a run needs to begin counts for too much.
+_LEAST_SHARE = 0.1
+_LIVING = frozenset({TrialState.RUNNING, TrialState.STALE})
+_OVER = frozenset({"done", "baseline diverged", "no threshold", "dropped"})
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run under way.
+
+    Attributes:
+        replicate: Number of this repeat of the switch point, from 0.
+        state: `running`, or `stale` where its process is dead: it will be made again.
+        speculative: It is only likely to be needed.
+        process_id: Of its searcher.
+        worker_steps: Done so far, those of a fork's prefix included.
+        accuracy: Of the last test; None before the first.
+        cost: Of its own part so far, in trainings with the first protocol alone.
+        remaining_seconds: As estimated; None where nothing says it yet.
+        silent_seconds: Since its searcher last reported.
+    """
+
+    trial_number: int
+    switch_percent: float
+    replicate: int
+    state: TrialState
+    speculative: bool
+    host: str | None
+    process_id: int | None
+    worker_steps: int
+    total_worker_steps: int
+    accuracy: float | None
+    cost: float
+    elapsed_seconds: float
+    remaining_seconds: float | None
+    silent_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPointStatus(SwitchPointSummary):
+    """What is known of one switch point of a search under way.
+
+    Attributes:
+        in_flight_runs: Under way at it.
+        answer_probability: How likely it is the answer, 0 to 1; None where the strategy does not
+            say.
+    """
+
+    in_flight_runs: int
+    answer_probability: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStatus:
+    """How far a search is, or an evaluation, which has no bracket, answer or rest.
+
+    Costs are in trainings with the first protocol alone.
+
+    Attributes:
+        decided_by: The metric of the job.
+        simulated_cluster: Digest of its profile; None for a real one.
+        state: `starting`, `running`, `stopped`, `done`, `dropped`, `baseline diverged`, or `no
+            threshold`: all runs with the first protocol alone measured the same.
+        is_under_way: Somebody makes it, or did a minute ago.
+        most_runs: Of the longest search; None where the strategy cannot say.
+        failed_runs: Stale ones included.
+        interrupted_runs: Given back because somebody pressed Ctrl-C.
+        speculative_runs: Begun when they were only likely to be needed.
+        last_failure: Why a run failed last; None where none did.
+        lower_percent: The highest switch point known to be too early.
+        upper_percent: The lowest switch point known to be acceptable.
+        open_percent: The switch point that is measured now.
+        target_accuracy: A; None until it is measured.
+        policy: That it found; None as long as there is none.
+        dropped: Why another pair of protocols was preferred; None where none was.
+        uses: How that has done in later runs, when this was read; None without one.
+        cost: Of all runs so far; None where nobody knows the pace of those that ended.
+        wall_seconds: While at least one run was under way, as far as was reported.
+        rest: What is to come, of runs under way too; None where nobody asked, or none can say.
+        remaining_wall_seconds: The same at the pace of the completed runs.
+        switch_points: Those that were tried or may be the answer, the latest switch first.
+    """
+
+    workload: str
+    fingerprint: str
+    decided_by: Metric
+    workers: int
+    simulated_cluster: str | None
+    first_protocol: str
+    second_protocol: str
+    conditions: RunConditions
+    study: str
+    strategy: str
+    state: str
+    is_under_way: bool
+    finished_runs: int
+    most_runs: int | None
+    failed_runs: int
+    interrupted_runs: int
+    cancelled_runs: int
+    speculative_runs: int
+    last_failure: str | None
+    lower_percent: float | None
+    upper_percent: float | None
+    open_percent: float | None
+    target_accuracy: float | None
+    threshold: float
+    policy: TimingPolicy | None
+    dropped: str | None
+    uses: UseSummary | None
+    cost: float | None
+    wall_seconds: float
+    rest: RestOfSearch | None
+    remaining_wall_seconds: float | None
+    switch_points: tuple[SwitchPointStatus, ...]
+    in_flight: tuple[RunStatus, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing more will come of it."""
+        return self.state in _OVER
+
+
+class StatusReader:
+    """Looks at the searches of a database; what is finished it reads once.
+
+    Each look opens the database anew: so it notices that the file was replaced, or the schema
+    upgraded, and holds nothing that others may want in between.
+
+    Args:
+        url: The database, which has to be there.
+        workload: Only searches of it; None for all.
+        workers: Only searches on a cluster of this size; None for all.
+    """
+
+    def __init__(self, url: str, workload: str | None = None, workers: int | None = None) -> None:
+        self._url = url
+        self._workload = workload
+        self._workers = workers
+        self._finished: dict[str, SearchStatus] = {}
+
+    def read(self, *, with_rest: bool = True, is_brief: bool = False) -> list[SearchStatus]:
+        """All searches and evaluations, in the order in which they were registered.
+
+        Args:
+            with_rest: Whether to say what is to come of those under way, which takes a second for
+                each new result.
+            is_brief: Whether to leave out the switch points and the bracket of searches that have
+                their policy, which take long where there are many.
+
+        Raises:
+            SyncSwitchError: The database cannot be read; the class says whether to try again.
+        """
+        with open_database(self._url, create=False) as database:
+            searches = TrialStore(database).searches(workload=self._workload)
+            found = []
+            for search in searches:
+                if not self._is_wanted(database, search):
+                    continue
+                status = self._finished.get(search.study)
+                status = status or _read(database, search, with_rest=with_rest, is_brief=is_brief)
+                # Runs under way are cancelled only after the policy was published.
+                if status.is_finished and not status.in_flight:
+                    self._finished[search.study] = status
+                found.append(status)
+            return found
+
+    def _is_wanted(self, database: Database, search: SearchInfo) -> bool:
+        if self._workers is None:
+            return True
+        workload = PolicyRegistry(database).workload(search.fingerprint)
+        return workload is not None and workload.identity.workers == self._workers
+
+
+def _read(
+    database: Database, search: SearchInfo, *, with_rest: bool, is_brief: bool
+) -> SearchStatus:
+    registry = PolicyRegistry(database)
+    workload = registry.workload(search.fingerprint)
+    assert workload is not None  # every search refers to one
+    # Before the trials: a search that is decided in between has all of them.
+    policy = registry.published(search.fingerprint, search.study)
+    store = TrialStore(database)
+    rows = store.numbered(search.study)
+    states = {number: state_of(row) for number, row in rows.items()}
+    is_running = TrialState.RUNNING in states.values()
+    strategy = stored_strategy(search)
+    finished = read_observations(database, search.study, rows)
+    return search_status(
+        search,
+        workload.identity,
+        rows,
+        finished,
+        states,
+        datetime.now(timezone.utc),
+        registered_at=None if rows else store.registered_at(search.study),
+        policy=policy,
+        uses=None if policy is None else uses_of(database, policy),
+        is_brief=is_brief,
+        accuracies=running_accuracies(database, search.study) if is_running else {},
+        rest=_rest(strategy, finished) if with_rest and is_running and policy is None else None,
+    )
+
+
+def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
+    """None for an evaluation, before it can be foreseen, and where the baseline diverged."""
+    if isinstance(strategy, ComparisonStrategy):
+        return None
+    is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
+    if is_early or strategy.missing_for_threshold(finished):
+        return None
+    try:
+        return rest_of_search(strategy, finished)
+    except UserError:
+        return None
+
+
+def search_status(
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    rows: Mapping[int, StoredTrial],
+    finished: Sequence[Observation],
+    states: Mapping[int, TrialState],
+    now: datetime,
+    *,
+    registered_at: datetime | None = None,
+    policy: TimingPolicy | None = None,
+    uses: UseSummary | None = None,
+    accuracies: Mapping[int, float] | None = None,
+    rest: RestOfSearch | None = None,
+    is_brief: bool = False,
+) -> SearchStatus:
+    """What the database has of a search, in the words that people need.
+
+    Args:
+        search: Its switch points.
+        identity: Of the workload.
+        rows: Its trials by their number.
+        finished: Those that are completed, as `observations_of` has them.
+        states: Of each trial as `liveness.state_of` has it.
+        now: Time zone aware.
+        registered_at: When it began.
+        policy: What it published; None as long as it has not.
+        uses: How that has done.
+        accuracies: Of the last test of runs under way.
+        rest: What is to come after the completed runs, as `rest_of_search` has it.
+        is_brief: Leaves out the switch points and the bracket of a search that has its policy.
+    """
+    strategy = stored_strategy(search)
+    living = [number for number in rows if states[number] in _LIVING]
+    running = [number for number in living if states[number] == TrialState.RUNNING]
+    needed = None if is_brief and policy else _needed(strategy, finished)
+    progress = None if needed is None else strategy.progress(needed)
+    is_new = not rows and registered_at is not None and now - registered_at < _STARTING
+    state = _state(
+        strategy,
+        progress,
+        policy,
+        is_running=bool(running),
+        is_new=is_new,
+        has_diverged=any(run.diverged for run in finished),
+    )
+    state = "dropped" if search.dropped else state
+    spent = total_cost(identity, rows.values())
+    costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
+    interrupted = sum(
+        states[n] == TrialState.FAILED and row.is_interrupted for n, row in rows.items()
+    )
+    completed_seconds = wall_seconds(rows[run.trial_number] for run in finished)
+    pace = completed_seconds / costs.paid if finished and costs.paid else None
+    is_search = progress is not None and not isinstance(strategy, ComparisonStrategy)
+    bracket = (progress.lower_percent, progress.upper_percent) if progress and is_search else None
+    in_flight = tuple(
+        _run_status(rows[n], states[n], now, costs, pace, (accuracies or {}).get(n)) for n in living
+    )
+    begun = math.fsum(run.cost for run in in_flight if run.state == TrialState.RUNNING)
+    paid = spent.bsp_multiples if finished else 0.0
+    rest = rest and rest.less(begun)
+    seen_at = _last_sign(rows)
+    is_recent = seen_at is not None and now - seen_at < _RECENT
+    is_over = state in _OVER
+    return SearchStatus(
+        workload=policy.workload if policy else identity.name,
+        fingerprint=search.fingerprint,
+        decided_by=identity.decided_by,
+        workers=identity.workers,
+        simulated_cluster=identity.simulated_cluster,
+        first_protocol=identity.first_protocol,
+        second_protocol=identity.second_protocol,
+        # Those of its runs; before the first one nobody knows them.
+        conditions=next((row.conditions for row in rows.values()), RunConditions()),
+        study=search.study,
+        strategy=search.strategy,
+        state=state,
+        is_under_way=not is_over and (bool(running) or is_recent or is_new),
+        finished_runs=len(finished),
+        most_runs=strategy.most_runs if strategy.repeats else None,
+        failed_runs=spent.failed_runs + spent.running_runs - len(running) - interrupted,
+        interrupted_runs=interrupted,
+        cancelled_runs=spent.cancelled_runs,
+        speculative_runs=spent.speculative_runs,
+        last_failure=_last_failure(rows, states),
+        lower_percent=bracket[0] if bracket else None,
+        upper_percent=bracket[1] if bracket else None,
+        open_percent=progress.open_percent if progress else None,
+        target_accuracy=progress.target_accuracy if progress else search.target_accuracy,
+        threshold=search.threshold,
+        policy=policy,
+        dropped=search.dropped,
+        uses=uses,
+        cost=None if paid is None else paid + begun,
+        wall_seconds=spent.wall_seconds,
+        rest=rest,
+        remaining_wall_seconds=rest.cost * pace if rest and pace else None,
+        switch_points=_switch_point_statuses(
+            strategy, needed or (), progress, in_flight, is_over=is_over
+        ),
+        in_flight=in_flight,
+    )
+
+
+def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
+    """The runs that the search asked for; None where its baseline leaves nothing to compare with.
+
+    Others are speculative, and it does not look at them.
+    """
+    try:
+        return course_of(strategy, finished).runs
+    except UserError:
+        return None
+
+
+def _state(
+    strategy: Strategy,
+    progress: SearchProgress | None,
+    policy: TimingPolicy | None,
+    *,
+    is_running: bool,
+    is_new: bool,
+    has_diverged: bool,
+) -> str:
+    if policy is not None:
+        return "done"
+    if progress is None:
+        return "baseline diverged" if has_diverged else "no threshold"
+    # An evaluation looks for no switch point and publishes nothing.
+    if isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
+        return "done"
+    if is_new:
+        return "starting"
+    return "running" if is_running else "stopped"
+
+
+def _switch_point_statuses(
+    strategy: Strategy,
+    needed: Sequence[Observation],
+    progress: SearchProgress | None,
+    in_flight: Sequence[RunStatus],
+    *,
+    is_over: bool,
+) -> tuple[SwitchPointStatus, ...]:
+    """Those that were tried, are being tried, or may be the answer."""
+    if progress is None:
+        return ()
+    summaries = {summary.switch_percent: summary for summary in progress.summaries}
+    # What a search has decided is no question of belief any more.
+    answers = {} if is_over else strategy.answers(needed)
+    under_way = Counter(run.switch_percent for run in in_flight if run.state == TrialState.RUNNING)
+    return tuple(
+        SwitchPointStatus(
+            **asdict(summaries.get(percent) or summary_of(percent, (), accepted=None)),
+            in_flight_runs=under_way[percent],
+            answer_probability=answers.get(percent),
+        )
+        for percent in sorted({*summaries, *answers, *under_way}, reverse=True)
+    )
+
+
+def _run_status(
+    row: StoredTrial,
+    state: TrialState,
+    now: datetime,
+    costs: TrialCosts,
+    pace: float | None,
+    accuracy: float | None,
+) -> RunStatus:
+    """How far a run is.
+
+    The pace is the seconds of wall that a training with the first protocol alone took so far; None
+    where no run has ended.
+    """
+    assert row.trial_number is not None
+    elapsed = (now - row.started_at).total_seconds() if row.started_at else 0.0
+    silent = (now - row.heartbeat_at).total_seconds() if row.heartbeat_at else elapsed
+    start = (row.fork_percent or 0.0) / 100
+    # A fork reports nothing before its first own worker-step.
+    share = max(row.worker_steps / row.total_worker_steps, start)
+    # Beyond where runs end in the mean, it may be one that is made to its end.
+    end = costs.end if share < costs.end else 1.0
+    begun, now_at, at_end = (costs.until(row.switch_percent, to) for to in (start, share, end))
+    done, rest = now_at - begun, at_end - now_at
+    remaining = None
+    if done > _LEAST_SHARE * (done + rest) or (done > 0 and pace is None):
+        # It did this much in the time until its last report.
+        remaining = max(0.0, (elapsed - silent) / done * rest - silent)
+    elif pace is not None:
+        remaining = max(0.0, pace * rest - elapsed)
+    return RunStatus(
+        trial_number=row.trial_number,
+        switch_percent=row.switch_percent,
+        replicate=row.replicate,
+        state=state,
+        speculative=row.speculative,
+        host=row.host,
+        process_id=row.process_id,
+        worker_steps=round(share * row.total_worker_steps),
+        total_worker_steps=row.total_worker_steps,
+        accuracy=accuracy,
+        cost=done,
+        elapsed_seconds=max(0.0, elapsed),
+        remaining_seconds=remaining if state == TrialState.RUNNING else None,
+        silent_seconds=max(0.0, silent),
+    )
+
+
+def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialState]) -> str | None:
+    """Which run failed last, and why; not one that somebody stopped. None where none did."""
+    failed = [
+        (row.ended_at or row.heartbeat_at or row.started_at, number)
+        for number, row in rows.items()
+        if states[number] in {TrialState.FAILED, TrialState.STALE}
+        and not (row.is_cancelled or row.is_interrupted)
+    ]
+    if not failed:
+        return None
+    number = max(failed, key=lambda one: (one[0] is not None, one))[1]
+    row = rows[number]
+    reason = row.failure or "its process is gone"
+    return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"
+
+
+def _last_sign(rows: Mapping[int, StoredTrial]) -> datetime | None:
+    """When somebody last wrote about a run; None without one."""
+    times = itertools.chain.from_iterable(
+        (row.started_at, row.heartbeat_at, row.ended_at) for row in rows.values()
+    )
+    return max((time for time in times if time is not None), default=None)

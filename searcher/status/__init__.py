@@ -1,1 +1,0 @@
-"""How far each search is, and what is to come."""

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from syncswitch.cli.run.main import main as run
+from syncswitch.cli.search.main import main as search
+from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.trainers.cluster.processes.placement import place_on_cpus
+from tests.private_network import free_ports
+from tests.trainers.jobs import CONSTANT
+
+
+def tf_config(job: str = "chief", index: int = 0, servers: int = 1) -> dict[str, str]:
+    ports = free_ports(4 + servers)
+    chief, *others = (f"127.0.0.1:{port}" for port in ports)
+    ps, (*workers, evaluator) = others[:servers], others[servers:]
+    cluster = {"chief": [chief], "ps": ps, "worker": workers, "evaluator": [evaluator]}
+    return {
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}}),
+    }
+
+
+@pytest.fixture
+def joining(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of the chief of a cluster of two workers."""
+    environment = tf_config()
+    monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
+    return environment
+
+
+@pytest.fixture(autouse=True)
+def _no_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+def test_a_cluster_that_is_described_is_joined_unless_another_is_asked_for(
+    joining: dict[str, str],
+) -> None:
+    joined, own = LocalTrainer(), LocalTrainer("processes")
+    assert (joined.launcher_kind, joined.workers(None), joined.workers(2)) == ("tf-config", 2, 2)
+    assert (own.launcher_kind, own.workers(None), own.workers(7)) == ("processes", None, 7)
+    assert own.placement(2) == place_on_cpus(2)
+
+
+def test_without_one_workers_are_threads() -> None:
+    assert (LocalTrainer().launcher_kind, LocalTrainer().servers) == ("in-process", 1)
+    assert LocalTrainer("processes", 3).servers == 3
+
+
+def test_several_parameter_servers_are_those_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", tf_config(servers=2)["TF_CONFIG"])
+    assert LocalTrainer().servers == LocalTrainer(None, 2).servers == 2
+    with pytest.raises(UserError, match="--parameter-servers is 3, and TF_CONFIG has 2 ps"):
+        LocalTrainer(parameter_servers=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"launcher": "tf-config"}, "TF_CONFIG is not set"),
+        ({"gpus_per_worker": 0.5}, r"0\.5 needs a process for each .* --launcher processes"),
+        ({"parameter_servers": 2}, "^--parameter-servers 2 needs a process for each"),
+        (
+            {"launcher": "processes", "cluster_timeout": 3.0},
+            "--cluster-timeout is for --launcher tf-config",
+        ),
+        ({"server_grace": 3.0}, "--server-grace is for --launcher tf-config"),
+        ({"open_network": True}, "--open-network is for --launcher tf-config, and this is --laun"),
+        (
+            {"launcher": "processes", "open_network": True},
+            "--open-network is for --launcher tf-config, and this is --launcher processes",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        LocalTrainer(**options)
+
+
+def test_workers_and_gpus_that_are_not_there_are_refused(joining: dict[str, str]) -> None:
+    assert LocalTrainer(open_network=True).open_network
+    with pytest.raises(UserError, match="--workers is 3, and TF_CONFIG has 2 of them"):
+        LocalTrainer().workers(3)
+    # This test runs on machines without GPUs; with one, the second worker has none.
+    with pytest.raises(UserError, match=r"--gpus-per-worker 1 needs \d+ GPUs for 1\d+ workers"):
+        LocalTrainer("processes", gpus_per_worker=1.0).check_capacity(100)
+
+
+def test_parts_that_are_not_there_are_named(joining: dict[str, str]) -> None:
+    cluster = LocalTrainer(cluster_timeout=0.01, open_network=True)
+    with pytest.raises(RetryableError) as caught:
+        cluster.open(CONSTANT, "tests.trainers.jobs:CONSTANT", 2)
+    (address,) = json.loads(joining["TF_CONFIG"])["cluster"]["ps"]
+    assert f"it is {address} in TF_CONFIG" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "status", "words"),
+    [
+        ({"TF_CONFIG": "{"}, [], 2, "error: TF_CONFIG is not JSON"),
+        (tf_config("worker", index=2), [], 2, "is worker 2, and the cluster has 2"),
+        (tf_config("evaluator"), [], 0, "an evaluator: the chief evaluates, so it ends"),
+        (tf_config(), ["--workers", "4"], 2, "--workers is 4, and TF_CONFIG has 2"),
+        (tf_config(), ["--gpus-per-worker", "nan"], 2, "a step runs on one GPU"),
+        (tf_config(), ["--gpus-per-worker", "2"], 2, "a step runs on one GPU"),
+        (tf_config(), ["--launcher", "in-process", "--server-grace", "1"], 2, "leave it out"),
+        ({}, ["--launcher", "tf-config"], 2, "TF_CONFIG is not set"),
+        (tf_config("ps"), [], 2, "SYNCSWITCH_SECRET is not set: whoever reaches a part"),
+    ],
+)
+@pytest.mark.parametrize("program", ["search", "run"])
+def test_both_programs_say_so_in_one_line(
+    program: str, environment: dict[str, str], arguments: list[str], status: int, words: str
+) -> None:
+    runner = CliRunner(env={"TF_CONFIG": None, "SYNCSWITCH_SECRET": None, **environment})
+    command = (search, ["run"]) if program == "search" else (run, [])
+    done = runner.invoke(command[0], [*command[1], "digits", *arguments])
+    assert done.exit_code == status, done.output
+    assert words in done.output
+    assert len(done.output.splitlines()) == 1
+
+
+def test_one_cluster_makes_one_run_at_once() -> None:
+    for environment, arguments, words in (
+        (tf_config(), [], "--jobs 2 needs a cluster for each, and TF_CONFIG has one"),
+        ({"TF_CONFIG": None}, ["--launcher", "processes", "--gpus-per-worker", "1"], "same GPUs"),
+    ):
+        done = CliRunner(env=environment).invoke(
+            search, ["run", "digits", "--jobs", "2", *arguments]
+        )
+        assert done.exit_code == 2
+        assert words in done.output
+
+
+def test_a_worker_trains_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", tf_config("worker", index=1)["TF_CONFIG"])
+    with pytest.raises(UserError, match="makes this process worker 1, and only its chief trains"):
+        LocalTrainer().check_capacity(2)
+
+
+def test_parts_that_others_start_cannot_be_started_anew() -> None:
+    done = CliRunner(env=tf_config()).invoke(search, ["run", "digits", "--switch", "restart"])
+    assert done.exit_code == 2
+    assert "processes only those who started them can start anew; leave it out" in done.output

@@ -1,0 +1,299 @@
+"""A policy on a job that it was not found for: which runs are made, and what they say."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+from command_line import database_file
+from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
+from searches import PLAN, QUICK, search
+
+from syncswitch.searcher.comparison import EvaluationResult, evaluate_policy
+from syncswitch.searcher.search.consistency import check_database
+from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.search.search import TrialLoop
+from syncswitch.searcher.speed_up import measured_speed_up
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.trials.store import TrialStore
+from tests.storage.conftest import POLICY
+
+pytestmark = pytest.mark.usefixtures("our_tables")
+
+EARLIER = 3.125
+"""Of the foreign policy: before the generated knee, where accuracy is lost."""
+
+
+def policy_at(percent: float, threshold: float = 0.01) -> TimingPolicy:
+    return replace(POLICY, switch_percent=percent, threshold=threshold)
+
+
+def evaluate(
+    url: str,
+    percent: float,
+    trainer: GeneratedTrainer | None = None,
+    *,
+    runs: int = 3,
+    threshold: float = 0.01,
+    kind: str = "local",
+    base_seed: int = 0,
+    **changes: object,
+) -> EvaluationResult:
+    made = trainer or GeneratedTrainer()
+    with open_database(url, create=True) as database:
+        return evaluate_policy(
+            database,
+            identity(**changes),
+            policy_at(percent, threshold),
+            lambda: made,
+            runs=runs,
+            trainer=kind,
+            base_seed=base_seed,
+            patience=QUICK,
+        )
+
+
+@pytest.fixture(scope="module")
+def searched(search_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a finished search of the job itself."""
+    path = Path(shutil.copy(search_template, tmp_path_factory.mktemp("searched")))
+    search(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def own_search(searched: Path, url: str) -> None:
+    """That search, in the database of this test."""
+    with (
+        closing(sqlite3.connect(searched)) as source,
+        closing(sqlite3.connect(database_file(url))) as target,
+    ):
+        source.backup(target)
+
+
+def seconds_at(percent: float) -> float:
+    return BSP_SECONDS * percent / 100 + ASP_SECONDS * (1 - percent / 100)
+
+
+def test_a_job_without_a_policy_of_its_own(url: str) -> None:
+    trainer = GeneratedTrainer()
+    found = evaluate(url, 25.0, trainer)
+    assert trainer.runs == [(p, r) for p in (100.0, 25.0) for r in range(3)]
+    assert trainer.closed == 1
+    assert (found.own, found.own_policy, found.share_of_own_speed_up) == (None, None, None)
+    assert (found.new_runs, found.foreign.runs, found.baseline.runs) == (6, 3, 3)
+    assert found.keeps_accuracy
+    assert found.speed_up(found.foreign) == pytest.approx(BSP_SECONDS / seconds_at(25.0))
+    with open_database(url, create=False) as database:
+        rows = TrialStore(database).trials()
+        assert PolicyRegistry(database).policies() == []
+    assert {row.study for row in rows} == {found.study}
+    assert {row.seed for row in rows} == {replicate_seed(0, number) for number in range(3)}
+    assert check_database(url) == []
+
+    idle = GeneratedTrainer()
+    assert evaluate(url, 25.0, idle) == found
+    assert (idle.runs, idle.closed) == ([], 0)
+
+
+@pytest.mark.usefixtures("own_search")
+def test_only_what_is_not_recorded_is_made(url: str) -> None:
+    trainer = GeneratedTrainer()
+    found = evaluate(url, EARLIER, trainer)
+    # Of the search there are two runs each at 100 % and at its answer, 12.5 %.
+    assert trainer.runs == [(100.0, 2), (EARLIER, 0), (EARLIER, 1), (EARLIER, 2), (12.5, 2)]
+    assert found.own_policy is not None
+    assert found.own_policy.switch_percent == 12.5
+    assert found.own is not None
+    assert [s.runs for s in (found.foreign, found.own, found.baseline)] == [3, 3, 3]
+    assert not found.keeps_accuracy
+    assert found.share_of_own_speed_up == pytest.approx(
+        seconds_at(12.5) / seconds_at(EARLIER), rel=1e-3
+    )
+    with open_database(url, create=False) as database:
+        assert [policy.version for policy in PolicyRegistry(database).policies()] == [1]
+
+    further = GeneratedTrainer()
+    assert evaluate(url, EARLIER, further, runs=4).foreign.runs == 4
+    assert further.runs == [(100.0, 3), (EARLIER, 3), (12.5, 3)]
+
+
+def test_means_intervals_and_what_is_kept_are_those_of_the_runs(url: str) -> None:
+    found = evaluate(url, 25.0, GeneratedTrainer(noise=0.01))
+    with open_database(url, create=False) as database:
+        rows = [row for row in TrialStore(database).trials() if row.switch_percent == 25.0]
+    a, b, c = (row.converged_accuracy or 0.0 for row in rows)
+    mean = (a + b + c) / 3
+    deviation = (((a - mean) ** 2 + (b - mean) ** 2 + (c - mean) ** 2) / 2) ** 0.5
+    assert found.foreign.mean_accuracy == pytest.approx(mean)
+    # Student's quantile for two degrees of freedom, over the root of three.
+    assert found.foreign.accuracy_half_width == pytest.approx(4.302653 * deviation / 3**0.5)
+    assert found.foreign.training_seconds == pytest.approx(seconds_at(25.0))
+    assert evaluate(url, 50.0, runs=1).foreign.accuracy_half_width is None
+
+    assert len(found.foreign.accuracies) == found.kept_runs(found.foreign) == 3
+    target = found.baseline.mean_accuracy
+    assert target is not None
+    limit = replace(found.foreign, accuracies=(target - 0.01, target - 0.0101, 1.0))
+    assert found.kept_runs(limit) == 2
+
+    spread = replace(found, foreign=replace(found.foreign, seconds=(50.0, 55.0, 60.0)))
+    gain = spread.measured_speed_up(spread.foreign)
+    assert gain == measured_speed_up({100.0: (100.0,) * 3, 25.0: (50.0, 55.0, 60.0)}, 25.0, 100.0)
+    assert gain is not None
+    assert gain.low is not None
+    assert gain.low < 1.7 < gain.value < 1.9
+
+
+def test_the_policys_threshold_decides(url: str) -> None:
+    trainer = GeneratedTrainer(noise=0.0)  # loses 0.1 at half of the knee
+    assert not evaluate(url, 6.25, trainer, threshold=0.0999).keeps_accuracy
+    assert evaluate(url, 6.25, trainer, threshold=0.1).keeps_accuracy
+    assert len(trainer.runs) == 6
+
+
+def test_runs_that_cannot_be_compared_do_not_count(url: str) -> None:
+    search(url, None, replace(PLAN, trainer="local/processes"))
+    trainer = GeneratedTrainer()
+    found = evaluate(url, 12.5, trainer)
+    assert found.own == found.foreign  # its own policy switches there, too
+    assert found.share_of_own_speed_up == 1.0
+    assert [run for run in trainer.runs if run[0] == 100.0] == [(100.0, 0), (100.0, 1), (100.0, 2)]
+    assert found.baseline.runs == 3
+
+
+@pytest.mark.usefixtures("own_search")
+def test_one_training_is_not_counted_twice(url: str) -> None:
+    search(url, None, SearchPlan(PaperStrategy(settings=2, runs=2)))  # the same seeds
+    trainer = GeneratedTrainer()
+    found = evaluate(url, 25.0, trainer)
+    assert trainer.runs == [(100.0, 2), (25.0, 2)]
+    assert found.baseline.runs == 3
+    # Of other seeds there are enough now.
+    idle = GeneratedTrainer()
+    assert evaluate(url, 25.0, idle, base_seed=9).new_runs == 0
+    assert idle.runs == []
+
+
+@pytest.mark.usefixtures("own_search")
+def test_runs_that_were_stopped_early_do_not_count(url: str) -> None:
+    with closing(sqlite3.connect(database_file(url))) as database, database:
+        database.execute(
+            "UPDATE syncswitch_trials SET stopped_early = 1"
+            " WHERE switch_percent = 100 AND replicate = 0"
+        )
+    trainer = GeneratedTrainer()
+    assert evaluate(url, 12.5, trainer, runs=2).baseline.runs == 2
+    assert trainer.runs == [(100.0, 0)]
+
+
+def test_a_policy_that_diverges_is_an_answer(url: str) -> None:
+    trainer = GeneratedTrainer(diverges_below_percent=7)
+    found = evaluate(url, 6.25, trainer, runs=2)
+    assert trainer.runs == [(100.0, 0), (100.0, 1), (6.25, 0), (6.25, 1)]
+    assert (found.foreign.diverged_runs, found.foreign.mean_accuracy) == (2, None)
+    assert not found.keeps_accuracy
+    assert found.speed_up(found.foreign) is None
+
+
+def test_a_baseline_that_diverges_is_an_error_at_once_and_later(url: str) -> None:
+    trainer = GeneratedTrainer(diverges_below_percent=101)
+    for _ in range(2):
+        with pytest.raises(UserError, match="first protocol alone diverged"):
+            evaluate(url, 25.0, trainer)
+    with pytest.raises(UserError, match="first protocol alone diverged"):
+        evaluate(url, 50.0, trainer)
+    # One may be bad luck.
+    assert trainer.runs == [(100.0, 0), (100.0, 1)]
+
+
+def test_a_job_that_is_too_short_for_the_switch(url: str) -> None:
+    trainer = GeneratedTrainer()
+    with pytest.raises(WorkloadError, match=r"too short for a switch at 99 %.*asp none"):
+        evaluate(url, 99.0, trainer, total_worker_steps=40)
+    assert trainer.runs == []
+    assert evaluate(url, 0.0, trainer, total_worker_steps=40).foreign.runs == 3
+
+
+def _evaluate_and_die(url: str, runs: int) -> None:
+    real, calls = TrialLoop.run_trial, []
+
+    def deadly(self: TrialLoop[object], *arguments: object) -> None:
+        calls.append(1)
+        if len(calls) > runs:
+            os._exit(9)
+        real(self, *arguments)  # type: ignore[arg-type]
+
+    TrialLoop.run_trial = deadly  # type: ignore[method-assign]
+    evaluate(url, 25.0)
+
+
+def test_killed_again_and_again_it_ends_as_if_it_never_was(url: str) -> None:
+    context = multiprocessing.get_context("fork")
+    for runs in (1, 2):
+        process = context.Process(target=_evaluate_and_die, args=(url, runs))
+        process.start()
+        process.join()
+        assert process.exitcode == 9
+    trainer = GeneratedTrainer()
+    found = evaluate(url, 25.0, trainer)
+    assert trainer.runs == [(25.0, 0), (25.0, 1), (25.0, 2)]
+    undisturbed = evaluate(f"{url}-undisturbed", 25.0)
+    assert found == undisturbed
+
+
+def test_two_at_once_share_the_work(url: str) -> None:
+    open_database(url, create=True).close()
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(target=evaluate, args=(url, 25.0, GeneratedTrainer(delay_seconds=0.2)))
+        for _ in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    with open_database(url, create=False) as database:
+        rows = TrialStore(database).trials()
+    made = [(row.switch_percent, row.replicate) for row in rows if row.state == "complete"]
+    assert sorted(made) == sorted((p, r) for p in (100.0, 25.0) for r in range(3))
+
+
+def test_a_search_does_not_make_again_what_a_comparison_made(url: str) -> None:
+    evaluate(url, 12.5, runs=2)
+    trainer = GeneratedTrainer()
+    found = search(url, trainer)
+    # The search wants two runs each of 100, 50, 25 and 12.5 %.
+    assert trainer.runs == [(p, r) for p in (50.0, 25.0) for r in range(2)]
+    assert found.cost.completed_runs == 8
+    paid = sum(2 * seconds_at(percent) for percent in (50.0, 25.0))
+    assert found.cost.paid_seconds == pytest.approx(paid)
+    with open_database(url, create=False) as database:
+        store = TrialStore(database)
+        rows = store.trials(study=found.policy.study)
+        copied = [row for row in rows if row.switch_percent in (100.0, 12.5)]
+        original = [row for row in store.trials() if row.study != found.policy.study]
+        key = attrgetter("switch_percent", "replicate", "converged_accuracy", "phases")
+        assert sorted(map(key, copied)) == sorted(map(key, original))
+        assert all(row.paid_seconds == 0 for row in copied)
+        assert copied[0].trial_number is not None
+        assert len(store.evaluations(found.policy.study, copied[0].trial_number)) == 5
+    assert check_database(url) == []
+    # It finds what it would have found alone, and other seeds are other runs.
+    alone = found.policy
+    assert (alone.switch_percent, len(alone.evidence)) == (12.5, 8)
+    other = GeneratedTrainer()
+    search(url, other, replace(PLAN, base_seed=1))
+    assert len(other.runs) == 8

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.sources.files import NumpyFiles, TFRecordFiles
+from tests.trainers.shipping import shipped
+
+
+def write_records(path: Path, records: list[bytes]) -> None:
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def read(source: TFRecordFiles, *numbers: int) -> list[bytes]:
+    (found,) = source.read(np.array(numbers))
+    return list(found)
+
+
+def test_tfrecords_are_found_by_their_numbers(tmp_path: Path) -> None:
+    write_records(tmp_path / "a-1", [b"zero", b"", b"two" * 999])
+    write_records(tmp_path / "a-2", [])
+    write_records(tmp_path / "a-3", [b"three"])
+    source = TFRecordFiles(tmp_path / "a-*")
+    assert source.examples == 4
+    assert read(source, 3, 0, 2, 1, 0) == [b"three", b"zero", b"two" * 999, b"", b"zero"]
+    assert read(shipped(source), 3) == [b"three"]
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def no_records(path: Path) -> None:
+    path.write_bytes(b"this is a text, and rather long")
+
+
+def cut(path: Path) -> None:
+    write_records(path, [b"one", b"two"])
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def compressed(path: Path) -> None:
+    path.write_bytes(gzip.compress(b"x"))
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda path: None, "cannot be read here"),
+        (empty, "holds no record"),
+        (no_records, "is no TFRecord file, or ends within the record at byte 0$"),
+        (cut, "is no TFRecord file, or ends within the record at byte 19$"),
+        (compressed, "is compressed, .* unpack it, or"),
+    ],
+)
+def test_files_that_are_none_are_named_in_one_line(
+    tmp_path: Path, write: Callable[[Path], None], words: str
+) -> None:
+    write(tmp_path / "file")
+    with pytest.raises(WorkloadError, match=f"^data: {tmp_path}/file {words}"):
+        TFRecordFiles(tmp_path / "file")
+
+
+@pytest.mark.parametrize("given", ["nothing-*.tfrecord", []])
+def test_there_has_to_be_a_file(given: str | list[str]) -> None:
+    with pytest.raises(WorkloadError, match=r"^data: no file"):
+        TFRecordFiles(given)
+
+
+def longer(path: Path) -> None:
+    write_records(path, [b"1", b"2", b"3"])
+
+
+def later(path: Path) -> None:
+    write_records(path, [b"7", b"8"])
+    os.utime(path, ns=(1, 1))
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(longer, "has changed since"), (later, "has changed since"), (gone, "cannot be read here")],
+)
+def test_files_have_to_stay_as_they_are(
+    tmp_path: Path, change: Callable[[Path], None], words: str
+) -> None:
+    path = tmp_path / "file"
+    write_records(path, [b"1", b"2"])
+    source = TFRecordFiles(path)
+    source.check()
+    change(path)
+    with pytest.raises(WorkloadError, match=words):
+        read(source, 1)
+    with pytest.raises(WorkloadError, match=words):
+        source.check()
+
+
+def test_a_copy_on_another_machine_has_a_time_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_records(path, [b"1", b"2"])
+    source = TFRecordFiles(path)
+    source.check()
+    os.utime(path, ns=(1, 1))
+    assert read(shipped(source), 1) == [b"2"]
+
+
+def saved(path: Path, values: Any) -> Path:
+    np.save(path, values)
+    return path
+
+
+def test_rows_come_from_each_file(tmp_path: Path) -> None:
+    inputs, labels = np.arange(24, dtype=np.float32).reshape(6, 2, 2), np.arange(6)
+    source = NumpyFiles(saved(tmp_path / "x.npy", inputs), saved(tmp_path / "y.npy", labels))
+    assert source.examples == 6
+    wanted = np.array([5, 0, 3, 0])
+    for one in (source, shipped(source)):
+        one.check()
+        found = one.read(wanted)
+        np.testing.assert_array_equal(found[0], inputs[wanted])
+        np.testing.assert_array_equal(found[1], labels[wanted])
+        assert not any(isinstance(part, np.memmap) for part in found)
+    saved(tmp_path / "y.npy", labels[:5])
+    with pytest.raises(WorkloadError, match=r"y\.npy has changed"):
+        source.read(wanted)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.array([{}], object), "is no array that can be read in place"),
+        (np.array(3), "holds a single value"),
+        (np.zeros(4), "and the others hold 4, 3 rows"),
+    ],
+)
+def test_what_are_no_rows_is_refused(tmp_path: Path, values: Any, words: str) -> None:
+    path = saved(tmp_path / "x.npy", values)
+    with pytest.raises(WorkloadError, match=f"^data: {path} {words}"):
+        NumpyFiles(path, saved(tmp_path / "y.npy", np.zeros(3)))

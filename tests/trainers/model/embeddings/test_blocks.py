@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typing_extensions import override
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.job.embeddings import EmbeddingTable
+from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from syncswitch.trainers.model.embeddings import blocks as moved
+from syncswitch.trainers.model.embeddings.blocks import (
+    EmbeddingForm,
+    InitialEmbeddings,
+    kept_embeddings,
+)
+from syncswitch.trainers.model.embeddings.rules import AdagradRule
+from syncswitch.trainers.model.layout import EmbeddingBlock, EmbeddingSource
+
+FORMS = (EmbeddingForm("000-a", ("momentum",), 5, 2), EmbeddingForm("001-b", ("momentum",), 2, 3))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved, "BLOCK_VALUES", 4)
+
+
+class Numbered(EmbeddingSource):
+    """Each value a number of its own."""
+
+    @override
+    def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
+        for table, form in enumerate(FORMS):
+            for part in range(2):
+                start = 100.0 * table + 50 * part
+                values = start + np.arange(form.rows * form.width, dtype=np.float32)
+                rows = values.reshape(form.rows, form.width)
+                yield EmbeddingBlock(table, part, 0, rows[:1])
+                yield EmbeddingBlock(table, part, 1, rows[1:])
+
+
+def whole(source: EmbeddingSource) -> dict[tuple[int, int], np.ndarray]:
+    found: dict[tuple[int, int], list[np.ndarray]] = {}
+    for one in source.blocks():
+        rows = found.setdefault((one.table, one.part), [])
+        assert one.start == sum(map(len, rows))
+        rows.append(one.values)
+    return {key: np.concatenate(rows) for key, rows in found.items()}
+
+
+def assert_numbered(source: EmbeddingSource) -> None:
+    found, wanted = whole(source), whole(Numbered())
+    assert found.keys() == wanted.keys()
+    for key, values in wanted.items():
+        np.testing.assert_array_equal(found[key], values)
+
+
+def checkpoint() -> Checkpoint:
+    dense = {"002-kernel": np.ones(3, np.float32)}
+    return Checkpoint(
+        model="m",
+        seed=1,
+        worker_step=10,
+        first_protocol_worker_steps=5,
+        updates=10,
+        elapsed_seconds=1.0,
+        history="{}",
+        parameters=dense,
+        slots={},
+        statistics={},
+        embeddings=Numbered(),
+        forms=FORMS,
+    )
+
+
+def test_embeddings_go_through_checkpoints_in_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, checkpoint())
+    found = read_checkpoint(path)
+    assert list(found.parameters) == ["002-kernel"]
+    assert found.forms == FORMS
+    assert found.embeddings is not None
+    assert [len(one.values) for one in found.embeddings.blocks()][:3] == [2, 2, 1]
+    assert_numbered(found.embeddings)
+    write_checkpoint(path, found)
+    assert_numbered(found.embeddings)
+
+
+def test_others_read_them_as_plain_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, checkpoint())
+    with np.load(path) as file:
+        assert file["parameters/000-a"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+        assert file["slots/001-b/momentum"].tolist() == [[150, 151, 152], [153, 154, 155]]
+
+
+def test_they_stay_readable_when_the_file_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    write_checkpoint(path, checkpoint())
+    found = read_checkpoint(path)
+    path.unlink()
+    assert found.embeddings is not None
+    assert_numbered(found.embeddings)
+
+
+def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    copied = kept_embeddings(FORMS, Numbered())
+    assert os.listdir(tmp_path) == []
+    one, other = copied.blocks(), copied.blocks()
+    next(one), next(one)
+    assert next(other).start == 0, "two may read at once"
+    assert next(one).start == 4
+    assert_numbered(copied)
+
+
+def test_a_damaged_list_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    np.savez(path, embeddings=np.array("no list"))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_checkpoint(path)
+
+
+TABLES = [EmbeddingTable(0, "000-a", "a", 5, 2), EmbeddingTable(1, "001-b", "b", 2, 2)]
+
+
+def initial_rows(seed: int, *initializers: Any) -> list[np.ndarray]:
+    source = InitialEmbeddings(TABLES, initializers, AdagradRule(1e-7, 0.1), seed)
+    blocks = list(source.blocks(skips_initial=True))
+    assert [(one.table, one.start) for one in blocks] == [(0, 0), (0, 2), (0, 4), (1, 0)]
+    assert all(one.part == 0 for one in blocks)
+    return [
+        np.concatenate([one.values for one in blocks if one.table == number]) for number in (0, 1)
+    ]
+
+
+def test_rows_are_as_their_initializer_makes_them(keras: Any) -> None:
+    spread = keras.initializers.RandomUniform(1.0, 2.0)
+    first, second = initial_rows(1, spread, keras.initializers.Constant(0.5))
+    assert first.shape == (5, 2)
+    assert len(np.unique(first)) == first.size
+    assert 1 <= first.min() < first.max() <= 2
+    assert (second == 0.5).all()
+
+
+def test_they_depend_on_the_seed_of_the_run_alone(keras: Any) -> None:
+    one, other = (keras.initializers.RandomNormal(seed=seed) for seed in (3, 4))
+    for first, second in zip(initial_rows(1, one, one), initial_rows(1, other, other), strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert (initial_rows(1, one, one)[0] != initial_rows(2, one, one)[0]).any()
+    assert (initial_rows(1, one, one)[0][:2] != initial_rows(1, one, one)[1]).any()
+
+
+def test_slots_begin_as_the_optimizer_does(keras: Any) -> None:
+    zeros = keras.initializers.Zeros()
+    source = InitialEmbeddings(TABLES, [zeros, zeros], AdagradRule(1e-7, 0.1), 1)
+    parts = [(one.table, one.part, one.start) for one in source.blocks()]
+    assert parts == sorted(parts)
+    assert {(one.part, float(one.values.max())) for one in source.blocks()} == {
+        (0, 0.0),
+        (1, float(np.float32(0.1))),
+    }

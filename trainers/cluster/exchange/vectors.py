@@ -1,0 +1,147 @@
+"""Memory for long vectors, which may be shared with other processes of the machine."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from syncswitch.trainers.model.layout import Vector
+
+# TensorFlow reads an array where it lies if it begins here.
+_ALIGNMENT = 64
+_BYTES = 4
+
+
+class Block:
+    """Vectors of one length in memory of their own; zero, and free, until they are written.
+
+    Args:
+        rows: How many.
+        size: Values of each.
+        descriptor: File of a block that another process has made; by default a new one, without a
+            name that could outlive the processes which hold it.
+    """
+
+    def __init__(self, rows: int, size: int, descriptor: int | None = None) -> None:
+        padded = -(-max(size, 1) * _BYTES // _ALIGNMENT) * _ALIGNMENT
+        length = max(rows, 1) * padded
+        if descriptor is None:
+            descriptor = os.memfd_create("syncswitch")
+            os.ftruncate(descriptor, length)
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, length)
+        values = np.frombuffer(self._memory, np.float32).reshape(max(rows, 1), -1)
+        self.rows: list[Vector] = [row[:size] for row in values[:rows]]
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+def aligned(size: int) -> Vector:
+    """A vector of zeros that TensorFlow can read where it lies."""
+    raw = np.zeros(size * _BYTES + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + size * _BYTES].view(np.float32)
+
+
+# A piece of each vector stays in the processor's cache between the operations on it.
+_PIECE = 1 << 16
+# Below this a second thread costs more than it saves.
+_LEAST_OF_A_THREAD = 1 << 20
+_THREADS = os.cpu_count() or 1
+
+Update = Callable[[Vector, Vector, Vector, int, Sequence[Vector], float, float], None]
+"""`(parameters, moved, slots, updates, gradients, rate, momentum)`: applies a mean of gradients.
+
+They are summed up in their order; `updates` were applied before. `moved`, which may be `parameters`
+itself, is filled with those after the update; slots change in place. An optimizer without momentum
+ignores it.
+"""
+
+
+def momentum_update(
+    parameters: Vector,
+    moved: Vector,
+    slots: Vector,
+    updates: int,
+    gradients: Sequence[Vector],
+    rate: float,
+    momentum: float,
+) -> None:
+    """SGD with momentum, see `MomentumSGD`: the same operations, piece by piece; see `Update`."""
+
+    def update(piece: slice) -> None:
+        gradient = mean_of([one[piece] for one in gradients])
+        accumulator = slots[piece]
+        # What diverges becomes infinite, and is noticed by its loss.
+        with np.errstate(over="ignore", invalid="ignore"):
+            accumulator *= np.float32(momentum)
+            accumulator += gradient
+            step = accumulator * np.float32(rate)
+            np.subtract(parameters[piece], step, out=moved[piece])
+
+    each_piece(len(parameters), update)
+
+
+def traced_update(traced: Callable[..., tuple[Vector, Vector]]) -> Update:
+    """Any optimizer, from a traced function of whole vectors; see `flat_update`."""
+
+    def update(
+        parameters: Vector,
+        moved: Vector,
+        slots: Vector,
+        updates: int,
+        gradients: Sequence[Vector],
+        *rates: float,
+    ) -> None:
+        moved[:], slots[:] = traced(parameters, slots, updates, mean_of(gradients), *rates)
+
+    return update
+
+
+def update_of(shipped: Any) -> Update:
+    """The optimizer that a plan names; None for SGD with momentum."""
+    if shipped is None:
+        return momentum_update
+    from syncswitch.trainers.model.steps import flat_update
+
+    return traced_update(flat_update(shipped.restored()))
+
+
+def each_piece(size: int, do: Callable[[slice], None]) -> None:
+    """Calls `do` with each piece of a vector of this size, in as many threads as pay."""
+
+    def go_through(start: int, stop: int) -> None:
+        for first in range(start, stop, _PIECE):
+            do(slice(first, min(stop, first + _PIECE)))
+
+    threads = min(_THREADS, max(1, size // _LEAST_OF_A_THREAD))
+    if threads == 1:
+        go_through(0, size)
+        return
+    cuts = [size * part // threads for part in range(threads + 1)]
+    list(_pool().map(go_through, cuts[:-1], cuts[1:]))
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="update")
+
+
+def mean_of(vectors: Sequence[Vector]) -> Vector:
+    """The mean of vectors, summed up in their order; a single one itself."""
+    first, *others = vectors
+    if not others:
+        return first
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = first + others[0]
+        for one in others[1:]:
+            total += one
+        total /= np.float32(len(vectors))
+    return total
