@@ -201,21 +201,18 @@ _WHY_UNTRIED = {
 }
 
 
-def belief_columns(why: Explanation, metric: Metric) -> tuple[str, ...]:
-    """Of `belief_cells`."""
-    return ("run", "switch at", metric.name, *map(percent_text, shown_percents(why)))
-
-
-def belief_cells(why: Explanation, number: int, metric: Metric) -> list[str]:
-    """A row: the run with this number, from 0, and what was believed after it."""
+def belief_cells(why: Explanation, number: int, metric: Metric) -> list[tuple[str, str]]:
+    """A row of titles and texts: the run with this number, from 0, and what was believed then."""
     one = why.runs[number]
     likely = {belief.switch_percent: belief.good_probability for belief in one.beliefs}
-    found = [likely.get(percent) for percent in shown_percents(why)]
     return [
-        str(number + 1),
-        percent_text(one.run.switch_percent),
-        measured_text(one, metric),
-        *("-" if good is None else _percent(good) for good in found),
+        ("run", str(number + 1)),
+        ("switch at", percent_text(one.run.switch_percent)),
+        (metric.name, _measured_text(one, metric)),
+        *(
+            (percent_text(percent), _percent(likely[percent]) if percent in likely else "-")
+            for percent in _shown_percents(why)
+        ),
     ]
 
 
@@ -295,7 +292,7 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
     }
 
 
-def shown_percents(why: Explanation) -> list[float]:
+def _shown_percents(why: Explanation) -> list[float]:
     """Those with runs, the answer, and the next one on either side: a long grid is too wide."""
     grid = sorted(belief.switch_percent for belief in why.beliefs)
     shown = {one.run.switch_percent for one in why.runs}
@@ -311,7 +308,7 @@ def _is_guarded(why: Explanation) -> bool:
     return getattr(why.strategy, "guarded", False)
 
 
-def measured_text(one: ExplainedRun, metric: Metric) -> str:
+def _measured_text(one: ExplainedRun, metric: Metric) -> str:
     """What a run measured, for people."""
     if one.run.diverged:
         return "diverged"
