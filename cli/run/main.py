@@ -5,13 +5,16 @@ Thin on purpose: it needs no Optuna, and with a policy file no database.
 
 from __future__ import annotations
 
+import functools
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from syncswitch.cli import console
 from syncswitch.cli.completion import complete_policy_choice, complete_workload
-from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import EXIT_INTERRUPTED
 from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramCommand
 from syncswitch.cli.options import (
@@ -20,18 +23,81 @@ from syncswitch.cli.options import (
     FiniteRange,
     cluster_options,
     common_options,
+    conditions_options,
+    inject_option,
     is_given,
     mlflow_option,
     protocols_option,
     tensorboard_option,
+    trainer_option,
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.command import trained_by_command
-from syncswitch.cli.simulated import cluster_chosen, profile_option
-from syncswitch.searcher.backends.virtual_cluster import AnyCluster
+from syncswitch.searcher.backends.virtual_cluster import AnyCluster, VirtualCluster
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
+from syncswitch.trainers.cluster.local import CLUSTER_OPTIONS, choose_cluster
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
+from syncswitch.trainers.simulated.options import PROFILE
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+profile_option = trainer_option(PROFILE)
+
+
+def cluster_chosen(function: _F) -> _F:
+    """Makes one argument `cluster` of `--trainer`, `--profile` and the `cluster_options`."""
+
+    @functools.wraps(function)
+    def chosen(
+        *arguments: Any,
+        trainer: str,
+        profile: str,
+        launcher: str | None,
+        parameter_servers: int | None,
+        gpus_per_worker: float,
+        open_network: bool,
+        cluster_timeout: float | None,
+        server_grace: float | None,
+        **others: Any,
+    ) -> Any:
+        cluster: AnyCluster
+        if trainer == "simulated":
+            cluster = _simulated(profile)
+        elif is_given("profile"):
+            raise UserError(
+                f"--profile needs --trainer simulated, and this is --trainer {trainer}: change"
+                " that, or leave it out"
+            )
+        else:
+            cluster = choose_cluster(
+                launcher,
+                gpus_per_worker,
+                cluster_timeout,
+                server_grace,
+                os.environ,
+                open_network=open_network,
+                parameter_servers=parameter_servers,
+            )
+        return function(*arguments, cluster=cluster, **others)
+
+    decorated: Any = chosen
+    found: _F = decorated
+    return found
+
+
+def _simulated(profile: str) -> VirtualCluster:
+    for option in CLUSTER_OPTIONS:
+        if is_given(option.parameter):
+            raise UserError(
+                f"{option.flag} cannot be used with --trainer simulated, whose cluster is what"
+                " --profile says; leave it out"
+            )
+    from syncswitch.trainers.simulated.profile import load_profile
+
+    return VirtualCluster(profile, load_profile(profile))
 
 
 class _Program(ProgramCommand, PanelCommand):
@@ -176,8 +242,7 @@ def main(
     Where TF_CONFIG describes a cluster, start the same command for each of its parts: the chief
     trains, the others serve it until it has gone.
     """
-    from syncswitch.cli.run.progress import watching
-    from syncswitch.cli.run.report import make_report, print_report, report_as_json
+    from syncswitch.cli.run.report import make_report, print_report, report_as_json, watching
     from syncswitch.searcher.training.train import train_with_policy
 
     if cluster.take_part(console.print_note, reference):

@@ -1,1 +1,1 @@
-"""What can make the runs of a search: for each kind its options, and how it is put together."""
+"""Kinds of trainers that make the runs of a search: their options, and how each is made."""

@@ -1,4 +1,4 @@
-"""What there is to know of each kind of trainer."""
+"""The interface of a kind of trainer: its options, and the job it makes of a request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What a search needs of the training side.
+    """The training side of a search.
 
     Attributes:
         identity: The workload on its cluster.
@@ -50,7 +50,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What is to be trained, as the user said it.
+    """The job that the user asked for.
 
     Attributes:
         reference: The workload; None where none was named.
@@ -131,7 +131,7 @@ class TrainerChoice(ABC):
 
     @abstractmethod
     def job(self, request: JobRequest) -> Job:
-        """What a search needs of the training side.
+        """Return the training side of a search.
 
         Raises:
             UserError: Something in the request does not exist, or does not fit the rest.
@@ -156,7 +156,7 @@ def plan_search(
     forks_are_wanted: bool = False,
     threshold_is_given: bool = True,
 ) -> tuple[SearchPlan, Job]:
-    """What a search was asked to do, and what it needs for that; the plan is checked first.
+    """Return the plan of a search and its job; the plan is checked first.
 
     The strategy's target is in the unit of the job's metric, and so is its threshold, for which
     there is a usual value only where the best is 1 (`threshold_is_given`).

@@ -45,7 +45,7 @@ class LocalTrainer(TrainerChoice):
 
     @cached_property
     def cluster(self) -> LocalCluster:
-        """What the options mean.
+        """The cluster that the options describe.
 
         Raises:
             UserError: They do not go together, or TF_CONFIG cannot be used.
@@ -110,7 +110,7 @@ class LocalTrainer(TrainerChoice):
 
 
 def servers_text(servers: int) -> str:
-    """What a kind of trainers says of its parameter servers: how many decides about times."""
+    """Part of a kind's name: the number of parameter servers, which changes the times."""
     return "" if servers == 1 else f", {servers:,} parameter servers"
 
 

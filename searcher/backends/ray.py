@@ -76,7 +76,7 @@ class RayCluster(TrainerChoice):
     @property
     @override
     def kind(self) -> str:
-        """What a worker has decides how long a run takes."""
+        """The kind, with what each worker has: it decides how long a run takes."""
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
         cpus = "" if is_usual else f", {self.cpus_per_worker:g} CPU"

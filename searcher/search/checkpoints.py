@@ -70,7 +70,7 @@ class OtherPairs:
         self._studies = studies
 
     def baseline(self, spec: TrialSpec) -> TrialRecord | None:
-        """The same run of the first protocol alone; None for another run, or where nobody made it.
+        """Return this run of the first protocol alone from another search, if one made it.
 
         It costs nothing now.
         """
@@ -171,7 +171,7 @@ class Prefixes:
         replicate: int,
         rows: Mapping[int, StoredTrial],
     ) -> Prefix:
-        """What a run starts from; a checkpoint whose file is gone is passed over.
+        """Return what a run starts from; a checkpoint whose file is gone is passed over.
 
         Raises UserError where the folder for new ones cannot be made.
         """
@@ -233,7 +233,7 @@ class Prefixes:
                 folder.rmdir()  # only where it is empty
 
     def _make_directory(self) -> None:
-        """Before anything is trained for nothing."""
+        """Makes the folder for new checkpoints, before anything is trained for nothing."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -247,7 +247,7 @@ class Prefixes:
         return path not in self._unreadable and path.is_file()
 
     def _evaluations(self, fork: Fork, rows: Mapping[int, StoredTrial]) -> tuple[Evaluation, ...]:
-        """Those of a run up to a percent of W, with what it inherited."""
+        """Evaluations of a run up to a percent of W, with those that it inherited."""
         numbers = {row.trial_id: number for number, row in rows.items()}
         parts: list[list[Evaluation]] = []
         number, percent = fork.trial_number, fork.percent

@@ -1,4 +1,4 @@
-"""What the commands on policies share: naming a policy, and finding the one that is meant."""
+"""Names of policies on the command line, and the search for the one that is meant."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user typed: a workload, and perhaps what narrows it down.
+    """A workload as the user typed it, with the options that narrow it down.
 
     The protocols are written as `FIRST,SECOND`.
     """
@@ -52,7 +52,7 @@ class Selection:
 
     @property
     def selector(self) -> str:
-        """What the database knows the workload by."""
+        """The name by which the database knows the workload."""
         return normal_reference(self.reference)
 
     @property
@@ -142,7 +142,7 @@ def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
 def only(
     registry: PolicyRegistry, found: list[TimingPolicy], how_to_choose: str = _HOW_TO_CHOOSE
 ) -> TimingPolicy:
-    """For what is going to be used: there the newest of several would be a guess.
+    """Return the only policy that fits: to use the newest of several would be a guess.
 
     Raises:
         PolicyError: There are several.
@@ -178,7 +178,7 @@ def policy_named(text: str, storage_url: str) -> TimingPolicy:
 
 
 def _versions_of(registry: PolicyRegistry, selector: str) -> str:
-    """What there is of a workload, so that a wrong version shows."""
+    """Lists the versions and aliases of a workload, so that a wrong one shows."""
     entries = registry.entries(workload=selector)
     if not entries:
         return ""
@@ -189,7 +189,7 @@ def _versions_of(registry: PolicyRegistry, selector: str) -> str:
 
 
 def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | None) -> TimingPolicy:
-    """That version of the same workload; None for the one that was found.
+    """Return the given version of the same workload; None stands for the one that was found.
 
     Raises:
         PolicyError: There is no such version.
@@ -207,7 +207,7 @@ def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | Non
 
 
 def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str | None:
-    """What to say where there is a policy, but not under this alias."""
+    """The message for a workload that has a policy, but not under this alias."""
     found = find(registry, selection)
     if not found:
         return None
@@ -220,7 +220,7 @@ def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str 
 
 
 def near_misses(registry: PolicyRegistry, selection: Selection) -> str:
-    """What there is for this workload on other clusters, so that a wrong option shows."""
+    """Lists the policies of this workload for other clusters, so that a wrong option shows."""
     others = find(registry, Selection(selection.reference, None, None))
     if not others:
         return ""
