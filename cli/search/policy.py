@@ -9,7 +9,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +88,13 @@ if TYPE_CHECKING:
     from syncswitch.searcher.search.explanation import Explanation
 
 
-NamedPolicy = tuple[str, TimingPolicy]
-"""A policy, after the name that the user gave it."""
+@click.group(cls=SubcommandGroup)
+def policy() -> None:
+    """Look up, compare, exchange and roll back timing policies.
+
+    WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
+    fingerprint.
+    """
 
 
 def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
@@ -178,40 +183,10 @@ def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> l
     ]
 
 
-def print_diff(found: Sequence[FieldDifference], first: NamedPolicy, second: NamedPolicy) -> None:
-    """Prints a row for each field that differs."""
-    (name, a), (other, _) = first, second
-    if found:
-        rows = []
-        for one in found:
-            before, after = _before_and_after(one)
-            rows.append([("field", one.field.replace("_", " ")), (name, before), (other, after)])
-        print_rows(rows)
-    else:
-        echo(f"{name} and {other} are equal ({a.workload}, {a.cluster})")
-
-
-def diff_as_json(
-    found: Sequence[FieldDifference], first: NamedPolicy, second: NamedPolicy
-) -> dict[str, Any]:
-    """The differences for JSON."""
-    return {
-        "before": _side_as_json(*first),
-        "after": _side_as_json(*second),
-        "is_equal": not found,
-        "differences": [asdict(one) for one in found],
-    }
-
-
 def _place(trial: EvidenceTrial) -> str:
     if trial.trial_id is None:
         return "-"
     return f"{trial.trial_id}" if trial.agrees else f"{trial.trial_id} differs"
-
-
-def _side_as_json(name: str, policy: TimingPolicy) -> dict[str, Any]:
-    known = ("workload", "fingerprint", "version", "created_at")
-    return {"name": name, **{field: getattr(policy, field) for field in known}}
 
 
 def _before_and_after(difference: FieldDifference) -> tuple[str, str]:
@@ -237,7 +212,7 @@ def _shown(value: Any, digits: int, unit: str) -> str:
     return (f"{value:.{digits}g}" if isinstance(value, float) else str(value)) + unit
 
 
-@click.command()
+@policy.command()
 @selection_options
 @version_option
 @output_option
@@ -269,7 +244,7 @@ def export(
         echo(f"version {found.version} for {found.workload} written to {output}")
 
 
-@click.command("import")
+@policy.command("import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--make-current",
@@ -303,7 +278,7 @@ def import_policy_files(
             print_text(_import_sentence(file, one, make_current))
 
 
-@click.command()
+@policy.command()
 @debug_option
 def schema() -> None:
     """Print the JSON Schema of policy files."""
@@ -348,7 +323,7 @@ _HOW_TO_NAME = (
 _MOST_DIGITS = 1000  # int() refuses a few thousand
 
 
-@click.command(name="alias")
+@policy.command(name="alias")
 @selection_options
 @click.argument("alias", shell_complete=complete_alias)
 @click.argument("version", type=VERSION, shell_complete=complete_version)
@@ -360,7 +335,7 @@ def move_alias(
     _move(selection, alias, version, storage_url, as_json)
 
 
-@click.command()
+@policy.command()
 @selection_options
 @alias_option("Alias to move.")
 @common_options
@@ -369,7 +344,7 @@ def rollback(selection: Selection, alias: str, storage_url: str, as_json: bool) 
     _move(selection, alias, None, storage_url, as_json)
 
 
-@click.command()
+@policy.command()
 @click.argument("names", metavar="[WORKLOAD] A B", nargs=-1, shell_complete=complete_compared)
 @narrowing_options
 @common_options
@@ -391,12 +366,27 @@ def diff(
         if not (_is_file(first) and _is_file(second)):
             database = stack.enter_context(open_database(storage_url, create=False))
             registry = PolicyRegistry(database)
-        a, b = (_side(name, workers, protocols, registry) for name in (first, second))
-    found = policy_differences(a.policy, b.policy, a.job, b.job)
+        sides = [_side(name, workers, protocols, registry) for name in (first, second)]
+    (a, job), (b, other_job) = sides
+    found = policy_differences(a, b, job, other_job)
     if as_json:
-        print_json(diff_as_json(found, (a.name, a.policy), (b.name, b.policy)))
+        known = ("workload", "fingerprint", "version", "created_at")
+        before, after = (
+            {"name": name, **{field: getattr(one, field) for field in known}}
+            for name, one in ((first, a), (second, b))
+        )
+        differences = [asdict(one) for one in found]
+        print_json(
+            {"before": before, "after": after, "is_equal": not found, "differences": differences}
+        )
+    elif found:
+        rows = []
+        for one in found:
+            values = zip((first, second), _before_and_after(one), strict=True)
+            rows.append([("field", one.field.replace("_", " ")), *values])
+        print_rows(rows)
     else:
-        print_diff(found, (a.name, a.policy), (b.name, b.policy))
+        echo(f"{first} and {second} are equal ({a.workload}, {a.cluster})")
 
 
 def _move(
@@ -423,15 +413,6 @@ def _move(
     else:
         was = "" if before is None else f" (was version {before})"
         echo(f"{found.workload}: {alias} is version {version}{was}")
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One of two policies that are compared."""
-
-    name: str
-    policy: TimingPolicy
-    job: WorkloadIdentity
 
 
 def _two_names(names: tuple[str, ...]) -> tuple[str, str]:
@@ -461,17 +442,18 @@ def _is_file(name: str) -> bool:
 
 def _side(
     name: str, workers: int | None, protocols: str | None, registry: PolicyRegistry | None
-) -> _Side:
+) -> tuple[TimingPolicy, WorkloadIdentity]:
+    """A policy as it is named, and its job."""
     if registry is None or _is_file(name):
         content = read_policy_file(name)
-        return _Side(name, content.policy, content.workload.identity)
+        return content.policy, content.workload.identity
     reference, at, which = name.rpartition("@")
     if not (reference and at and which):
         raise PolicyError(f"{name!r} names no policy: {_HOW_TO_NAME}")
     policy = _policy(registry, Selection(reference, workers, protocols), which)
     entry = registry.entry(policy.fingerprint, policy.version)
     assert entry is not None  # a version is never removed
-    return _Side(name, policy, entry.identity)
+    return policy, entry.identity
 
 
 def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> TimingPolicy:
@@ -485,7 +467,7 @@ def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> Timin
     return only(registry, found)
 
 
-@click.command()
+@policy.command()
 @selection_options
 @common_options
 def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
@@ -514,15 +496,6 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
     words = revision.why
     print_text(f"{words[0].upper()}{words[1:]}.")
     print_text(f"{new.workload}: current is version {new.version} (was {policy.version})")
-
-
-@click.group(cls=SubcommandGroup)
-def policy() -> None:
-    """Look up, compare, exchange and roll back timing policies.
-
-    WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
-    fingerprint.
-    """
 
 
 @policy.command()
@@ -618,10 +591,6 @@ def show(
     print_evidence(chosen, trials)
     if why is not None:
         print_why(why, chosen)
-
-
-for _command in (export, import_policy_files, schema, diff, move_alias, rollback, revise):
-    policy.add_command(_command)
 
 
 def _explained(database: Database, entry: PolicyEntry) -> Explanation:

@@ -149,7 +149,7 @@ class Prefixes:
         directory: Path,
         *,
         may_share: bool = True,
-        others: OtherPairs | None = None,
+        others: OtherPairs,
     ) -> None:
         """Writes nothing.
 
@@ -157,7 +157,7 @@ class Prefixes:
         folder of the search's own.
         """
         self._store = store
-        self._others = others or OtherPairs(store)
+        self._others = others
         self._study = study
         self._strategy = strategy
         self._is_shared = strategy.share_prefix and may_share
@@ -189,23 +189,14 @@ class Prefixes:
         best = max(fit, key=lambda found: found.percent, default=None)
         other = self._others.checkpoint(replicate, switch_percent, self._is_there)
         if other is not None and (best is None or best.percent < other[0].percent):
-            return self._prefix(number, switch_percent, other[0], None, other[1])
-        fork = Fork(best.trial_number, best.percent) if best else None
-        evaluations = self._evaluations(fork, rows) if fork else ()
-        return self._prefix(number, switch_percent, best, fork, evaluations)
-
-    def _prefix(
-        self,
-        number: int,
-        switch_percent: float,
-        checkpoint: StoredCheckpoint | None,
-        fork: Fork | None,
-        evaluations: tuple[Evaluation, ...],
-    ) -> Prefix:
-        start = checkpoint.percent if checkpoint else 0.0
+            fork, (best, evaluations) = None, other
+        else:
+            fork = Fork(best.trial_number, best.percent) if best else None
+            evaluations = self._evaluations(fork, rows) if fork else ()
+        start = best.percent if best else 0.0
         return Prefix(
             fork=fork,
-            path=checkpoint.path if checkpoint else None,
+            path=best.path if best else None,
             checkpoint_percents=tuple(
                 percent
                 for percent in self._strategy.grid()[:-1]
