@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.data import Data, StreamedData
     from syncswitch.trainers.job.fingerprint import workload_identity
     from syncswitch.trainers.job.loading import load_workload
-    from syncswitch.trainers.job.sources.numpy_files import NumpyFiles
+    from syncswitch.trainers.job.sources.files import NumpyFiles, TFRecordFiles
     from syncswitch.trainers.job.sources.pipelines import PipelinePieces
-    from syncswitch.trainers.job.sources.records import TFRecordFiles
     from syncswitch.trainers.job.sources.source import Source
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.keras_api.callback import PolicyCallback
@@ -64,13 +63,13 @@ _OTHERS = {
     "CommandTemplate": "command.template",
     "CommandTrainer": "command.trainer",
     "Data": "job.data",
-    "NumpyFiles": "job.sources.numpy_files",
+    "NumpyFiles": "job.sources.files",
     "PipelinePieces": "job.sources.pipelines",
     "PolicyCallback": "keras_api.callback",
     "SimulatedTrainer": "simulated.trainer",
     "Source": "job.sources.source",
     "StreamedData": "job.data",
-    "TFRecordFiles": "job.sources.records",
+    "TFRecordFiles": "job.sources.files",
     "Workload": "job.workload",
     "fit": "keras_api.fit",
     "from_compiled": "keras_api.from_compiled",

@@ -1,4 +1,4 @@
-"""Under which conditions a job trains: what the user said, and what it means."""
+"""The conditions under which a job trains: online policy, switch mechanism, injected faults."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _USUAL = RunConditions()
 
 @dataclass(frozen=True)
 class ConditionsChoice:
-    """What the user said; what it means depends on the job.
+    """The conditions that the user chose; their meaning depends on the job.
 
     Attributes:
         online: Name of the online policy.
         switch_mechanism: `hot` or `restart`.
-        inject: Texts of fault_injector.
+        inject: Faults and scenarios as the option `--inject` takes them.
     """
 
     online: str
@@ -38,14 +38,14 @@ class ConditionsChoice:
         launcher: str,
         servers: int = 1,
     ) -> RunConditions:
-        """What it means for one job.
+        """The conditions of one job.
 
         Args:
             workers: n.
-            switch_percent: The scenarios of the paper come before this.
-            first_protocol: Before the switch.
+            switch_percent: Where the job switches; the scenarios of the paper come before it.
+            first_protocol: The protocol before the switch.
             launcher: `in-process`, `processes`, `tf-config` or `simulated`.
-            servers: How many parameter servers there are.
+            servers: Number of parameter servers.
 
         Raises:
             UserError: It does not fit the job, the launcher or this machine.
@@ -78,11 +78,7 @@ class ConditionsChoice:
         )
 
     def check_nothing_chosen(self, reason: str) -> None:
-        """Refuses all that is not the default.
-
-        Raises:
-            UserError: There is such.
-        """
+        """Raises UserError where anything but the default was chosen."""
         chosen = {
             f"--online {self.online}": self.online != _USUAL.online,
             f"--switch {self.switch_mechanism}": self.switch_mechanism != _USUAL.switch_mechanism,

@@ -39,8 +39,7 @@ from syncswitch.storage.uses.waiting import spool_beside, spool_use
 from syncswitch.trainers.command.script import report, tell_run
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guarding
-from syncswitch.trainers.run.position import Position
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.trainers.run.record import Position, trial_record
 
 Broadcast = Callable[[int | None], int | None]
 """Gives every process what the chief has."""

@@ -11,7 +11,7 @@ from syncswitch.storage.errors import UserError
 
 USUAL_WORKERS = 4
 USUAL_PROTOCOLS = "bsp,asp"
-"""Of a cluster of which nobody said anything."""
+"""Protocols of a cluster where nobody names any."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class TrainerOption:
     """An option that goes with some kinds of trainers alone.
 
     Attributes:
-        flag: As on a command line, such as `--launcher`.
-        help: What it does, for people.
+        flag: Its name on a command line, such as `--launcher`.
+        help: Its help, for people.
         type: str, int, float, bool or Path.
         name: The parameter that takes it; empty for the flag with underscores.
         metavar: The value, in the help; empty for what follows from the type.

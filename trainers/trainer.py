@@ -11,7 +11,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, 
 
 
 class Verdict(enum.Enum):
-    """What a training run should do after an evaluation."""
+    """Tells a training run what to do after an evaluation."""
 
     CONTINUE = "continue"
     STOP = "stop"
@@ -45,11 +45,7 @@ class SilentObserver:
 
 
 class Watching:
-    """Passes on what it observes; those who want to know of something override that.
-
-    Args:
-        observer: To whom.
-    """
+    """Passes everything on to another observer; a subclass overrides what it wants to know."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer

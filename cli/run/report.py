@@ -16,7 +16,7 @@ from syncswitch.cli import console
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.uses.summary import is_kept
-from syncswitch.trainers.run.event_text import is_remarkable
+from syncswitch.trainers.run.record import is_remarkable
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import WorkloadIdentity
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @contextmanager
 def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
     """An observer that shows the progress on a terminal, and elsewhere only what is remarkable."""
-    from syncswitch.trainers.run.event_text import event_line, is_remarkable
+    from syncswitch.trainers.run.record import event_line, is_remarkable
     from syncswitch.trainers.trainer import SilentObserver, Verdict
 
     if not sys.stderr.isatty():

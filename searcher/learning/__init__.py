@@ -1,1 +1,1 @@
-"""What later trainings teach: where the next one switches, and whether a policy still holds."""
+"""Learning from later trainings: where the next one switches, whether a policy still holds."""

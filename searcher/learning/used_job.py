@@ -1,4 +1,4 @@
-"""What is known of a job with a policy: the runs that it rests on, and those that used it; pure."""
+"""A job with a policy: the runs that the policy rests on, and those that used it; pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lessons_of(
 
 
 LEARNT = "learning-"
-"""How the studies of policies begin that no search found."""
+"""Prefix of the studies of policies that no search found."""
 
 FIRST_REASON = "nothing but the first protocol alone was tried so far"
 """Why the policy of a job that was trained once is the first protocol alone."""
@@ -84,7 +84,7 @@ class Revision:
 
     @property
     def why(self) -> str:
-        """As a clause; a policy keeps it."""
+        """The reason as a clause, which the new policy keeps."""
         here, there = self.expected_time, self.answer.expected_time
         what = "is more likely to keep the accuracy"
         if here is None or there is None:
@@ -122,11 +122,11 @@ class UsedJob:
 
     @property
     def kept(self) -> list[bool]:
-        """Of each use of this version, with its switch, whether that switch kept the accuracy."""
+        """Whether the switch kept the accuracy, for each use of this version with its switch."""
         return switches_kept(self.policy, map(observation_of, self.uses))
 
     def next_percent(self, expected_uses: int) -> float:
-        """Where the next run switches: at what it should try, or at the best that is known.
+        """The switch of the next run: what it should try, or the best that is known.
 
         Args:
             expected_uses: How often the job is trained in all; after so many nothing is tried.
@@ -138,7 +138,7 @@ class UsedJob:
         return self.policy.switch_percent if decision is None else decision.switch_percent
 
     def revision(self, expected_uses: int | None = None) -> Revision | None:
-        """What the policy should be left for; None where it may stay.
+        """The revision that should replace the policy; None where it may stay.
 
         Args:
             expected_uses: How often the job is trained in all, by runs that learn: the policy stays
@@ -159,7 +159,7 @@ class UsedJob:
         return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
 
     def _decision(self, expected_uses: int) -> Decision | None:
-        """What a use should try, or the answer where nothing is left to try; None for neither."""
+        """The next switch to try, or the answer once nothing is left to try; None for neither."""
         left = expected_uses - len(self.uses)
         return (
             self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
@@ -193,7 +193,7 @@ class UsedJob:
         return [*rests_on, *used]
 
     def strategy(self) -> AdaptiveStrategy:
-        """How this job would be searched, on all switch points that it has seen."""
+        """The strategy of a search for this job, on all switch points that it has seen."""
         policy, runs = self.policy, self.observations()
         tried = {run.switch_percent for run in runs}
         usual = AdaptiveStrategy(settings=6)
@@ -213,7 +213,7 @@ class UsedJob:
         )
 
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
-        """What a next run is held against.
+        """The band that the next run is compared with.
 
         Uses of the first protocol alone, those that a guard sent back among them, count for the
         target as much as the runs of the search: so one that was measured too high comes down. A
@@ -275,7 +275,7 @@ class UsedJob:
 
     @property
     def _baseline_accuracies(self) -> list[float]:
-        """Of uses; one seed gives one run of the first protocol alone, which counts once."""
+        """Accuracies of uses in the first protocol alone; runs of one seed count once."""
         by_seed = {use.seed: use.converged_accuracy for use in self._baseline_uses}
         return [accuracy for accuracy in by_seed.values() if accuracy is not None]
 

@@ -1,4 +1,4 @@
-"""Jobs that learn from their uses, in a database: the next run, and the policies that come of it.
+"""Learning from a job's uses in a database: the next run, and the policies that follow.
 
 The first run of a job without a policy uses the first protocol alone. It is published as a policy
 that says so, on which the runs after it are recorded as uses, whatever their switch. Where the uses
@@ -38,7 +38,7 @@ from syncswitch.storage.uses.summary import is_counted
 def next_run(
     storage_url: str, identity: WorkloadIdentity, uses: int, goes_back: bool | None = None
 ) -> NextRun:
-    """Where the next training of a job switches; it makes the database if need be.
+    """Decides where the next training of a job switches; creates the database if need be.
 
     Args:
         storage_url: The database.
@@ -63,7 +63,7 @@ def next_run(
 
 
 def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | None:
-    """Where the next use of a policy switches; None where it is not `current` in the database.
+    """Decides where the next use of a policy switches; None where it is not `current`.
 
     Args:
         storage_url: The database.
@@ -87,7 +87,7 @@ def _next_run(
 def first_policy(
     storage_url: str, identity: WorkloadIdentity, reference: str, record: TrialRecord
 ) -> TimingPolicy | None:
-    """Publishes what the first run of a job found; None where it diverged."""
+    """Publishes the first run of a job as its policy; None where it diverged."""
     if record.diverged:
         return None
     accuracy, usual = record.converged_accuracy, AdaptiveStrategy()
@@ -126,7 +126,7 @@ def revision_of(
     expected_uses: int | None = None,
     goes_back: bool | None = None,
 ) -> Revision | None:
-    """What a version of this database's policies should be left for.
+    """The revision that should replace a version of this database's policies.
 
     None where it may stay, or is not `current`; see `UsedJob.revision`.
     """
@@ -149,7 +149,7 @@ def publish_revision(database: Database, policy: TimingPolicy, revision: Revisio
 
 
 def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
-    """A version with the uses of all.
+    """Reads a version together with the uses of all versions.
 
     Args:
         database: The database.
@@ -177,7 +177,7 @@ def stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | N
 
 
 def band(storage_url: str, policy: TimingPolicy) -> Band | None:
-    """What the next run with a policy is held against, by all that was measured since."""
+    """The band for the next run with a policy, from all that was measured since."""
     with open_database(storage_url, create=False) as database:
         stored = stored_version(database, policy)
         if stored is None:
@@ -191,7 +191,7 @@ def after_use(
     expected_uses: int | None = None,
     goes_back: bool | None = None,
 ) -> list[str]:
-    """Asks after a policy when one more use is recorded.
+    """Reviews a policy after one more recorded use.
 
     Args:
         storage_url: The database, which has the use.
@@ -233,7 +233,7 @@ def _switch(policy: TimingPolicy) -> str:
 
 
 def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
-    """By the search that found it; where that is not here, by its evidence and its uses.
+    """Explains a policy by its search, or by its evidence and uses where that is not here.
 
     Raises UserError where the runs leave nothing to compare with.
     """
@@ -247,7 +247,7 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
 
 
 def search_explained(database: Database, search: SearchInfo) -> Explanation:
-    """By its runs so far, speculative ones left out."""
+    """Explains a search by its runs so far, speculative ones left out."""
     trials = TrialStore(database).trials(fingerprint=search.fingerprint)
     rows = {
         trial.trial_number: trial

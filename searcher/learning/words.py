@@ -1,4 +1,4 @@
-"""How a policy has done in the runs that used it, in a few words; pure."""
+"""Words on how a policy has done in the runs that used it; pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drift_text(drift: Drift) -> str:
 
 
 def uses_sentence(summary: UseSummary) -> str:
-    """The same as a sentence."""
+    """`uses_text` as a sentence."""
     text = uses_text(summary)
     return f"{text[0].upper()}{text[1:]}."
 

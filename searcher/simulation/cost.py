@@ -1,4 +1,4 @@
-"""What a search costs and how often it is right, from many replays of it.
+"""The cost of a search and how often it is right, from many replays of it.
 
 The measures are those of the Sync-Switch paper's Tables II and IV to VI.
 """
@@ -22,7 +22,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How the paper's search goes where each switch point's mean over all its runs is known.
+    """The paper's search given each switch point's mean over all its runs.
 
     It is the same for every strategy.
 
@@ -43,7 +43,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class CostSummary:
-    """What many replayed searches cost.
+    """The cost of many replayed searches.
 
     Attributes:
         search_cost: Training time of all runs of a search, in mean trainings with the first

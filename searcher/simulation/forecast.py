@@ -1,4 +1,4 @@
-"""What a search will cost, from the times of two trainings."""
+"""Forecasts the cost of a search from the times of two trainings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STREAM = 20_261
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a search will cost if its answer is this one.
+    """The expected cost of a search, given its answer.
 
     Attributes:
         search_cost: In trainings with the first protocol alone.

@@ -1,4 +1,4 @@
-"""What a search will still cost: it is played on from where it is, with results that are likely."""
+"""Forecasts the rest of a search by playing it on from where it is with likely results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOW, _HIGH = 0.1, 0.9
 
 @dataclass(frozen=True, slots=True)
 class RestOfSearch:
-    """What is to come; costs are in trainings with the first protocol alone.
+    """The rest of a search; costs are in trainings with the first protocol alone.
 
     Attributes:
         runs: Mean number of runs, those under way included.
@@ -37,7 +37,7 @@ class RestOfSearch:
     high_cost: float
 
     def less(self, cost: float) -> RestOfSearch:
-        """What is left of it after so much of it was paid."""
+        """What is left once a part of the cost was paid."""
         left = (max(0.0, part - cost) for part in (self.cost, self.low_cost, self.high_cost))
         return RestOfSearch(self.runs, *left)
 

@@ -39,7 +39,7 @@ class PlayedRun:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSearch:
-    """How one replayed search went.
+    """The course of one replayed search.
 
     Attributes:
         seconds: Training time of all its runs.
@@ -129,7 +129,7 @@ class Ledger:
         self._paid_seconds = 0.0
 
     def made(self, percent: float) -> int:
-        """How many runs of a switch point there are."""
+        """The number of runs of a switch point."""
         return self._made[percent]
 
     def observations(self) -> tuple[Observation, ...]:

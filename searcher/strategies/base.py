@@ -1,8 +1,8 @@
-"""What a strategy sees and what it answers.
+"""The interface of strategies: what they see and what they answer.
 
 A strategy is the offline timing policy as a pure function: from observations to the next run or the
 answer. It has no state: it looks at the whole history on every call, so whoever holds the history
-can go on with the search. `strategies/` has those that there are.
+can go on with the search.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 
 USUAL_THRESHOLD = 0.01
-"""Of metrics whose best value is 1."""
+"""The threshold of metrics whose best value is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Decided:
         kept_share: Expected share of later runs with the bare switch that lose at most beta.
         delivered_share: Expected share of the models of later trainings that do: with a guard, one
             whose switch failed is trained on from an earlier state.
-        baseline_kept_share: The same of the first protocol alone.
-        expected_time: Of a later training, by that of one with the first protocol alone; what
-            failed switches cost is part of it.
+        baseline_kept_share: Expected share of runs with the first protocol alone that do.
+        expected_time: Expected time of a later training over that of one with the first protocol
+            alone; what failed switches cost is part of it.
         reason: Why the answer is the first protocol alone, as a clause such as `an earlier switch
             saves no time`.
     """
@@ -109,7 +109,7 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What policies and studies call this strategy."""
+        """Its name in policies and studies."""
 
     @property
     @abstractmethod
@@ -131,7 +131,7 @@ class Strategy(ABC):
         return self.repeats
 
     def measured_by(self, metric: Metric) -> Strategy:
-        """The same strategy for a job with this metric; the target is given in its unit.
+        """Returns this strategy for a job with this metric; its target is in the metric's unit.
 
         Raises:
             UserError: The metric cannot have this target.
@@ -154,12 +154,12 @@ class Strategy(ABC):
         return largest - least
 
     def possible(self, accuracy: float) -> float:
-        """The accuracy there can be that is next to this one."""
+        """The possible accuracy that is closest to this one."""
         return possible_accuracy(accuracy, self.accuracy_range)
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a search has to be told, beside name and first four attributes, as JSON values."""
+        """Its settings beside name and first four attributes, as JSON values."""
         return {
             field.name: list(value) if isinstance(value, tuple) else value
             for field in fields(self)
@@ -176,18 +176,18 @@ class Strategy(ABC):
         return itertools.count()
 
     def between(self, lowest_percent: float, highest_percent: float) -> Strategy:
-        """The same strategy on another range of switch points."""
+        """Returns this strategy on another range of switch points."""
         return replace(self, lowest_percent=lowest_percent, highest_percent=highest_percent)
 
     def among(self, percents: Iterable[float]) -> Strategy:
-        """The same strategy where only some switch points can be run, as in a recording.
+        """Returns this strategy where only some switch points can be run, as in a recording.
 
         Switch points of repeated halving are asked for all the same.
         """
         return self
 
     def without_going_back(self) -> Strategy:
-        """The same strategy where a training that failed begins anew."""
+        """Returns this strategy for trainings that begin anew where they fail."""
         return self
 
     @abstractmethod
@@ -204,7 +204,7 @@ class Strategy(ABC):
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """What a run may measure: probabilities, which sum to 1, and accuracies."""
+        """Likely results of a run: probabilities, which sum to 1, each with its accuracy."""
         target = self.progress(finished).target_accuracy
         if target is None or percent == self.highest_percent:
             # Nothing is compared yet, so any accuracy does.
@@ -219,14 +219,14 @@ class Strategy(ABC):
         return {}
 
     def beliefs(self, finished: Iterable[Observation]) -> tuple[SwitchPointBelief, ...]:
-        """Of each switch point, ascending; empty without a target, or where nothing is believed.
+        """The belief on each switch point, ascending; empty without a target or a belief.
 
         Raises UserError where the baseline diverged.
         """
         return ()
 
     def standing_answer(self, finished: Iterable[Observation]) -> Decided | None:
-        """What a search would answer that had to end now; None where it could not.
+        """The answer of a search that had to end now; None where it has none yet.
 
         Raises UserError where the baseline diverged.
         """

@@ -1,4 +1,4 @@
-"""What candidates are compared with: the runs of the first protocol alone."""
+"""The baseline that candidates are compared with: runs of the first protocol alone."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class StopRule:
         return _CONTRAST * statistics.fmean(_changes(window)) <= restless
 
     def is_hopeless(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Whether a run is so far below what is wanted that how far does not matter.
+        """Whether a run is so far below the target that its exact accuracy does not matter.
 
         After the last decay, with more to go than twice the span of the last 5 evaluations.
         """
@@ -103,7 +103,7 @@ class StopRule:
     def known_at(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> int | None:
-        """How many evaluations of a run settle its accuracy; None where all of them do not."""
+        """The number of evaluations that settle a run's accuracy; None where none does."""
         for number in range(CONVERGENCE_EVALUATIONS, len(evaluations)):
             if self.knows(evaluations[:number], switch_worker_step):
                 return number
@@ -112,7 +112,7 @@ class StopRule:
     def plateau_accuracy(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> float | None:
-        """What a run would have measured had it been stopped; None where it would not."""
+        """The accuracy of a run had it been stopped early; None where it would not have been."""
         number = self.known_at(evaluations, switch_worker_step)
         return None if number is None else converged_accuracy(evaluations[:number])
 
@@ -128,7 +128,7 @@ def may_stop(strategy: Strategy, percent: float, observations: Iterable[Observat
 
 
 def correction(observations: Iterable[Observation]) -> float | None:
-    """What has to be added to the accuracy of a stopped run; None as long as nobody knows.
+    """The correction to add to the accuracy of a stopped run; None while it is unknown.
 
     The mean over the runs that were made to their end, though they might have been stopped.
     """

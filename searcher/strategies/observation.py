@@ -1,4 +1,4 @@
-"""What a strategy is told of a completed trial."""
+"""A completed trial as strategies see it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SHARES: AccuracyRange = (0.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
-    """What a run cost, and what another one would.
+    """The cost of a run, and what another one would cost.
 
     Attributes:
         paid_seconds: Training time of the run itself, without what it inherited.
         first_seconds: A whole training with the first protocol at the pace of this run; None
             where it used that protocol for no worker-step of its own.
-        second_seconds: The same of the second protocol.
+        second_seconds: A whole training with the second protocol at the pace of this run, likewise.
         reached_percent: Percent of W that the run did before it ended.
     """
 
@@ -71,7 +71,7 @@ def mean_accuracy(runs: Sequence[Observation]) -> float:
 
 
 def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
-    """The accuracy within limits that is next to this one."""
+    """The accuracy within limits that is closest to this one."""
     least, largest = limits
     accuracy = accuracy if least is None else max(least, accuracy)
     return accuracy if largest is None else min(largest, accuracy)

@@ -30,7 +30,7 @@ class Pace:
     second_seconds: float
 
     def at(self, percent: float) -> float:
-        """Of a training with its switch there."""
+        """Seconds of a training with its switch there."""
         share = percent / 100
         # So that neither time counts where its protocol does not run.
         first = share * self.first_seconds if share else 0.0
@@ -56,12 +56,12 @@ class Dropped:
 
 
 def is_preferred(seconds: float, best_seconds: float) -> bool:
-    """Whether a pair whose training takes so long replaces the best one before it."""
+    """Whether a pair with trainings of this length replaces the best one before it."""
     return seconds < (1 - LEAST_GAIN) * best_seconds
 
 
 def pace_of(runs: Sequence[Observation]) -> Pace:
-    """What some runs say of both protocols; not a number for what nobody used."""
+    """The pace of both protocols in some runs; NaN for one that none of them used."""
     costs = [run.cost for run in runs if run.cost is not None]
     first = mean_of(cost.first_seconds for cost in costs)
     second = mean_of(cost.second_seconds for cost in costs)

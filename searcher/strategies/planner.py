@@ -66,7 +66,7 @@ def plan_trial(
     *,
     speculate: bool = True,
 ) -> PlannedTrial | Wait | Decided:
-    """What a searcher that is free does now; to speculate is to make what is only likely needed.
+    """Says what a free searcher does next; speculation makes runs that are only likely needed.
 
     Raises UserError where the baseline diverged.
     """

@@ -1,4 +1,4 @@
-"""What a strategy says of a search that is under way."""
+"""Progress of a search and the belief behind it, as a strategy reports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncswitch.searcher.strategies.observation import Observation, mean_accurac
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointSummary:
-    """What is known of one switch point.
+    """The measurements of one switch point.
 
     Attributes:
         runs: Completed runs that count.
@@ -48,14 +48,14 @@ class SearchProgress:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointBelief:
-    """What is believed of one switch point.
+    """The belief on one switch point.
 
     Attributes:
         good_probability: How likely guarded trainings with it take less time than with the first
             protocol alone; for the bare switch, how likely enough of them keep the accuracy.
         kept_share: How likely one more run there loses at most beta.
-        low_accuracy: Nine of ten such runs end between here
-        high_accuracy: and here.
+        low_accuracy: Lower end of the range in which nine of ten such runs end.
+        high_accuracy: Upper end of it.
     """
 
     switch_percent: float
@@ -68,7 +68,7 @@ class SwitchPointBelief:
 def summary_of(
     percent: float, runs: Sequence[Observation], accepted: bool | None
 ) -> SwitchPointSummary:
-    """What some runs of a switch point say of it; `accepted` is what the strategy says."""
+    """Sums up the runs of a switch point; `accepted` is the strategy's verdict."""
     accuracies = [run.accuracy for run in runs]
     return SwitchPointSummary(
         switch_percent=percent,

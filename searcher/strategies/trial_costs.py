@@ -1,4 +1,4 @@
-"""What the next run would cost, from what the runs so far did."""
+"""Estimates what the next run will cost from what the runs so far cost."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class TrialCosts:
         )
 
     def next(self, percent: float, replicate: int) -> float:
-        """What a run at a switch point would cost, in this replicate."""
+        """The cost of a run at a switch point, in this replicate."""
         share = percent / self.highest_percent
         first = max(0.0, min(share, self.end) - self.prefixes.get(replicate, 0.0))
         return max(_LEAST_COST, first + max(0.0, self.end - share) * self.ratio)
 
     def until(self, percent: float, share: float) -> float:
-        """What a run at a switch point costs up to a share of W, where it inherits nothing."""
+        """The cost of a run at a switch point up to a share of W, if it inherits nothing."""
         switch = percent / self.highest_percent
         return min(switch, share) + max(0.0, share - switch) * self.ratio

@@ -1,1 +1,1 @@
-"""What is trained, and how: model, data, schedule."""
+"""A training job: model, data, schedule, fingerprint."""

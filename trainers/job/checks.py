@@ -35,7 +35,7 @@ def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
 
     Args:
         spec: The trial.
-        layers: Those with embeddings that are trained by their rows.
+        layers: Names of layers with embeddings that are trained by their rows.
     """
     identity = spec.identity
     for text in (identity.first_protocol, identity.second_protocol):

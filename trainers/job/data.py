@@ -75,8 +75,8 @@ class Data:
         Args:
             train: Unbatched `tf.data.Dataset` of training examples.
             test: Unbatched `tf.data.Dataset` of test examples.
-            transform: As in the class.
-            test_transform: As in the class.
+            transform: See the class.
+            test_transform: See the class.
 
         Raises:
             WorkloadError: A pipeline is endless or does not yield pairs.
@@ -89,7 +89,7 @@ class Data:
 
     @property
     def parse(self) -> None:
-        """Nothing is to be parsed."""
+        """None, as arrays need no parsing."""
         return None
 
     @property
@@ -159,7 +159,7 @@ class StreamedData:
 
     @property
     def chance_accuracy(self) -> None:
-        """Not known before the test examples are read."""
+        """None, as it is not known before the test examples are read."""
         return None
 
 
@@ -179,8 +179,8 @@ def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:
     """Whether a model can be right or wrong about these labels: they are classes, or one-hot.
 
     Args:
-        labels: Some of them.
-        output_shape: Of the model, examples first; empty where it is not known.
+        labels: Some labels.
+        output_shape: Shape of the model's output, examples first; empty where it is not known.
     """
     width = output_shape[-1] if output_shape else None
     if labels.dtype.kind not in "iubf":
@@ -196,7 +196,7 @@ def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
     """Accuracy of always guessing the most frequent class; None where classes are not known.
 
     Args:
-        classes: Of the batches of a test set, see `class_numbers`.
+        classes: Classes in each batch of a test set, as `class_numbers` finds them.
     """
     known = [one for one in classes if one is not None]
     if len(known) < len(classes):

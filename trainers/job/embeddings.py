@@ -1,4 +1,4 @@
-"""Large `Embedding` layers, built without their embeddings, which lie on parameter servers."""
+"""Large `Embedding` layers, built without their tables, which lie on parameter servers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Find = Callable[[int, Any], Any]
 
 @dataclass(frozen=True)
 class EmbeddingTable:
-    """Of one layer.
+    """The table of one layer.
 
     Attributes:
-        position: Of its variable among the trained ones of its model.
-        name: In checkpoints.
-        layer: Its name, for people.
-        rows: How many.
-        width: Values of each.
+        position: Position of its variable among the trained ones of its model.
+        name: Its name in checkpoints.
+        layer: Name of the layer, for people.
+        rows: Number of rows.
+        width: Values of each row.
     """
 
     position: int
@@ -33,12 +33,12 @@ class EmbeddingTable:
 
 @dataclass
 class ThinBuilding:
-    """What has been found while a model was built.
+    """The large layers of a model, as they were found while it was built.
 
     Attributes:
-        thin: Layers without their embeddings, by their number among all large ones.
+        thin: Layers without their tables, by their number among all large ones.
         wanted: Numbers of those whose table the model uses in another way than to look rows up.
-        whole: Why others keep theirs.
+        whole: Reasons why others keep their tables.
     """
 
     thin: dict[int, Any] = field(default_factory=dict)
@@ -52,11 +52,11 @@ _BUILDING = threading.RLock()
 
 @contextmanager
 def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
-    """Within it `Embedding` layers of at least so many values get a single row for their table.
+    """A context in which large `Embedding` layers are built with a single row for their table.
 
     Args:
-        least_values: Of a table.
-        but: Numbers of those that are built as they are.
+        least_values: Least number of values of such a table.
+        but: Numbers of large layers that are built as they are.
     """
     from keras import layers
 
@@ -106,7 +106,7 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
 
 
 def _why_whole(layer: Any) -> str | None:
-    """Why rows of a layer cannot be trained apart; None where they can."""
+    """The reason why rows of a layer cannot be trained apart; None where they can."""
     from keras import initializers, layers
 
     scalar = initializers.Constant
@@ -148,14 +148,14 @@ def is_thin(layer: Any) -> bool:
 
 
 def true_shape(layer: Any, variable: Any) -> tuple[int, ...]:
-    """Of a layer's variable, as if it had been built with its table."""
+    """Shape of a layer's variable, as if the layer had been built with its table."""
     if is_thin(layer):
         return layer.input_dim, layer.output_dim
     return tuple(variable.shape)
 
 
 def thin_layers(model: Any) -> list[Any]:
-    """The model's layers without their embeddings, in the order of its trained variables."""
+    """The layers without their tables, in the order of its trained variables."""
     holders = {id(one._embeddings): one for one in model._flatten_layers() if is_thin(one)}
     return [holders[id(one)] for one in model.trainable_variables if id(one) in holders]
 
@@ -175,12 +175,16 @@ def embeddings_of(model: Any) -> tuple[EmbeddingTable, ...]:
     )
 
 
-class Lookups:
-    """Lets the layers of one model that have no embeddings look their rows up elsewhere.
+def dense_variables(model: Any) -> list[tuple[int, Any]]:
+    """The trained variables of a model but for its tables, each behind its position."""
+    apart = {id(layer._embeddings) for layer in thin_layers(model)}
+    return [
+        (place, one) for place, one in enumerate(model.trainable_variables) if id(one) not in apart
+    ]
 
-    Args:
-        layers: See `thin_layers`.
-    """
+
+class Lookups:
+    """Lets the layers of one model that have no tables (`thin_layers`) look rows up elsewhere."""
 
     def __init__(self, layers: Sequence[Any]) -> None:
         self._finding = threading.local()
@@ -189,7 +193,7 @@ class Lookups:
 
     @contextmanager
     def by(self, find: Find) -> Iterator[None]:
-        """Within it this thread finds rows so."""
+        """A context in which this thread finds rows with this function."""
         self._finding.find = find
         try:
             yield
@@ -205,7 +209,7 @@ class Lookups:
 
 
 def call_with(layer: Any, inputs: Any, rows_of: Callable[[Any], Any]) -> Any:
-    """What the layer does with its inputs, with rows from elsewhere."""
+    """Calls the layer on its inputs, with rows from elsewhere."""
     from keras import ops
 
     if inputs.dtype not in ("int32", "int64"):

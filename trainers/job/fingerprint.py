@@ -1,4 +1,4 @@
-"""What identifies a job: its parts in plain values that are the same in every process."""
+"""The identity of a job: its parts in plain values that are the same in every process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.job.checks import check_batch
 from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.keras_parts import (
+    build_loss,
+    build_metric,
     build_model,
     build_optimizer,
     build_schedule,
+    decided_by,
+    loss_settings,
+    metric_class,
     schedule_boundaries,
 )
-from syncswitch.trainers.job.losses import build_loss, loss_settings
-from syncswitch.trainers.job.metric import build_metric, decided_by, metric_class
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 
 # Names are counted up in a process, seeds do not matter, connections are described apart.
@@ -74,7 +77,7 @@ def workload_identity(
 
 
 def _model_digest(workload: Workload) -> str:
-    """Of the model's structure; kept with the workload, as it takes a model to find it out."""
+    """Digest of the model's structure; kept with the workload, as finding it takes a model."""
     kept = vars(workload)
     if _DIGEST not in kept:
         described = _canonical(describe_model(build_model(workload)))
@@ -189,7 +192,7 @@ def _describe_function(function: FunctionType) -> list[Any]:
 
 
 def _connections(model: Any) -> list[Any]:
-    """For each layer of a functional model, which outputs of which layers it is called with."""
+    """The outputs of other layers that each layer of a functional model is called with."""
     try:
         layers = model.get_config()["layers"]
         numbers = {layer["config"]["name"]: number for number, layer in enumerate(layers)}

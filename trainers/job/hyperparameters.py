@@ -52,7 +52,7 @@ class Configuration:
         """Momentum of the update that contains this worker-step.
 
         Args:
-            worker_step: Which.
+            worker_step: Its number.
             second_since: Worker-step with which the second protocol began, if that is at work; see
                 `RunLog.second_since`.
         """

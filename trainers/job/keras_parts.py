@@ -1,15 +1,22 @@
-"""Builds a workload's Keras parts, and refuses what is none."""
+"""The Keras parts of a workload: model, optimizer, learning-rate schedule, loss and metric.
+
+Each is built as Keras' `compile` would, and refused in one line where that is impossible.
+"""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.embeddings import thin_embeddings
-from syncswitch.trainers.job.workload import Workload, users_code
+from syncswitch.trainers.job.workload import LOSS_METRIC, Workload, users_code
 
 _LOG = logging.getLogger(__name__)
 
@@ -18,7 +25,7 @@ def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
     """Makes the model, with fresh initial values.
 
     Args:
-        workload: Whose.
+        workload: The workload.
         is_whole: Build large embeddings as well, which take memory; by default their layers
             have a single row, see `embeddings`.
     """
@@ -96,7 +103,7 @@ def check_unscaled(optimizer: Any, whose: str) -> None:
 
 
 def built_part(workload: Workload, part: str, kind: Any, hint: str, builder: Any = None) -> Any:
-    """What a function of the workload makes, which has to be of this kind."""
+    """Calls a function of the workload and checks that its result is of this kind."""
     builder = builder or getattr(workload, part)
     if not callable(builder) or (isinstance(kind, type) and isinstance(builder, kind)):
         shown = repr(builder) if isinstance(builder, str) else f"a {type(builder).__name__}"
@@ -158,7 +165,7 @@ def build_schedule(workload: Workload) -> Any:
 
 
 def check_rate(workload: Workload, rate: float, worker_step: int) -> None:
-    """Checks that what a schedule gives is a learning rate."""
+    """Refuses a value of a schedule that is no learning rate."""
     if not (math.isfinite(rate) and rate >= 0):
         raise WorkloadError(
             f"workload {workload.name!r}: learning_rate() gives {rate} at worker-step "
@@ -167,7 +174,7 @@ def check_rate(workload: Workload, rate: float, worker_step: int) -> None:
 
 
 def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], ...]] | None:
-    """First rate, and from which worker-step on which factor; None for a rate without steps."""
+    """First rate, and `(worker_step, factor)` from there on; None for a rate without steps."""
     import keras
 
     if type(schedule) is not keras.optimizers.schedules.PiecewiseConstantDecay:
@@ -192,3 +199,283 @@ def _plain_ratio(rate: float, first: float) -> float:
         if math.isclose(factor * first, rate, rel_tol=4e-16):
             return factor
     return rate / first
+
+
+_LOSS_HINT = (
+    "give a name such as 'mse', a Keras loss, or a function without arguments that builds one"
+)
+_CHOSEN_BY_SHAPE = ("crossentropy", "ce")
+
+
+def build_loss(workload: Workload) -> Any:
+    """Makes the loss; its result for a batch is the mean over the examples, or one for each.
+
+    For several outputs it is a dict or list, with None for those without a loss.
+    """
+    loss = _resolved_loss(workload, workload.loss)
+    if workload.class_weight:
+        if isinstance(loss, dict | list):
+            raise WorkloadError(
+                f"workload {workload.name!r}: class_weight is for a single output, and loss has"
+                f" {len(loss)}; give train_weights in the data"
+            )
+        plain = workload.loss if isinstance(workload.loss, str) else loss
+        return ClassWeightedLoss(plain, workload.class_weight)
+    return loss
+
+
+def _resolved_loss(workload: Workload, loss: Any) -> Any:
+    import keras
+
+    if isinstance(loss, Mapping):
+        return {name: _resolved_loss(workload, loss[name]) for name in sorted(loss)}
+    if isinstance(loss, tuple | list):
+        return [_resolved_loss(workload, one) for one in loss]
+    if loss is None or isinstance(loss, keras.losses.Loss):
+        return loss
+    if isinstance(loss, str):
+        try:
+            return named_loss(loss)
+        except ValueError as error:
+            raise WorkloadError(
+                f"workload {workload.name!r}: Keras has no loss {loss!r}; {_LOSS_HINT}"
+            ) from error
+    if callable(loss) and not _takes_nothing(loss):
+        return loss
+    kinds = (Callable, str, Mapping, tuple, list)
+    found = built_part(workload, "loss", kinds, _LOSS_HINT, loss)
+    is_function = callable(found) and not isinstance(found, str)
+    return found if is_function else _resolved_loss(workload, found)
+
+
+def _takes_nothing(function: Callable[..., Any]) -> bool:
+    """Whether it builds a loss, rather than being one."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:  # what is written in C may not say
+        pass
+    return True
+
+
+def named_loss(name: str) -> Callable[[Any, Any], Any]:
+    """The Keras loss of this name, which takes labels and outputs as one of `compile` does.
+
+    It brings labels of shape [batch] and outputs of shape [batch, 1] to the same rank. Raises
+    ValueError where there is none.
+    """
+    import keras
+
+    if name.lower() in _CHOSEN_BY_SHAPE:
+        return _crossentropy
+    known = keras.losses.get(name)
+    if isinstance(known, keras.losses.Loss):
+        return known  # type: ignore[no-any-return]
+
+    def loss(labels: Any, outputs: Any) -> Any:
+        rank, difference = len(outputs.shape), len(outputs.shape) - len(labels.shape)
+        if difference == 1 and outputs.shape[-1] == 1 and rank == 2:
+            labels = keras.ops.expand_dims(labels, -1)
+        return known(labels, outputs)
+
+    loss.__name__ = name
+    return loss
+
+
+def _crossentropy(labels: Any, outputs: Any) -> Any:
+    """The cross-entropy that fits the shapes, as `compile` chooses it."""
+    if outputs.shape[-1] == 1:
+        kind = "binary"
+    elif len(labels.shape) < len(outputs.shape) or labels.shape[-1] == 1:
+        kind = "sparse_categorical"
+    else:
+        kind = "categorical"
+    return named_loss(f"{kind}_crossentropy")(labels, outputs)
+
+
+def loss_settings(loss: Any) -> dict[str, Any]:
+    """Settings of a loss; some leave one out of their configuration, such as Huber's delta."""
+    config = loss.get_config() if hasattr(loss, "get_config") else {}
+    return {**getattr(loss, "_fn_kwargs", {}), **config}
+
+
+class ClassWeightedLoss:
+    """The loss of each example, times the weight of its class; as `class_weight` of Keras' fit.
+
+    Args:
+        loss: A Keras loss, or the name of one.
+        weights: Weights by class; 1 for classes left out.
+    """
+
+    def __init__(self, loss: Any, weights: Mapping[int, float]) -> None:
+        self._loss = loss
+        self._weights = {int(one): float(weights[one]) for one in sorted(weights)}
+        self._of_each = named_loss(loss) if isinstance(loss, str) else getattr(loss, "call", loss)
+
+    def __call__(self, labels: Any, outputs: Any) -> Any:
+        """The weighted losses, shape [batch]."""
+        import keras
+
+        losses = self._of_each(labels, outputs)
+        while len(losses.shape) > 1:
+            losses = keras.ops.mean(losses, axis=-1)
+        is_one_hot = len(labels.shape) > 1 and labels.shape[-1] > 1
+        classes = keras.ops.argmax(labels, axis=-1) if is_one_hot else labels
+        classes = keras.ops.reshape(keras.ops.cast(classes, "int32"), (-1,))
+        factors = keras.ops.ones_like(losses)
+        for number, weight in self._weights.items():
+            factors = keras.ops.where(classes == number, weight, factors)
+        return losses * factors
+
+    def get_config(self) -> dict[str, Any]:
+        """Its settings, which are part of the fingerprint."""
+        own = self._loss
+        if not isinstance(own, str):
+            name = getattr(own, "__name__", type(own).__name__)
+            own = {"class": name, **(own.get_config() if hasattr(own, "get_config") else {})}
+        return {"loss": own, "class_weight": {str(k): v for k, v in self._weights.items()}}
+
+
+_Range = tuple[float | None, float | None]
+
+_RANGES: dict[str, _Range] = {
+    **dict.fromkeys(
+        ("ConcordanceCorrelation", "CosineSimilarity", "PearsonCorrelation"), (-1.0, 1.0)
+    ),
+    **dict.fromkeys(
+        ("FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"), (0.0, None)
+    ),
+    "Poisson": (None, None),
+    "R2Score": (None, 1.0),
+    "Sum": (None, None),
+}
+"""Ranges of Keras' metrics that are neither errors, from 0 on, nor shares, from 0 to 1."""
+
+_TAKEN = ("training_loss", "elapsed_seconds")
+_FALSE = ("FalseNegatives", "FalsePositives")
+_UNITS = {"MeanAbsolutePercentageError": "%"}
+
+
+def decided_by(workload: Workload) -> Metric:
+    """Direction, range and unit of the workload's metric: as it says, else as Keras says.
+
+    Keras knows no direction of a user's own metric. Unless the workload says otherwise, that is
+    taken for a share, more of which is better.
+    """
+    built = build_metric(workload)
+    if built is None:
+        return Metric()
+    name = LOSS_METRIC if workload.metric == LOSS_METRIC else metric_class(built)
+    kind = next((one for one in type(built).__mro__ if one.__module__.startswith("keras.")), None)
+    known = name if kind is None else kind.__name__
+    goal = workload.metric_goal or _goal(built, name, known)
+    limits = workload.metric_range or _usual_range(workload, known, goal)
+    # As a database gives them back: the fingerprint knows 1 from 1.0.
+    lowest, highest = (None if one is None else float(one) for one in limits)
+    return Metric(name, goal, workload.metric_unit or _UNITS.get(known), lowest, highest)
+
+
+def metric_class(built: Any) -> str:
+    """Name of a metric's class, or of the function that the user wrote."""
+    import keras
+
+    is_function = type(built) is keras.metrics.MeanMetricWrapper
+    return str(built.name) if is_function else type(built).__name__
+
+
+def _goal(built: Any, name: str, known: str) -> str:
+    is_down = getattr(built, "_direction", None) == "down" or known in _FALSE
+    is_down = is_down or name == LOSS_METRIC
+    return "min" if is_down else "max"
+
+
+def _usual_range(workload: Workload, known: str, goal: str) -> _Range:
+    if workload.metric == LOSS_METRIC:
+        return None, None
+    if known in _RANGES:
+        return _RANGES[known]
+    if goal == "max":
+        return 0.0, 1.0
+    # What somebody wrote may be below 0, Keras' errors are not.
+    return (None, None) if workload.metric_goal else (0.0, None)
+
+
+def further_workloads(workload: Workload) -> dict[str, Workload]:
+    """The workload as if it were decided by each of its further metrics, by their names.
+
+    Raises:
+        WorkloadError: Two have one name, or one that is taken.
+    """
+    plain = replace(
+        workload, further_metrics=(), metric_goal=None, metric_unit=None, metric_range=None
+    )
+    found: dict[str, Workload] = {}
+    for wanted in workload.further_metrics:
+        one = replace(plain, metric=wanted)
+        name = wanted if isinstance(wanted, str) else build_metric(one).name
+        if name in found or name in _TAKEN:
+            raise WorkloadError(
+                f"workload {workload.name!r}: a further metric is called {name!r}, as something"
+                " else is; give it another name"
+            )
+        found[name] = one
+    return found
+
+
+def build_metric(workload: Workload) -> Any:
+    """Makes the metric; None where the workload leaves the choice to its labels."""
+    import keras
+
+    if workload.metric is None:
+        return None
+    if workload.metric == LOSS_METRIC:
+        return _test_loss(_decisive_loss(workload))
+    if workload.metric in ("accuracy", "acc"):
+        return None
+    if isinstance(workload.metric, str):
+        return _named_metric(workload.metric, workload)
+    return built_part(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
+
+
+def _named_metric(name: str, workload: Workload) -> Any:
+    import keras
+
+    try:
+        found = keras.metrics.get(name)
+    except (TypeError, ValueError) as error:
+        raise WorkloadError(
+            f"workload {workload.name!r}: Keras has no metric {name!r}; give a name such as 'mae',"
+            f" {LOSS_METRIC!r} for the loss of the tests, or a function that builds a Keras metric"
+        ) from error
+    if isinstance(found, keras.metrics.Metric):
+        return found
+    return keras.metrics.MeanMetricWrapper(found, name=name)
+
+
+def _decisive_loss(workload: Workload) -> Any:
+    """The loss; of several outputs, the loss of the one by which a run is judged."""
+    loss = build_loss(workload)
+    found = loss.get(workload.metric_output) if isinstance(loss, dict) else loss
+    if not callable(found):
+        raise WorkloadError(
+            f"workload {workload.name!r}: metric is {LOSS_METRIC!r}, and output"
+            f" {workload.metric_output!r} has no loss; give loss as a dict by output, and the"
+            " metric_output by whose loss a run is judged"
+        )
+    return found
+
+
+def _test_loss(loss: Any) -> Any:
+    """The mean of the workload's loss over the examples of the test set."""
+    import keras
+
+    class TestLoss(keras.metrics.Mean):  # type: ignore[misc]
+        """Takes labels and outputs, as other metrics do."""
+
+        def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
+            values = keras.ops.mean(loss(labels, outputs))
+            # The last batch may be smaller.
+            super().update_state(values, sample_weight=keras.ops.shape(outputs)[0])
+
+    return TestLoss(name=LOSS_METRIC)

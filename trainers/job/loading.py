@@ -170,9 +170,9 @@ def class_at(module: str, name: str, reference: str | None) -> type | None:
     Nothing is imported for it but sources of syncswitch, and what the module of a workload imports.
 
     Args:
-        module: Of the class.
-        name: Of the class.
-        reference: Of that workload, if there is one.
+        module: Module of the class.
+        name: Qualified name of the class.
+        reference: Reference of the workload, if there is one.
     """
     if module.startswith(_SOURCES):
         found: Any = importlib.import_module(module)

@@ -30,7 +30,7 @@ class Segment:
     their mean.
 
     Attributes:
-        protocol: What runs, as `ProtocolChoice.text` says it.
+        protocol: The protocol, as `ProtocolChoice.text` writes it.
         start_worker_step: Worker-steps done before.
         end_worker_step: Worker-steps done after.
         checkpoint_percents: Percents to which a checkpoint at the end belongs; empty for none.
@@ -75,7 +75,7 @@ def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
 def next_segment(
     spec: TrialSpec, done: int, first_protocol_done: int, *, is_detour: bool = False
 ) -> Segment | None:
-    """What follows when the cluster is drained.
+    """The segment that follows when the cluster is drained.
 
     Up to the switch the first protocol has its full share, wherever detours by way of the second
     one have put that: these count towards W, not towards the share.
@@ -105,7 +105,7 @@ def next_segment(
 
 
 def switch_points(spec: TrialSpec) -> tuple[float, ...]:
-    """Where a guarded run switches, each time that it has failed; the last is 100: not any more.
+    """Switch points of a guarded run, the next one after each failure; the last is 100, for none.
 
     A later one with fewer than a round between it and the one before, or before the end, is left
     out.
@@ -132,7 +132,7 @@ def keeps_switch(spec: TrialSpec) -> bool:
 
 
 def percents_at_switch(spec: TrialSpec, others: tuple[float, ...] = ()) -> tuple[float, ...]:
-    """Percents to which a checkpoint at the switch belongs; the last one names the file."""
+    """Percents of a checkpoint at the switch; the last one names the file."""
     if not keeps_switch(spec):
         return others
     return (*(one for one in others if one != spec.switch_percent), spec.switch_percent)
@@ -157,7 +157,7 @@ def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
 
 
 def checkpoint_path(spec: TrialSpec, percent: float, suffix: str) -> Path:
-    """Where a trial writes its checkpoint at `percent` of W."""
+    """The file of a trial's checkpoint at `percent` of W."""
     name = f"seed-{spec.seed}-switch-{spec.switch_percent!r}-at-{float(percent)!r}{suffix}"
     return (spec.checkpoint_directory or Path.cwd()) / name
 

@@ -1,4 +1,4 @@
-"""What is trained: model, data and hyper-parameters."""
+"""A workload: the model, data and hyper-parameters that are trained."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from syncswitch.storage.records.job import MOST_WORKER_STEPS
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 
 Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
-"""What becomes of the momentum after the switch (see `configuration.momentum_after_switch`)."""
+"""Momentum after the switch, see `hyperparameters.momentum_after_switch`."""
 
 Batch = Literal["same", "global"]
-"""What becomes of the batch of a gradient after the switch."""
+"""Batch of a gradient after the switch."""
 
 Loss = str | Callable[..., Any] | Mapping[str, Any] | Sequence[Any]
-"""What a workload may say of its loss."""
+"""A loss as a workload takes it."""
 
 
 LOSS_METRIC = "loss"
-"""As a workload's metric: the loss of its tests."""
+"""Name of the metric that is the loss of the tests."""
 
 Goal = Literal["max", "min"]
 """More of a metric is better, or less."""
@@ -38,7 +38,7 @@ class Workload:
     imported without it.
 
     Attributes:
-        name: What people call it.
+        name: Its name, for people.
         model: Builds a Keras 3 model with float32 variables and fresh initial values.
         data: Loads the training and the test set.
         data_set: Name of the data set; part of the fingerprint.
@@ -49,18 +49,18 @@ class Workload:
             builds a Keras learning-rate schedule, whose steps are worker-steps.
         evaluation_interval_worker_steps: Test this often; the last 5 tests make the converged
             accuracy.
-        momentum: Of SGD, which is used where `optimizer` is not given.
+        momentum: Momentum of SGD, which is used where `optimizer` is not given.
         learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
         optimizer: Builds any Keras optimizer; its learning rate is set by the fields above.
         loss: As `compile` takes it: name of a Keras loss, a loss, or of several outputs a dict or
             list of these; or a function without arguments that builds one of them.
-        metric: What switch points are compared by: name of a Keras metric, `loss` for the loss of
-            the tests, or a function that builds a Keras metric; None for accuracy as it fits the
+        metric: The metric that compares switch points: name of a Keras metric, `loss` for the loss
+            of the tests, or a function that builds a Keras metric; None for accuracy as it fits the
             labels.
         batch_after_switch: Examples of a gradient in the second protocol: `same` (B) or `global`
             (n B, those of a round): n worker-steps at once, whose update has the rate n * eta. For
             protocols that apply each push, such as `asp`.
-        momentum_after_switch: What becomes of the momentum in the second protocol: `same`, `zero`,
+        momentum_after_switch: Momentum in the second protocol: `same`, `zero`,
             `scaled` (mu/n), `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive` (mu/n, 2 mu/n,
             3 mu/n ... mu).
         momentum_stage_worker_steps: So long `ramped` and `additive` keep a value; None: an epoch.
@@ -70,14 +70,14 @@ class Workload:
             moves the rows of its batch alone; None to move all of it, as of smaller ones.
         metric_goal: `max` where more of the metric is better, or `min`; None for what Keras says of
             it, else `max`.
-        metric_unit: Of the metric, for people.
+        metric_unit: Unit of the metric, for people.
         metric_range: Least and largest possible value of the metric, None for no limit; a run that
             is worse has diverged. None for what is known of Keras' own, else 0 to 1.
         loss_weights: Factors of the losses of several outputs, a dict or list as in `compile`.
         class_weight: Factors of the loss by class, as in Keras' `fit`; 1 for those left out.
         metric_output: Name of the output whose metric a run is judged by, where there are several.
-        further_metrics: What each test records beside `metric`, in the same words, with `accuracy`;
-            nothing is decided by it, and a job with others is the same job.
+        further_metrics: Metrics that each test records beside `metric`, in the same words, or
+            `accuracy`; nothing is decided by them, and a job with others is the same job.
         callbacks: Builds the Keras callbacks of a run. They are told of its tests as of the epochs
             of a `fit`: `on_train_begin`, `on_epoch_begin`, `on_test_begin`, `on_test_end`,
             `on_epoch_end` and `on_train_end`, the last three with logs. They have no model, and

@@ -48,7 +48,7 @@ class KeptState:
 
 
 def _variables(model: Any) -> list[Any]:
-    """Those of the optimizer, slots included, which it may not have before its first update."""
+    """Variables of the optimizer; it is built for it, as `fit` does before the first update."""
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     return list(model.optimizer.variables)
@@ -60,10 +60,9 @@ _LOG = logging.getLogger(__name__)
 class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Counts worker-steps, switches when the policy says so, and ends the training at W.
 
-    It does itself neither BSP nor ASP nor any other protocol: how gradients are exchanged is the
-    matter of the caller's distribution, which `at_switch` changes, or which is another one in a
-    second `fit` with the same callback (`stop_at_switch`). The count goes on from one `fit` to the
-    next. Give each `fit` epochs enough.
+    It exchanges no gradients itself: that is the matter of the caller's distribution, which
+    `at_switch` changes, or which is another one in a second `fit` with the same callback
+    (`stop_at_switch`). The count goes on from one `fit` to the next. Give each `fit` enough epochs.
 
     How many worker-steps one batch of `fit` stands for, the distribution decides:
 
@@ -86,7 +85,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
     number after it, or validations (`monitor`) say that it fails by the policy's `band`, they are
     put back, and the first protocol does the rest: the count is that of the switch again, the rate
     is scaled as before it, `is_after_switch` stays False, and `at_alarm` is called. With
-    `stop_at_switch` the `fit` ends then. Give each `fit` epochs enough for that, too.
+    `stop_at_switch` the `fit` ends then. Give each `fit` enough epochs for that, too.
 
     Example:
         ```
@@ -114,18 +113,18 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         guard: False to train on after the switch whatever happens: also where each of n processes
             has a callback, unless all see the same losses and validations, as one would go back
             alone. A callback that begins after its switch has nothing to go back to, and no guard.
-        monitor: What the logs of an epoch call the metric of the policy's search; without it there
-            only the loss is looked at. It has to be measured on the data of the search. None for
-            Keras' name of it, such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`.
+        monitor: Name of the metric of the policy's search in the logs of an epoch; where they have
+            none, only the loss is looked at. It has to be measured on the data of the search. None
+            for Keras' name of it, such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`.
         at_alarm: Called with the model before its state at the switch is put back, once; undoes
             what `at_switch` did.
 
     Attributes:
         workers: n.
         total_worker_steps: W.
-        switch_worker_step: Where the policy switches: whole rounds, as `syncswitch-run` does it.
+        switch_worker_step: Worker-step of the switch, in whole rounds as with `syncswitch-run`.
         worker_step: Worker-steps done. Batches are not cut, so at the end it may be above W.
-        alarm: Why the training went back to its switch, as a clause; None where it did not.
+        alarm: The reason why the training went back to its switch; None where it did not.
 
     Raises:
         PolicyError: The policy file cannot be read, or was altered.

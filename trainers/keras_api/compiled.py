@@ -1,4 +1,4 @@
-"""What a compiled Keras model says of its training, in the words of a workload."""
+"""A compiled Keras model in the words of a workload: its training, and copies of it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,42 @@ from typing import Any
 import keras
 import numpy as np
 
-from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.workload import Loss
+from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.storage.files import OwnedFolder
+from syncswitch.trainers.job.keras_parts import (
+    check_own_training,
+    check_precision,
+    check_unscaled,
+)
 
 _ACCURACIES = {"accuracy", "acc"}
 
 
-def check_compiled(model: Any, whose: str) -> None:
-    """Refuses what is no compiled Keras model."""
+def compiled_fields(model: Any, whose: str) -> dict[str, Any]:
+    """The fields of a `Workload` that a compiled model determines, but for its metric.
+
+    These are `optimizer`, `learning_rate`, `loss` and `loss_weights`.
+
+    Raises:
+        WorkloadError: It is no compiled Keras model, or cannot be trained as it is.
+    """
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
         raise WorkloadError(f"{whose}: the model is not compiled; call its compile() before")
+    check_precision(model, whose)
+    check_own_training(model, whose)
+    check_unscaled(model.optimizer, whose)
+    if model.loss is None:
+        raise WorkloadError(f"{whose}: the model is compiled without a loss; compile it with one")
+    optimizer, rate = _optimizer(model)
+    return {
+        "optimizer": optimizer,
+        "learning_rate": rate,
+        "loss": model.loss,
+        "loss_weights": _loss_weights(model, whose),
+    }
 
 
-def compiled_optimizer(model: Any) -> tuple[Callable[[], Any], float | Callable[[], Any]]:
+def _optimizer(model: Any) -> tuple[Callable[[], Any], float | Callable[[], Any]]:
     """Builds optimizers like the model's; and its learning rate, which these leave to others."""
     config = model.optimizer.get_config()
     rate = config["learning_rate"]
@@ -34,17 +57,7 @@ def compiled_optimizer(model: Any) -> tuple[Callable[[], Any], float | Callable[
     return lambda: build(dict(plain)), float(str(np.float32(rate)))
 
 
-def compiled_loss(model: Any, whose: str) -> Loss:
-    """The model's loss as a workload says it; of several outputs a dict or list."""
-    loss = model.loss
-    if loss is None:
-        raise WorkloadError(f"{whose}: the model is compiled without a loss; compile it with one")
-    found: Loss = loss
-    return found
-
-
-def compiled_loss_weights(model: Any, whose: str) -> Any:
-    """Factors of the losses of several outputs; None where there are none."""
+def _loss_weights(model: Any, whose: str) -> Any:
     factors = (model.get_compile_config() or {}).get("loss_weights")
     values = list(factors.values()) if isinstance(factors, dict) else factors
     if any(isinstance(one, str) for one in (values if isinstance(values, list) else [values])):
@@ -57,11 +70,11 @@ def compiled_loss_weights(model: Any, whose: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CompiledMetric:
-    """The metric that a run is judged by.
+    """The metric by which a run is judged.
 
     Attributes:
-        build: Makes it, or names Keras'; None for accuracy, and where there is none.
-        output: Of several outputs, whose it is.
+        build: A function that makes it, or its name in Keras; None for accuracy or no metric.
+        output: The output that it is for, where there are several.
         is_weighted: Whether the weights of the tests count.
         is_accuracy: Whether it is accuracy as it fits the labels.
     """
@@ -119,3 +132,89 @@ def _built_metric(given: Any, whose: str) -> Any:
         ) from error
     name = getattr(given, "__name__", type(given).__name__)
     return keras.metrics.MeanMetricWrapper(given, name=name)
+
+
+def copies(model: Any, whose: str, *, is_fresh: bool) -> Callable[[], Any]:
+    """Returns a function that builds copies of the model.
+
+    Args:
+        model: A Sequential or functional model, or another one that Keras can copy.
+        whose: What errors begin with.
+        is_fresh: Draw what is trained anew for each copy, instead of taking its present values;
+            what is not trained, such as frozen layers and what was adapted, keeps them.
+
+    Raises:
+        WorkloadError: Keras cannot copy it.
+    """
+    values = [np.asarray(one) for one in model.weights]
+    is_kept = [not (is_fresh and one.trainable) for one in model.weights]
+    # What is compiled is copied with its loss and metrics, which only registered ones bear.
+    model.compiled = False
+    try:
+        plain = _clone(model)
+    except Exception as error:
+        raise _no_copy(model, whose, one_line(error)) from error
+    finally:
+        model.compiled = True
+    if len(plain.weights) != len(values):
+        raise _no_copy(model, whose, "the copy has no variables")
+
+    def build() -> Any:
+        copy = _clone(plain)
+        for variable, value, keep in zip(copy.weights, values, is_kept, strict=True):
+            if keep:
+                variable.assign(value)
+        for layer in copy._flatten_layers():
+            # Normalization computes with what it has made of its variables.
+            if hasattr(layer, "finalize_state"):
+                layer.finalize_state()
+        return copy
+
+    return build
+
+
+def built_anew(build: Callable[[], Any], sample: Any) -> Callable[[], Any]:
+    """Returns a function that builds models with the user's, as they are before `compile`.
+
+    Args:
+        build: Makes a compiled model.
+        sample: Inputs of an example, with which a model is called that has no variables before.
+    """
+
+    def model() -> Any:
+        made = build()
+        ensure_built(made, sample)
+        # A model is saved with its loss and metrics, which only registered ones bear.
+        made.compiled = False
+        return made
+
+    return model
+
+
+def ensure_built(model: Any, sample: Any) -> None:
+    """Gives a model its variables, as `fit` does with its first batch."""
+    if not (model.built and model.weights):
+        model(sample)
+
+
+def _clone(model: Any) -> Any:
+    """A copy with variables of its own, and the vocabularies of its layers."""
+    copy = keras.models.clone_model(model)
+    for one, other in zip(model._flatten_layers(), copy._flatten_layers(), strict=True):
+        if not hasattr(one, "save_assets"):
+            continue
+        # As a file of the model would have them: a vocabulary that was adapted is in no config.
+        known: dict[str, Any] = {}
+        one.save_own_variables(known)
+        other.load_own_variables(known)
+        with OwnedFolder("syncswitch-copy-") as folder:
+            one.save_assets(folder)
+            other.load_assets(folder)
+    return copy
+
+
+def _no_copy(model: Any, whose: str, why: str) -> WorkloadError:
+    return WorkloadError(
+        f"{whose}: Keras cannot copy the model, a {type(model).__name__} ({why}); give a function"
+        " that builds and compiles it instead of the model itself"
+    )

@@ -19,15 +19,8 @@ from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.keras_parts import check_precision, check_unscaled
 from syncswitch.trainers.job.workload import Goal, Workload
-from syncswitch.trainers.keras_api.compiled import (
-    check_compiled,
-    compiled_loss,
-    compiled_loss_weights,
-    compiled_optimizer,
-)
-from syncswitch.trainers.keras_api.copying import copies
+from syncswitch.trainers.keras_api.compiled import compiled_fields, copies
 from syncswitch.trainers.model.export import load_model
 from syncswitch.trainers.trainer import Observer
 
@@ -82,10 +75,10 @@ def fit(
             fits the labels. What the model was compiled with need not be one of this kind.
         metric_output: Name of the output whose metric it is, where there are several.
         metric_goal: `max` where more of it is better, or `min`; None for what Keras says of it.
-        further_metrics: What each test records beside it, in the same words.
-        evaluation_interval_worker_steps: How often it is tested; None for once an epoch.
+        further_metrics: Metrics that each test records beside it, in the same words.
+        evaluation_interval_worker_steps: Worker-steps from test to test; None for an epoch.
         workers: n; None for that of the policy.
-        seed: Of the order of the data and of random layers.
+        seed: Seed of the order of the data and of random layers.
         observer: Watches the training.
         guard: False to train on after the switch whatever happens. There is no guard either where W
             or n are not the policy's, or the policy file is of a job with another model, batch size
@@ -105,10 +98,9 @@ def fit(
     data = _data(x, y, validation_data)
     epoch = max(1, math.ceil(data.train.examples / max(1, batch_size)))
     total = policy.total_worker_steps if epochs is None else epochs * epoch
-    check_compiled(model, "fit")
-    check_precision(model, "fit")
-    check_unscaled(model.optimizer, "fit")
-    optimizer, rate = compiled_optimizer(model)
+    compiled = compiled_fields(model, "fit")
+    if learning_rate is not None:
+        compiled["learning_rate"] = learning_rate
     workload = Workload(
         name=model.name,
         model=copies(model, "fit", is_fresh=False),
@@ -116,31 +108,22 @@ def fit(
         data_set="given to fit",
         total_worker_steps=total,
         batch_size=batch_size,
-        learning_rate=rate if learning_rate is None else learning_rate,
         learning_rate_boundaries=learning_rate_boundaries,
         evaluation_interval_worker_steps=evaluation_interval_worker_steps or min(epoch, total),
-        optimizer=optimizer,
-        loss=compiled_loss(model, "fit"),
-        loss_weights=compiled_loss_weights(model, "fit"),
         metric=metric,
         metric_output=metric_output,
         metric_goal=metric_goal,
         further_metrics=further_metrics,
         # The model is in memory anyway.
         least_embedding_values=None,
+        **compiled,
     )
     identity = workload_identity(workload, workers, policy.first_protocol, policy.second_protocol)
     band = band_for(policy, known or identity, identity) if guard else None
     if band is None and policy.bare_warning is not None:
         _LOG.warning(policy.bare_warning)
     retries = later_switch_points(policy.switch_percent) if band else ()
-    spec = TrialSpec(
-        identity,
-        policy.switch_percent,
-        seed,
-        band=band,
-        retry_percents=retries,
-    )
+    spec = TrialSpec(identity, policy.switch_percent, seed, band=band, retry_percents=retries)
     with OwnedFolder("syncswitch-fit-") as folder:
         own = replace(
             spec,
@@ -182,11 +165,11 @@ def _policy_and_job(
 
 
 def band_for(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
-    """What a policy's search has seen, where it may be of this job as far as that is known.
+    """The policy's band, where its search was of this job as far as that is known.
 
     Args:
         policy: Perhaps with a band.
-        known: What is known of the job that it was found for.
+        known: The job that it was found for, as far as it is known.
         mine: The job that is trained.
     """
     of_policy = (policy.total_worker_steps, policy.workers)

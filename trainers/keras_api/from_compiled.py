@@ -1,4 +1,4 @@
-"""A workload of what `model.fit` would get."""
+"""A workload from what `model.fit` would get."""
 
 from __future__ import annotations
 
@@ -13,22 +13,16 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData, has_accuracy
-from syncswitch.trainers.job.keras_parts import (
-    check_own_training,
-    check_precision,
-    check_unscaled,
-)
 from syncswitch.trainers.job.sources.nested import Leaf, apart, taken, together
 from syncswitch.trainers.job.sources.pipelines import read_pipeline
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 from syncswitch.trainers.keras_api.compiled import (
-    check_compiled,
-    compiled_loss,
-    compiled_loss_weights,
+    built_anew,
+    compiled_fields,
     compiled_metric,
-    compiled_optimizer,
+    copies,
+    ensure_built,
 )
-from syncswitch.trainers.keras_api.copying import built_anew, copies, ensure_built
 from syncswitch.trainers.run.callbacks import usable_callbacks
 
 BATCH_SIZE = 32
@@ -36,15 +30,19 @@ _PLAIN = ((Leaf(), Leaf()),)
 _FORMS = "(inputs, labels), or (inputs, labels, weights)"
 
 
+_WHOSE = "from_compiled"
+_TESTS = 40
+
+
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What `fit` would get.
+class _Given:
+    """Data and batches as `fit` would get them.
 
     Attributes:
         load: Loads the data.
         batch_size: B.
         known_as: Name of the data.
-        steps_per_epoch: Batches.
+        steps_per_epoch: Batches of an epoch.
         sample: A few inputs and labels; None where that would mean to read files.
     """
 
@@ -55,132 +53,89 @@ class Given:
     sample: tuple[Any, Any] | None
 
 
-def given_data(data: AnyData, name: str, batch_size: int | None) -> Given:
-    """Of data that are made already."""
-    size = batch_size or BATCH_SIZE
-    sample = None
-    if isinstance(data, Data):
-        sample = _first((data.train_inputs, data.train_labels))
-    return Given(lambda: data, size, name, _batches(data, size), sample)
+def _of_data(data: AnyData, name: str, batch_size: int) -> _Given:
+    sample = _first((data.train_inputs, data.train_labels)) if isinstance(data, Data) else None
+    steps = math.ceil(data.train.examples / max(1, batch_size))
+    return _Given(lambda: data, batch_size, name, steps, sample)
 
 
-def given_arrays(
-    whose: str,
-    train: Sequence[Any],
-    test: Any,
-    validation_split: float,
-    name: str,
-    batch_size: int | None,
-    *,
-    is_test_weighted: bool,
-) -> Given:
-    """Of arrays.
-
-    Args:
-        whose: For errors.
-        train: Inputs, labels and weights, which may be None.
-        test: `validation_data`.
-        validation_split: Instead of it.
-        name: Of the job.
-        batch_size: B; None for the usual one.
-        is_test_weighted: Whether the weights of the tests count.
-    """
-    if test is None:
-        if not 0 < validation_split < 1:
-            raise WorkloadError(
-                f"{whose}: there is nothing to test with; give validation_data=(inputs, labels),"
-                f" or a validation_split between 0 and 1 (it is {validation_split!r})"
-            )
-        train, test = _split(train, validation_split)
-    else:
-        test = _read(whose, test, "validation_data")
-    data = _joined(train, test, is_test_weighted=is_test_weighted)
-    size = batch_size or BATCH_SIZE
-    steps = _batches(data, size)
-    return Given(lambda: data, size, _digest(name, data), steps, _first(train))
+def _of_arrays(
+    train: Sequence[Any], test: Any, validation_split: float, *, is_test_weighted: bool
+) -> Data:
+    """Joins inputs, labels and weights (which may be None) with the data to test with."""
+    if test is not None:
+        return _joined(train, _read(test, "validation_data"), is_test_weighted=is_test_weighted)
+    if not 0 < validation_split < 1:
+        raise WorkloadError(
+            f"{_WHOSE}: there is nothing to test with; give validation_data=(inputs, labels),"
+            f" or a validation_split between 0 and 1 (it is {validation_split!r})"
+        )
+    return _joined(*_split(train, validation_split), is_test_weighted=is_test_weighted)
 
 
-def given_pipeline(
-    whose: str,
-    train: Any,
-    test: Any,
-    steps_per_epoch: int | None,
-    name: str,
-    *,
-    is_test_weighted: bool,
-) -> Given:
-    """Of a `tf.data.Dataset` or PyDataset of batches, which is read when the data are loaded.
-
-    Args:
-        whose: For errors.
-        train: Yields batches of inputs, labels and perhaps weights.
-        test: `validation_data`: another one, or arrays.
-        steps_per_epoch: Batches of an epoch, where it does not know; None to count.
-        name: Of the job, and of the data.
-        is_test_weighted: Whether the weights of the tests count.
-    """
-    _check_readable(whose, train, "x")
+def _of_batches(
+    train: Any, test: Any, steps_per_epoch: int | None, name: str, *, is_test_weighted: bool
+) -> _Given:
+    """Takes a `tf.data.Dataset` or PyDataset, which is read when the data are loaded."""
+    _check_readable(train, "x")
     if test is None:
         raise WorkloadError(
-            f"{whose}: there is nothing to test with; give validation_data, another Dataset or"
+            f"{_WHOSE}: there is nothing to test with; give validation_data, another Dataset or"
             " arrays, as validation_split is for arrays"
         )
     if not isinstance(test, tuple | list):
-        _check_readable(whose, test, "validation_data")
+        _check_readable(test, "validation_data")
     is_pipeline = hasattr(train, "unbatch")
     if steps_per_epoch is None:
         steps_per_epoch = int(train.cardinality() if is_pipeline else train.num_batches or 0)
         if steps_per_epoch < 1:
             raise WorkloadError(
-                f"{whose}: x does not know how many batches it has; give steps_per_epoch, and a"
+                f"{_WHOSE}: x does not know how many batches it has; give steps_per_epoch, and a"
                 " pipeline that ends (without repeat())"
             )
     first = next(iter(train.take(1)), None) if is_pipeline else train[0]
     if not isinstance(first, tuple) or len(first) not in (2, 3):
-        raise WorkloadError(f"{whose}: x yields no {_FORMS}; bring it to that with map()")
-    size = len(apart("y", first[1])[0][0])
+        raise WorkloadError(f"{_WHOSE}: x yields no {_FORMS}; bring it to that with map()")
 
     def load() -> Data:
-        return _joined(
-            _read(whose, train, "x"),
-            _read(whose, test, "validation_data"),
-            is_test_weighted=is_test_weighted,
-        )
+        parts = _read(train, "x"), _read(test, "validation_data")
+        return _joined(*parts, is_test_weighted=is_test_weighted)
 
-    return Given(load, size, name, steps_per_epoch, _first(first))
+    size = len(apart("y", first[1])[0][0])
+    return _Given(load, size, name, steps_per_epoch, _first(first))
 
 
-def _check_readable(whose: str, given: Any, part: str) -> None:
+def _check_readable(given: Any, part: str) -> None:
     if not (hasattr(given, "unbatch") or isinstance(given, keras.utils.PyDataset)):
         raise WorkloadError(
-            f"{whose}: {part} is a {type(given).__name__}, and there is no y; give arrays x and y,"
+            f"{_WHOSE}: {part} is a {type(given).__name__}, and there is no y; give arrays x and y,"
             " or as x a tf.data.Dataset or keras.utils.PyDataset of batches that ends (a generator:"
             " tf.data.Dataset.from_generator(...).take(BATCHES))"
         )
 
 
-def _read(whose: str, given: Any, part: str) -> tuple[Any, ...]:
+def _read(given: Any, part: str) -> tuple[Any, ...]:
     """Inputs, labels and perhaps weights of all examples."""
     if hasattr(given, "unbatch"):
         return read_pipeline(given.unbatch(), part)
     if isinstance(given, keras.utils.PyDataset):
-        return _of_batches(whose, given, part)
+        return _read_batches(given, part)
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise WorkloadError(
-            f"{whose}: {part} is a {type(given).__name__}; give a pair of inputs and labels, or"
+            f"{_WHOSE}: {part} is a {type(given).__name__}; give a pair of inputs and labels, or"
             " these and weights, or a Dataset of batches"
         )
     return tuple(given)
 
 
-def _of_batches(whose: str, given: Any, part: str) -> tuple[Any, ...]:
+def _read_batches(given: Any, part: str) -> tuple[Any, ...]:
     """All batches of a PyDataset in their order, once."""
     if given.num_batches is None:
-        raise WorkloadError(f"{whose}: {part} is endless; give it a __len__, its batches")
+        raise WorkloadError(f"{_WHOSE}: {part} is endless; give it a __len__, its batches")
     batches = [apart(part, given[number]) for number in range(given.num_batches)]
     form = batches[0][1] if batches else None
     if not isinstance(form, tuple) or len(form) not in (2, 3):
-        raise WorkloadError(f"{whose}: {part} yields no {_FORMS}")
+        raise WorkloadError(f"{_WHOSE}: {part} yields no {_FORMS}")
     columns = zip(*(rows for rows, _ in batches), strict=True)
     found: tuple[Any, ...] = together(form, map(np.concatenate, columns))
     return found
@@ -198,7 +153,7 @@ def _joined(train: Sequence[Any], test: Sequence[Any], *, is_test_weighted: bool
 
 
 def _split(given: Sequence[Any], share: float) -> tuple[Sequence[Any], Sequence[Any]]:
-    """As Keras does it: the last ones are to test with."""
+    """Splits examples as Keras does: the last ones are to test with."""
     examples = len(apart("y", given[1])[0][0])
     numbers = np.arange(examples)
     kept = math.floor(examples * (1 - share))
@@ -208,10 +163,6 @@ def _split(given: Sequence[Any], share: float) -> tuple[Sequence[Any], Sequence[
         for part in (slice(kept), slice(kept, None))
     )
     return train, test
-
-
-def _batches(data: AnyData, size: int) -> int:
-    return math.ceil(data.train.examples / max(1, size))
 
 
 def _first(given: Sequence[Any]) -> tuple[Any, Any]:
@@ -235,10 +186,6 @@ def _digest(name: str, data: Data) -> str:
             held = repr(one.tolist()).encode() if text else np.ascontiguousarray(one).tobytes()
             digest.update(held)
     return f"{name}-{digest.hexdigest()[:12]}"
-
-
-_WHOSE = "from_compiled"
-_TESTS = 40
 
 
 def from_compiled(
@@ -289,10 +236,11 @@ def from_compiled(
         epochs: Length of the job.
         steps_per_epoch: Batches of an epoch, where a Dataset does not know; None to count.
         sample_weight: Weights of the training examples in the loss.
-        callbacks: Of `fit`, as the `callbacks` of `Workload` are told. What a run does anyway, such
-            as `TerminateOnNaN`, is left out; of what it cannot do a line says what to do instead.
+        callbacks: Callbacks of `fit`, told as the `callbacks` of `Workload` are. Those whose work a
+            run does anyway, such as `TerminateOnNaN`, are left out; those that cannot be told are
+            refused.
         class_weight: Weight of the loss by class; 1 for those left out.
-        name: What people call the job; None for the model's name.
+        name: Name of the job; None for the model's name.
         data_set: Name of the data; None for a digest of arrays, so that other data are another
             job, and for `name` of a Dataset.
         metric: Name of a Keras metric, or a function that builds one; None for the first one
@@ -313,23 +261,18 @@ def from_compiled(
     build = None if isinstance(model, keras.Model) or not callable(model) else model
     if build is not None:
         model = build()
-    check_compiled(model, _WHOSE)
-    check_precision(model, _WHOSE)
-    check_own_training(model, _WHOSE)
-    check_unscaled(model.optimizer, _WHOSE)
+    compiled = compiled_fields(model, _WHOSE)
     callbacks = usable_callbacks(callbacks, _WHOSE)
     name, judged = name or model.name, compiled_metric(model, _WHOSE)
-    given = _given(
-        x,
-        y,
-        sample_weight,
-        validation_data,
-        validation_split,
-        steps_per_epoch,
-        name,
-        batch_size,
-        is_test_weighted=judged.is_weighted,
-    )
+    is_weighted = judged.is_weighted
+    if isinstance(x, Data | StreamedData):
+        given = _of_data(x, name, batch_size or BATCH_SIZE)
+    elif y is None:
+        given = _of_batches(x, validation_data, steps_per_epoch, name, is_test_weighted=is_weighted)
+    else:
+        parts = (x, y, sample_weight)
+        data = _of_arrays(parts, validation_data, validation_split, is_test_weighted=is_weighted)
+        given = _of_data(data, data_set or _digest(name, data), batch_size or BATCH_SIZE)
     if class_weight and sample_weight is not None:
         raise WorkloadError(
             f"{_WHOSE}: there are class_weight and sample_weight; multiply them yourself, and give"
@@ -343,9 +286,9 @@ def from_compiled(
     if metric is None:
         usual = None if judged.is_accuracy else _usual_metric(model, given.sample)
         metric = judged.build or usual
-    optimizer, rate = compiled_optimizer(model)
     return Workload(
         **{
+            **compiled,
             "name": name,
             "model": copies(model, _WHOSE, is_fresh=not is_pretrained)
             if build is None
@@ -354,12 +297,8 @@ def from_compiled(
             "data_set": data_set or given.known_as,
             "total_worker_steps": total,
             "batch_size": batch_size or given.batch_size,
-            "learning_rate": rate,
             "evaluation_interval_worker_steps": evaluation_interval_worker_steps
             or max(1, total // _TESTS),
-            "optimizer": optimizer,
-            "loss": compiled_loss(model, _WHOSE),
-            "loss_weights": compiled_loss_weights(model, _WHOSE),
             "class_weight": class_weight,
             "metric": metric,
             "metric_output": judged.output,
@@ -369,38 +308,8 @@ def from_compiled(
     )
 
 
-def _given(
-    x: Any,
-    y: Any,
-    sample_weight: Any,
-    test: Any,
-    validation_split: float,
-    steps_per_epoch: int | None,
-    name: str,
-    batch_size: int | None,
-    *,
-    is_test_weighted: bool,
-) -> Given:
-    """What there is to train and to test with."""
-    if isinstance(x, Data | StreamedData):
-        return given_data(x, name, batch_size)
-    if y is None:
-        return given_pipeline(
-            _WHOSE, x, test, steps_per_epoch, name, is_test_weighted=is_test_weighted
-        )
-    return given_arrays(
-        _WHOSE,
-        (x, y, sample_weight),
-        test,
-        validation_split,
-        name,
-        batch_size,
-        is_test_weighted=is_test_weighted,
-    )
-
-
 def _usual_metric(model: Any, sample: tuple[Any, Any] | None) -> str | None:
-    """Of a model that was compiled without one: accuracy where labels are classes, or the loss."""
+    """The metric of a model without one: accuracy where labels are classes, else the loss."""
     if sample is None or isinstance(sample[1], dict | tuple | list):
         return None
     shape = getattr(model, "output_shape", None)

@@ -21,16 +21,16 @@ from syncswitch.trainers.job.schedule import (
     percents_at_switch,
     switch_worker_step,
 )
-from syncswitch.trainers.model.embeddings.file import (
+from syncswitch.trainers.model.embeddings.blocks import (
     LIST,
     EmbeddingForm,
-    StoredEmbeddings,
     forms_of,
     listed,
+    stored_embeddings,
     write_embeddings,
 )
 from syncswitch.trainers.model.layout import EmbeddingSource, Vector
-from syncswitch.trainers.run.position import run_identity
+from syncswitch.trainers.run.record import run_identity
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ class Checkpoint:
         statistics: Other variables of the model (moving means) by logical name.
         embeddings: Embeddings that are trained by their rows, with the optimizer's slots of them;
             None where there are none.
-        forms: Of these.
-        history: What `RunLog.history` said; a fork does not look at it.
+        forms: Forms of these.
+        history: History of the run, see `RunLog.history`; a fork does not look at it.
     """
 
     worker_step: int
@@ -130,7 +130,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             elapsed_seconds=float(arrays["elapsed_seconds"]),
             history=str(arrays.get("history", "")),
             **groups,
-            embeddings=StoredEmbeddings.of(path, forms) if forms else None,
+            embeddings=stored_embeddings(path, forms) if forms else None,
             forms=forms,
         )
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
@@ -166,7 +166,7 @@ def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
 
 
 def _failures(path: Path) -> float:
-    """How many switches have failed, as far as a checkpoint knows; infinite where it is damaged."""
+    """Number of failed switches that a checkpoint knows; infinite where it is damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return len(json.loads(str(file["history"]))["guard"]["failed"])
@@ -181,7 +181,7 @@ def _own_paths(spec: TrialSpec) -> list[Path]:
 
 
 def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
-    """What a run of this very trial has written there; None where it is damaged or not there."""
+    """A checkpoint of a run of this very trial; None where it is damaged or not there."""
     if not path.exists():
         return None
     try:
@@ -204,8 +204,8 @@ def written_checkpoints(
 
     Args:
         spec: The trial.
-        plans: How it was carried out, one after the other, see `Guarding.plans`.
-        worker_step: Up to there.
+        plans: The trial as it was carried out, see `Guarding.plans`.
+        worker_step: Last worker-step of which files are listed.
     """
     steps = checkpoint_steps(plans[-1])
     for plan in plans:

@@ -1,4 +1,4 @@
-"""From a checkpoint to a Keras model."""
+"""Keras models made of checkpoints."""
 
 from __future__ import annotations
 
@@ -25,13 +25,7 @@ _MARK = -8_388_607.0
 
 
 def save_with_embeddings(model: Any, source: EmbeddingSource, path: Path) -> None:
-    """Saves a model that was built without its embeddings, and puts them into the file.
-
-    Args:
-        model: The model.
-        source: Of its embeddings.
-        path: Of the new file.
-    """
+    """Saves a model that was built without its embeddings, and puts these into the file."""
     embeddings = embeddings_of(model)
     for number, layer in enumerate(thin_layers(model)):
         layer._embeddings.assign(np.full((1, layer.output_dim), _MARK + number, np.float32))
@@ -66,7 +60,7 @@ def _fill(weights: Path, embeddings: Sequence[EmbeddingTable], source: Embedding
 
 
 def _note(names: dict[int, str], name: str, found: Any, embeddings: int) -> None:
-    """Notes which table is to lie at a place of the file, if any is."""
+    """Notes the embedding that is to lie at a place of the file, if any is."""
     shape: tuple[int, ...] = getattr(found, "shape", ())
     if len(shape) == 2 and shape[0] == 1:
         number = float(found[0, 0]) - _MARK
@@ -78,7 +72,7 @@ _SUFFIX = ".keras"
 
 
 def check_model_path(path: Path) -> None:
-    """Finds out before the training whether the model can be saved after it."""
+    """Raises UserError, before the training, where the model could not be saved after it."""
     if path.suffix != _SUFFIX:
         raise UserError(f"--output is {path}: give a name that ends in {_SUFFIX}")
     folder = path.parent

@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from syncswitch.trainers.job.data import AnyData
-from syncswitch.trainers.job.embeddings import Lookups, embeddings_of, thin_layers
+from syncswitch.trainers.job.embeddings import (
+    Lookups,
+    dense_variables,
+    embeddings_of,
+    thin_layers,
+)
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
@@ -89,18 +94,18 @@ class ModelFunction:
     """Computes batches, gradients and predictions; keeps no state of the training.
 
     Args:
-        workload: What is trained.
-        data: Of the workload.
-        model: Computes what the workload's model does, with the same variables; built where it is
-            not given.
+        workload: The workload that is trained.
+        data: Its data.
+        model: A model that computes what the workload's does, with the same variables; built where
+            it is not given.
 
     Attributes:
         batch_size: B.
         embeddings: Embeddings whose rows are given to each computation.
         parameters: Layout of the other trained variables.
         statistics: Layout of the variables that move without a gradient.
-        model: Its structure, and values that are not trained.
-        outputs: Of the model, and their losses.
+        model: The structure of the model, and values that are not trained.
+        outputs: The outputs of the model and their losses.
     """
 
     def __init__(self, workload: Workload, data: AnyData, model: Any = None) -> None:
@@ -114,9 +119,8 @@ class ModelFunction:
         check_inputs(workload, data, self._sample, self.model)
         self._takes_training = _takes_training(self.model)
         self.outputs = Outputs(workload, self.model)
-        apart = {table.position for table in self.embeddings}
-        self.parameters = FlatLayout.of(self.model.trainable_variables, "parameter", apart)
-        self.statistics = FlatLayout.of(moving_variables(self.model), "statistic")
+        self.parameters = FlatLayout.of(dense_variables(self.model), "parameter")
+        self.statistics = FlatLayout.of(enumerate(moving_variables(self.model)), "statistic")
         check_labels(workload, data, self.outputs.losses, self.model)
 
     @cached_property
@@ -126,9 +130,7 @@ class ModelFunction:
             return np.zeros(0, np.float32)
         # Not as a part of what is being traced; traced itself, as this is how layers are trained.
         with tf.init_scope():
-            apart = {table.position for table in self.embeddings}
-            variables = enumerate(self.model.trainable_variables)
-            values = [tf.constant(one.numpy()) for place, one in variables if place not in apart]
+            values = [tf.constant(one.numpy()) for _, one in dense_variables(self.model)]
             examples = list(map(tf.constant, self._sample))
 
             def moved(statistics: Any) -> Any:
@@ -202,8 +204,8 @@ class ModelFunction:
         Args:
             parameters: Shape [P].
             statistics: Shape [S].
-            inputs: Of the batch.
-            labels: Of the batch.
+            inputs: Inputs of the batch.
+            labels: Labels of the batch, or `Weighted`.
             seed: Shape [2], for random layers.
         """
         values = unpack(parameters, self.parameters)
@@ -219,15 +221,10 @@ class ModelFunction:
         seed: Any,
         rows: Sequence[EmbeddingRows] = (),
     ) -> tuple[Any, list[Any], Any]:
-        """As `gradient`, by variable, and then by table, of its rows.
+        """As `gradient`, by variable and then by embedding, for the rows that were given.
 
-        Args:
-            values: Of the trained variables, in their order and shapes.
-            statistics: See `gradient`.
-            inputs: See `gradient`.
-            labels: See `gradient`.
-            seed: See `gradient`.
-            rows: Of each table those that the batch needs.
+        `values` are those of the trained variables, in their order and shapes; `rows` has for each
+        embedding those that the batch needs.
         """
         wanted = [*values, *(one.values for one in rows)]
         with tf.GradientTape() as tape:
@@ -274,12 +271,12 @@ class ModelFunction:
             return self._predict(unpack(parameters, self.parameters), statistics, inputs)
 
     def ids(self, inputs: Any, trained: Any, *, training: bool) -> list[Any]:
-        """Numbers of the rows for which a batch asks each table, as often as it does.
+        """Numbers of the rows for which a batch asks each embedding, as often as it does.
 
         Args:
-            inputs: Of the batch.
+            inputs: Inputs of the batch.
             trained: Scalar tensor; stands for all that is trained, on which they may not depend.
-            training: In which mode the model is called.
+            training: Whether the model is called in training mode.
 
         Returns:
             Int64 tensors with one dimension.
@@ -311,7 +308,7 @@ class ModelFunction:
         return found
 
     def _mode(self, *, training: bool) -> dict[str, bool]:
-        """As Keras' `fit` does: a model of one's own need not care in which mode it is called."""
+        """The mode as an argument, for models that take it, as Keras' `fit` gives it."""
         return {"training": training} if self._takes_training else {}
 
     def _untrained(self, statistics: Any, seed: Any) -> list[Any]:

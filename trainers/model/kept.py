@@ -1,4 +1,4 @@
-"""What a trainer has compiled, kept for the next one: that takes longer than a small run."""
+"""What one trainer compiled, kept for the next one: to compile takes longer than a small run."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ class Computation(NamedTuple):
 
 
 class Compiled(Protocol):
-    """What a trainer leaves.
-
-    Attributes:
-        computation: What it computes, one run at a time.
-    """
+    """The compiled computation that a trainer leaves; it serves one run at a time."""
 
     computation: Computation
 
@@ -46,57 +42,48 @@ class Compiled(Protocol):
 
 
 def computation(workload: Workload, at_once: int) -> Computation:
-    """What trainers have in common where one can go on with what another has compiled."""
+    """The computation of a workload; equal where one trainer can use what another compiled."""
     return Computation(replace(workload, **_NOT_COMPUTED), at_once)
 
 
-class _Place:
-    """Has room for what one trainer left: two of them may not fit into the memory."""
-
-    def __init__(self) -> None:
-        self._left: Compiled | None = None
-
-    def take(self, wanted: Computation) -> Compiled | None:
-        left, self._left = self._left, None
-        if left is None or left.computation == wanted:
-            return left
-        left.close()
-        return None
-
-    def leave(self, compiled: Compiled | None) -> None:
-        if self._left is not None:
-            self._left.close()
-        self._left = compiled
-
-
-_place: ContextVar[_Place | None] = ContextVar("_place", default=None)
+# At most one: two of them may not fit into the memory.
+_left: ContextVar[list[Compiled] | None] = ContextVar("_left", default=None)
 
 
 @contextmanager
 def kept_for_the_next() -> Iterator[None]:
     """Meanwhile the next trainer of this thread may take over what the last one compiled."""
-    if _place.get() is not None:
+    if _left.get() is not None:
         yield  # who is around this one keeps it longer
         return
-    place = _Place()
-    token = _place.set(place)
+    left: list[Compiled] = []
+    token = _left.set(left)
     try:
         yield
     finally:
-        _place.reset(token)
-        place.leave(None)
+        _left.reset(token)
+        _close(left)
 
 
 def take(wanted: Computation) -> Any:
-    """What was left for this, and now belongs to who takes it; None where nothing was."""
-    place = _place.get()
-    return None if place is None else place.take(wanted)
+    """Takes over what was left, where it computes this; None where nothing like it was."""
+    left = _left.get()
+    if left and left[0].computation == wanted:
+        return left.pop()
+    _close(left or [])
+    return None
 
 
 def leave(compiled: Compiled) -> None:
-    """Leaves it to the next one; closes it where there is none."""
-    place = _place.get()
-    if place is None:
+    """Leaves it to the next trainer; closes it where there is none."""
+    left = _left.get()
+    if left is None:
         compiled.close()
-    else:
-        place.leave(compiled)
+        return
+    _close(left)
+    left.append(compiled)
+
+
+def _close(left: list[Compiled]) -> None:
+    while left:
+        left.pop().close()

@@ -7,7 +7,7 @@ for each variable, and one traced function for every replica.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ class ModelState:
         parameters: Trained variables.
         slots: The optimizer's variables.
         statistics: Variables that are not trained: moving means and variances.
-        updates: Updates applied.
+        updates: Number of updates applied.
         embeddings: Embeddings that are trained by their rows; None where there are none, or where
             they go another way.
     """
@@ -40,10 +40,10 @@ class ModelState:
 
 
 class EmbeddingBlock(NamedTuple):
-    """Neighbouring rows of one table.
+    """Neighbouring rows of one embedding.
 
     Attributes:
-        table: Its number.
+        table: Number of the embedding.
         part: 0 for its values, from 1 on for the optimizer's slots.
         start: First row.
         values: Shape [rows, width].
@@ -60,7 +60,7 @@ class EmbeddingSource(ABC):
 
     @abstractmethod
     def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
-        """All rows: table by table, part by part, in their order.
+        """All rows: embedding by embedding, part by part, in their order.
 
         Args:
             skips_initial: Leave out slots that are as the optimizer begins with them.
@@ -80,21 +80,15 @@ class FlatLayout:
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, variables: Sequence[Any], what: str, but: Collection[int] = ()) -> FlatLayout:
-        """Lays out Keras variables in their order.
-
-        Args:
-            variables: Which.
-            what: They are, for people.
-            but: Positions of those that lie elsewhere.
-        """
-        for variable in variables:
+    def of(cls, variables: Iterable[tuple[int, Any]], called: str) -> FlatLayout:
+        """Lays out Keras variables, each behind its position; `called` names them in errors."""
+        kept = list(variables)
+        for _, variable in kept:
             if str(variable.dtype) != "float32":
                 raise WorkloadError(
-                    f"model: {what} {variable.path!r} is {variable.dtype}; syncswitch trains "
+                    f"model: {called} {variable.path!r} is {variable.dtype}; syncswitch trains "
                     "float32 variables (mixed precision keeps them float32)"
                 )
-        kept = [(index, one) for index, one in enumerate(variables) if index not in but]
         return cls(
             tuple(f"{index:03d}-{variable.name}" for index, variable in kept),
             tuple(tuple(variable.shape) for _, variable in kept),
@@ -116,17 +110,17 @@ class FlatLayout:
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
     def split(self, flat: Vector) -> list[Vector]:
-        """Cuts a flat vector into arrays of the variables' shapes."""
+        """Cuts a flat vector into arrays with the shapes of the variables."""
         cuts = np.cumsum(self.sizes)[:-1]
         parts = np.split(flat, cuts) if self.shapes else []
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def name(self, flat: Vector) -> dict[str, Vector]:
-        """Arrays by logical name."""
+        """Cuts a flat vector into arrays by logical name."""
         return dict(zip(self.names, self.split(flat), strict=True))
 
     def from_named(self, arrays: Mapping[str, Vector]) -> Vector:
-        """The flat vector of arrays by logical name.
+        """Joins arrays by logical name to a flat vector.
 
         Raises:
             KeyError: A variable is missing.

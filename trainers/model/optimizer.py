@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError, WorkloadError
-from syncswitch.trainers.job.embeddings import embeddings_of
+from syncswitch.trainers.job.embeddings import dense_variables
 from syncswitch.trainers.job.keras_parts import build_model, build_optimizer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import FlatLayout, Vector, assign
@@ -21,7 +21,7 @@ class Optimizer(ABC):
     """Computes an update; it keeps no state of the training.
 
     Attributes:
-        layout: Of the slots, the optimizer's variables.
+        layout: Layout of the slots, the optimizer's variables.
         is_reentrant: Whether several threads may apply it at once.
     """
 
@@ -87,11 +87,7 @@ class KerasOptimizer(Optimizer):
 
     def __init__(self, workload: Workload, layout: FlatLayout, part: slice = slice(None)) -> None:
         """Builds the workload's optimizer, for a part of the variables of `layout`."""
-        model = build_model(workload)
-        apart = {table.position for table in embeddings_of(model)}
-        variables = [
-            one for place, one in enumerate(model.trainable_variables) if place not in apart
-        ][part]
+        variables = [one for _, one in dense_variables(build_model(workload))][part]
         self._optimizer = build_optimizer(workload)
         self._parameters_layout = FlatLayout(layout.names[part], layout.shapes[part])
         self._owners = _noted_owners(self._optimizer, variables)
@@ -109,7 +105,7 @@ class KerasOptimizer(Optimizer):
             for variable in self._optimizer.variables
             if not any(variable is counter for counter in counters)
         ]
-        layout = FlatLayout.of(self._slots, "optimizer variable")
+        layout = FlatLayout.of(enumerate(self._slots), "optimizer variable")
         # Keras puts the names of layers, which are counted up in a process, before a slot's own.
         names = tuple(f"{name[:4]}{name.rpartition('_')[2]}" for name in layout.names)
         self.layout = FlatLayout(names, layout.shapes)
@@ -119,7 +115,7 @@ class KerasOptimizer(Optimizer):
         """The size of each slot, and which variable it belongs to; None for a scalar of all.
 
         Args:
-            servers: How many parameter servers are to share them, for messages.
+            servers: Number of parameter servers that are to share them, for messages.
 
         Raises:
             UserError: They cannot: an update of one variable depends on others.
@@ -163,7 +159,7 @@ class KerasOptimizer(Optimizer):
 
 
 def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:
-    """Notes, while an optimizer is built, by `id` of its variables for which of these each is."""
+    """Notes, while an optimizer is built, to which variable each of its own, by `id`, belongs."""
     numbers = {id(variable): number for number, variable in enumerate(variables)}
     owners: dict[int, int] = {}
     add = optimizer.add_variable_from_reference

@@ -1,4 +1,4 @@
-"""What a worker in another process is sent of a workload: traced functions, and the examples.
+"""Parts of a workload on their way to workers in other processes: traced functions, examples.
 
 All of it is data: TensorFlow's own form of a graph, and what a source consists of.
 """
@@ -25,10 +25,10 @@ _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 @dataclass(frozen=True)
 class Captured:
-    """What a function has captured, an input after its arguments.
+    """A value that a function has captured, an input after its arguments.
 
     Attributes:
-        type: Of its values.
+        type: TensorFlow's name of its type.
         values: TensorFlow's TensorProto.
         is_variable: Whether it is a variable, of which each process has its own.
     """
@@ -44,9 +44,9 @@ class ShippedFunction:
 
     Attributes:
         library: TensorFlow's FunctionDefLibrary: the function, and then those that it calls.
-        types: Of its arguments.
-        outputs: How many.
-        captured: See there.
+        types: Types of its arguments.
+        outputs: Number of outputs.
+        captured: Values that it has captured.
     """
 
     library: bytes
@@ -116,7 +116,7 @@ class ShippedPipeline:
     """The pipelines of a `PipelinePieces` without Python.
 
     Attributes:
-        function: From the number of a piece to its pipeline.
+        function: Takes the number of a piece and gives its pipeline.
         element: TensorFlow's StructuredValue of what that yields.
     """
 
@@ -148,11 +148,11 @@ class ShippedSource:
     """A source on its way to another process.
 
     Attributes:
-        module: Where its class is; empty for the file of the workload.
-        name: Of its class.
-        state: What it consists of, which is data.
-        files: Those parts of its state that are files.
-        pipeline: Of a `PipelinePieces`.
+        module: Module of its class; empty for the file of the workload.
+        name: Qualified name of its class.
+        state: Its attributes, which are data.
+        files: Attributes that are files.
+        pipeline: The pipeline of a `PipelinePieces`.
     """
 
     module: str
@@ -195,7 +195,7 @@ class ShippedSource:
         for: nobody else says what is imported.
 
         Args:
-            reference: Of that workload, as `load_workload` takes it.
+            reference: Reference of that workload, as `load_workload` takes it.
 
         Raises:
             WorkloadError: Its class is not here.
@@ -220,7 +220,7 @@ class ShippedSource:
 
 
 def _no_data(value: Any) -> Iterator[Any]:
-    """What in a value is no data."""
+    """Everything in a value that is no data."""
     if isinstance(value, dict):
         yield from (key for key in value if not isinstance(key, str | int))
         value = list(value.values())

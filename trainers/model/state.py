@@ -13,7 +13,7 @@ from typing import Any
 from syncswitch.storage.errors import UserError, one_line
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.job.checks import check_position
-from syncswitch.trainers.job.embeddings import embeddings_of, thin_layers
+from syncswitch.trainers.job.embeddings import dense_variables, thin_layers
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.schedule import checkpoint_path, keeps_switch, switch_worker_step
 from syncswitch.trainers.job.workload import Workload
@@ -26,11 +26,13 @@ from syncswitch.trainers.model.checkpoint import (
     write_checkpoint,
     written_checkpoints,
 )
-from syncswitch.trainers.model.embeddings.choice import row_rule
-from syncswitch.trainers.model.embeddings.file import EmbeddingForm, NoRoomForEmbeddingsError
-from syncswitch.trainers.model.embeddings.initial import InitialEmbeddings
-from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, ShardPlan
-from syncswitch.trainers.model.embeddings.sharding import rows_on
+from syncswitch.trainers.model.embeddings.blocks import (
+    EmbeddingForm,
+    InitialEmbeddings,
+    NoRoomForEmbeddingsError,
+)
+from syncswitch.trainers.model.embeddings.rules import row_rule
+from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, ShardPlan, rows_on
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import (
     EmbeddingSource,
@@ -51,7 +53,7 @@ _FEW_VALUES = 1 << 20
 
 
 class StateForm:
-    """Creates, saves and restores the state of one workload."""
+    """Creates, saves and restores the training state of one workload."""
 
     def __init__(self, workload: Workload, function: ModelFunction, optimizer: Optimizer) -> None:
         self._workload = workload
@@ -79,13 +81,12 @@ class StateForm:
     def _built(self, seed: int) -> tuple[Vector, Vector, EmbeddingSource | None]:
         with seeded(seed):
             model = build_model(self._workload)
-        apart = {table.position for table in self.embeddings}
-        trained = enumerate(model.trainable_variables)
-        return (
-            self.parameters.pack([one for place, one in trained if place not in apart]),
-            self.statistics.pack(moving_variables(model)),
-            self._initial_embeddings(model, seed),
-        )
+        embeddings = None
+        if self.rule is not None:
+            initializers = [layer.embeddings_initializer for layer in thin_layers(model)]
+            embeddings = InitialEmbeddings(self.embeddings, initializers, self.rule, seed)
+        parameters = self.parameters.pack([one for _, one in dense_variables(model)])
+        return parameters, self.statistics.pack(moving_variables(model)), embeddings
 
     def shard_plan(self, server: int = 0, servers: int = 1) -> ShardPlan:
         """Rows of embeddings that one of so many parameter servers holds."""
@@ -93,12 +94,6 @@ class StateForm:
             return NO_EMBEDDINGS
         shapes = [(rows_on(one.rows, server, servers), one.width) for one in self.embeddings]
         return ShardPlan(tuple(shapes), self.rule)
-
-    def _initial_embeddings(self, model: Any, seed: int) -> EmbeddingSource | None:
-        if self.rule is None:
-            return None
-        initializers = [layer.embeddings_initializer for layer in thin_layers(model)]
-        return InitialEmbeddings(self.embeddings, initializers, self.rule, seed)
 
     def checkpoint(self, state: ModelState, spec: TrialSpec, log: RunLog) -> Checkpoint:
         """A checkpoint of `spec` where its cluster was drained last."""
@@ -178,7 +173,7 @@ class StateForm:
         return self.restored(checkpoint, spec.fork_from)
 
     def switch_state(self, spec: TrialSpec, log: RunLog) -> ModelState | None:
-        """Of a guarded run that goes on after its switch: the state there. The log then knows it.
+        """The state at the switch of a guarded run that goes on after it; the log then knows it.
 
         None for any other run, and where its checkpoint is gone: then there is no guard any more.
         """
@@ -205,8 +200,8 @@ class StateForm:
         without one either the run goes on without a guard, and None is returned.
 
         Args:
-            keep: Copies the state, as it is now.
-            log: Of the run.
+            keep: Copies the state as it is now.
+            log: The log of the run.
         """
         try:
             state = keep()
@@ -275,19 +270,9 @@ def restored_model(
 ) -> Any:
     """The workload's Keras model, without its large embeddings, with values by logical name."""
     model = build_model(workload)
-    apart = {table.position for table in embeddings_of(model)}
-    trained = enumerate(model.trainable_variables)
-    for variables, layout, named in (
-        (
-            [variable for place, variable in trained if place not in apart],
-            FlatLayout.of(model.trainable_variables, "parameter", apart),
-            parameters,
-        ),
-        (
-            moving_variables(model),
-            FlatLayout.of(moving_variables(model), "statistic"),
-            statistics,
-        ),
-    ):
-        assign(variables, layout.split(layout.from_named(named)))
+    trained, moving = dense_variables(model), moving_variables(model)
+    layout = FlatLayout.of(trained, "parameter")
+    assign([one for _, one in trained], layout.split(layout.from_named(parameters)))
+    layout = FlatLayout.of(enumerate(moving), "statistic")
+    assign(moving, layout.split(layout.from_named(statistics)))
     return model

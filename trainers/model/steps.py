@@ -1,4 +1,4 @@
-"""The functions of a model that run where others train it."""
+"""The traced functions of a model that workers and parameter servers run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData
+from syncswitch.trainers.job.embeddings import EmbeddingTable
 from syncswitch.trainers.job.sources.source import Array
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, specs_of
+from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, checked_ids
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
@@ -30,17 +34,17 @@ def trace_step(
     """Traces one worker-step up to its gradient.
 
     Args:
-        function: Of the model.
-        data: Whose training examples the step will be given.
+        function: The model's functions.
+        data: The data whose training examples the step will be given.
         beside: Device on which a batch is made; None for where it is computed.
         is_compiled: Have XLA compile all but the batch, where it can.
 
     Returns:
         A concrete function `(model, examples ..., worker-step and seed) -> (loss, contribution,
         gradients ...)`: parameters and then statistics, shape [P + S]; what `batch` takes; int64,
-        shape [2]; and the parts of the flat gradient in their order. Where there are embedding
-        embeddings it takes numbers and values of the rows of each after these, and gives their
-        gradients after the others.
+        shape [2]; and the parts of the flat gradient in their order. With embeddings it takes
+        numbers and values of the rows of each after these, and gives their gradients after the
+        others.
     """
     sizes = [function.parameters.size, function.statistics.size]
     variables = len(function.parameters.shapes)
@@ -91,7 +95,7 @@ def trace_update(optimizer: Optimizer, parameters: int) -> Any:
 
 
 def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:
-    """A function of arrays from what `trace_update` makes, shipped or not."""
+    """Makes a function of arrays from a function that `trace_update` traced."""
 
     def update(
         parameters: Vector,
@@ -115,15 +119,103 @@ def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:
 
 
 def as_tensor(values: Array) -> Any:
-    """A tensor of an array that may be written to; they share its memory where it is aligned."""
+    """A tensor of a writable array; it shares the array's memory where that is aligned."""
     if values.ctypes.data % _ALIGNMENT:
         return tf.constant(values)
     return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
 
 
 def as_array(tensor: Any) -> Vector:
-    """The values of a tensor of this process, which stay where they are, unless on a GPU."""
+    """The values of a tensor of this process, not copied unless they lie on a GPU."""
     if tensor.device.endswith("CPU:0"):
         return np.asarray(memoryview(tensor))
     found: Vector = tensor.numpy()
     return found
+
+
+class EmbeddingSteps:
+    """Finds out which rows of embeddings a batch needs, and brings them into and out of a step.
+
+    Args:
+        embeddings: The embeddings.
+        ids: The function of `trace_ids`.
+    """
+
+    def __init__(
+        self, embeddings: Sequence[EmbeddingTable], ids: Callable[..., Sequence[Any]]
+    ) -> None:
+        self._embeddings = embeddings
+        self._ids = ids
+
+    def wanted(self, examples: Sequence[Any], numbers: Any) -> list[Ids]:
+        """Rows of each embedding that a batch needs.
+
+        Args:
+            examples: Examples as the step gets them.
+            numbers: Worker-step and seed.
+
+        Raises:
+            ValueError: An embedding does not have them.
+        """
+        asked = self._ids(*examples, numbers, tf.constant(0.0))
+        return [
+            checked_ids(table, np.unique(as_array(one)))
+            for table, one in zip(self._embeddings, asked, strict=True)
+        ]
+
+    @staticmethod
+    def arguments(ids: Sequence[Ids], rows: Sequence[Vector]) -> list[Any]:
+        """Arguments of the traced step for rows: their numbers and values."""
+        pairs = zip(ids, rows, strict=True)
+        return [tf.constant(one) for pair in pairs for one in pair]
+
+    @staticmethod
+    def gradients(ids: Sequence[Ids], parts: Sequence[Any]) -> list[RowGradient]:
+        """Gradients of rows, from the last results of the traced step."""
+        return [RowGradient(one, as_array(part)) for one, part in zip(ids, parts, strict=True)]
+
+
+def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[Any]) -> Any:
+    """Traces which rows of embeddings a worker-step needs.
+
+    Args:
+        function: The model's functions.
+        workload: The workload, for errors.
+        examples: Shapes and types of what `ModelFunction.batch` takes.
+
+    Returns:
+        A concrete function `(examples ..., worker-step and seed, 0) -> numbers of rows ...`, one
+        for each embedding, in which a row is as often as it is asked for.
+
+    Raises:
+        WorkloadError: They depend on what is trained.
+    """
+
+    def asked(*given: Any) -> list[Any]:
+        *held, numbers, trained = given
+        inputs, _, _ = function.batch(held, numbers[0], numbers[1])
+        return function.ids(inputs, trained, training=True)
+
+    traced = concrete(asked, *examples, tf.TensorSpec([2], tf.int64), tf.TensorSpec([]))
+    trained = traced.graph.inputs[len(examples) + 1]
+    for table, ids in zip(function.embeddings, traced.outputs, strict=True):
+        if _depends_on(ids, trained):
+            raise WorkloadError(
+                f"workload {workload.name!r}: the rows that layer {table.layer!r} looks up depend"
+                " on what is trained, so that they cannot be fetched before the step; look rows up"
+                " by the inputs alone, or set least_embedding_values to None"
+            )
+    return traced
+
+
+def _depends_on(tensor: Any, source: Any) -> bool:
+    """Whether a tensor of a graph is computed of another one."""
+    waiting, seen = [tensor], set()
+    while waiting:
+        one = waiting.pop()
+        if one is source:
+            return True
+        if id(one.op) not in seen:
+            seen.add(id(one.op))
+            waiting.extend(one.op.inputs)
+    return False

@@ -106,7 +106,7 @@ def added(library: Any, outputs: int) -> Callable[[Sequence[Any]], Sequence[Any]
 
     Args:
         library: The function, and then those that it calls.
-        outputs: How many it has.
+        outputs: Number of its outputs.
 
     Returns:
         The first of them, from its input tensors to its outputs.
@@ -129,7 +129,7 @@ def encoded_spec(spec: Any) -> bytes:
 
 
 def decoded_spec(content: bytes) -> Any:
-    """What `encoded_spec` has made this of."""
+    """The types and shapes that `encoded_spec` encoded."""
     from tensorflow.core.protobuf import struct_pb2
     from tensorflow.python.saved_model import nested_structure_coder
 

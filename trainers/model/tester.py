@@ -13,8 +13,12 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers, has_accuracy
-from syncswitch.trainers.job.losses import loss_settings
-from syncswitch.trainers.job.metric import build_metric, decided_by, further_workloads
+from syncswitch.trainers.job.keras_parts import (
+    build_metric,
+    decided_by,
+    further_workloads,
+    loss_settings,
+)
 from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import parsed, transformed
@@ -22,7 +26,6 @@ from syncswitch.trainers.model.batches.feed import Tensors, in_order
 from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows
 from syncswitch.trainers.model.embeddings.shard import Ids, checked_ids
 from syncswitch.trainers.model.function import ModelFunction
-from syncswitch.trainers.model.steps import as_tensor
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _BATCH = 512
@@ -38,8 +41,8 @@ class ModelTester:
     """Computes the test accuracy of flat parameters on one device; traced once.
 
     Attributes:
-        ids: Rows that the test set needs, of each embedding table.
-        further: What else the last test measured, names and values.
+        ids: Rows that the test set needs, of each embedding.
+        further: Names and values of what else the last test measured.
     """
 
     def __init__(
@@ -67,10 +70,10 @@ class ModelTester:
         self._chance = data.chance_accuracy if is_held else self._read_chance()
 
     def accuracy(self, *model: Any) -> float:
-        """Test accuracy, of another metric what is compared; NaN where the model is not finite.
+        """The test accuracy, or what another metric is compared by; NaN for a non-finite model.
 
         Args:
-            model: Parameters, statistics, and of each embedding table the rows of `ids`.
+            model: Parameters, statistics, and for each embedding the rows of `ids`.
         """
         with tf.device(self._device):
             parameters, statistics, *values = map(tf.convert_to_tensor, model)
@@ -87,7 +90,7 @@ class ModelTester:
             return self._checked(np.asarray(self._metric.result()))
 
     def _further_values(self) -> Iterator[tuple[str, float]]:
-        """Those that are finite; nothing is decided by them."""
+        """Further metrics that are finite; nothing is decided by them."""
         for name, metric in self._further.items():
             result = np.asarray(metric.result())
             if result.size != 1:
@@ -245,9 +248,5 @@ class ModelTester:
 
 
 def _classes(labels: Any) -> Any:
-    """Of plain labels; there is no one answer for several outputs, or with weights."""
+    """Classes of plain labels; None for several outputs, or with weights."""
     return None if isinstance(labels, tuple | dict | list) else class_numbers(np.asarray(labels))
-
-
-def _tensor(values: Any) -> Any:
-    return as_tensor(values) if isinstance(values, np.ndarray) else values

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing_extensions import override
-
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
 
 
@@ -13,10 +11,6 @@ class ASP(SyncProtocol):
     name = "asp"
     usage = "asp"
     exchange = Exchange.PUSH
-
-    @override
-    def start(self) -> Release:
-        return Release(tuple(sorted(self.active)))
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
         """Releases `worker`, and only it."""

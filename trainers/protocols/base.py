@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 
 class Exchange(enum.Enum):
-    """What becomes of the gradient of a worker-step."""
+    """The use of the gradient of a worker-step."""
 
     PUSH = "push"
     """It updates the shared parameters at once."""
@@ -23,7 +23,7 @@ class Exchange(enum.Enum):
     """It updates the worker's own replica; replicas are averaged in groups."""
 
     def gradients_per_update(self, workers: int) -> int:
-        """How many gradients of one worker each move the model as far as one update does.
+        """Number of gradients of one worker each that move the model as far as one update does.
 
         The learning rate grows with it (linear scaling): n workers that each take a step on a
         replica move the mean of the replicas as far as one update with their mean gradient.
@@ -36,11 +36,11 @@ class Release:
     """A protocol's answer to an event.
 
     Attributes:
-        workers: They may start their next step, in ascending order.
+        workers: Workers that may start their next step, in ascending order.
         groups: Workers, each group in ascending order, whose work is joined before that: the mean
             of their gradients is applied (`Exchange.ROUND`), or their replicas are averaged
             (`Exchange.REPLICA`). A worker that has left since its push may be in a group of the
-            first kind: its gradient has arrived. Of a buffer (`Exchange.BUFFER`) each gradient is
+            first kind: its gradient has arrived. Each gradient in a buffer (`Exchange.BUFFER`) is
             named by its worker, so that one may be there more than once; its oldest come first.
         is_stale: The gradient that has just arrived in the buffer has no weight there: in the mean
             it is zero.
@@ -53,6 +53,23 @@ class Release:
 
 NOBODY = Release()
 
+_LARGEST = 1_000_000  # beyond all that makes a difference in a job
+
+
+def whole_number(text: str, called: str, least: int, most: int = _LARGEST) -> int:
+    """Reads a number of an option.
+
+    Raises:
+        ValueError: It is not a whole number from `least` to `most`.
+    """
+    digits = text.strip()
+    # Python refuses to read thousands of digits, with another message.
+    significant = digits.lstrip("0") or "0"
+    is_number = digits.isascii() and digits.isdigit() and len(significant) <= len(str(most))
+    if not (is_number and least <= int(significant) <= most):
+        raise ValueError(f"{called} must be a whole number from {least} to {most}")
+    return int(significant)
+
 
 class SyncProtocol(ABC):
     """A pure, single-threaded state machine; cluster threads and simulated events drive it alike.
@@ -62,16 +79,20 @@ class SyncProtocol(ABC):
     worker is removed before.
 
     Attributes:
-        name: What the command line calls the protocol, before a colon and its options.
+        name: Its name on the command line, before a colon and its options.
         usage: How its options are written, for messages.
         exchange: What becomes of a gradient.
         least_workers: A cluster needs so many for the protocol to mean anything.
+        number: The protocol's only option, a whole number: the argument of the class that takes
+            it, its name in `usage`, and the least value. None for a protocol without options, or
+            with others.
     """
 
     name: ClassVar[str]
     usage: ClassVar[str]
     exchange: ClassVar[Exchange]
     least_workers: ClassVar[int] = 1
+    number: ClassVar[tuple[str, str, int] | None] = None
 
     def __init__(self, workers: Iterable[int]) -> None:
         self.active: set[int] = set(workers)
@@ -80,11 +101,14 @@ class SyncProtocol(ABC):
 
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
-        """Reads what follows the colon; the result are keyword arguments of the class.
+        """Reads what follows the colon as keyword arguments of the class.
 
         Raises:
             ValueError: It is not as in `usage`; the message says what is allowed.
         """
+        if cls.number is not None:
+            argument, called, least = cls.number
+            return {argument: whole_number(text, called, least)}
         if text:
             raise ValueError("it takes no options")
         return {}
@@ -92,7 +116,7 @@ class SyncProtocol(ABC):
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
         """Writes options in the one way in which they are recorded; reads back as the same."""
-        return ""
+        return "" if cls.number is None else str(options[cls.number[0]])
 
     @classmethod
     def check_cluster(cls, workers: int, options: Mapping[str, Any]) -> None:
@@ -104,9 +128,9 @@ class SyncProtocol(ABC):
         if workers < cls.least_workers:
             raise ValueError(f"it needs {cls.least_workers} workers or more")
 
-    @abstractmethod
     def start(self) -> Release:
-        """Releases the workers that may start at once; called once."""
+        """Releases the workers that may start at once, which is everybody; called once."""
+        return Release(tuple(sorted(self.active)))
 
     @abstractmethod
     def on_push(self, worker: int, now_seconds: float) -> Release:

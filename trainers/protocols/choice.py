@@ -23,10 +23,10 @@ from syncswitch.trainers.protocols.ssp import SSP
 PROTOCOLS: Mapping[str, type[SyncProtocol]] = {
     protocol.name: protocol for protocol in (BSP, ASP, SSP, DSSP, DSSync, LocalSGD, GBA)
 }
-"""Those that come with syncswitch, by name."""
+"""The protocols that come with syncswitch, by name."""
 
 ENTRY_POINT_GROUP = "syncswitch.protocols"
-"""Other packages register theirs here."""
+"""The entry points under which other packages register theirs."""
 
 _LONGEST_NAME = 64  # the database's columns
 _NAME = re.compile(r"[a-z0-9][a-z0-9._+:-]*")
@@ -38,8 +38,8 @@ class ProtocolChoice:
 
     Attributes:
         text: The one way in which this choice is written and recorded, such as `dssp:3-15`.
-        kind: The state machine.
-        options: Its keyword arguments.
+        kind: The class of the state machine.
+        options: Keyword arguments of that class.
     """
 
     text: str
@@ -48,11 +48,11 @@ class ProtocolChoice:
 
     @property
     def exchange(self) -> Exchange:
-        """What becomes of a gradient."""
+        """The use of a gradient."""
         return self.kind.exchange
 
     def check_cluster(self, workers: int) -> None:
-        """Checks that so many workers can use it."""
+        """Raises UserError where so many workers cannot use it."""
         try:
             self.kind.check_cluster(workers, self.options)
         except ValueError as error:
@@ -67,7 +67,7 @@ class ProtocolChoice:
 
 @cache
 def choose_protocol(text: str) -> ProtocolChoice:
-    """Reads `name` or `name:options`."""
+    """Reads `name` or `name:options`. Raises UserError where it names no protocol."""
     name, colon, rest = text.strip().lower().partition(":")
     kind = PROTOCOLS.get(name) or _registered_elsewhere(name)
     if kind is None:
@@ -90,11 +90,7 @@ _USUAL = ("asp", "bsp")
 
 
 def parse_pair(text: str) -> tuple[str, str]:
-    """Reads `first,second`, the protocols before and after the switch.
-
-    Returns:
-        Both in the way in which they are recorded.
-    """
+    """Reads `first,second`, the protocols before and after the switch, as they are recorded."""
     usages = ", ".join(sorted(kind.usage for kind in PROTOCOLS.values()))
     wrong = UserError(
         f"--protocols is {text!r}: give two different protocols, before and after the switch, "
@@ -104,17 +100,13 @@ def parse_pair(text: str) -> tuple[str, str]:
 
 
 def alone(text: str) -> tuple[str, str]:
-    """A pair of which all of a job uses the first, as it is recorded. Raises UserError."""
+    """The pair of protocols of a job that uses one alone, which is the first, as recorded."""
     first = choose_protocol(text).text
     return first, next(name for name in _USUAL if name != first)
 
 
 def parse_named_pair(text: str) -> tuple[str, str]:
-    """Reads `first,second`, where each may also be a name that only a training command knows.
-
-    Returns:
-        Both in the way in which they are recorded.
-    """
+    """Reads a pair as `parse_pair` does; a name may also be one that only a command knows."""
     wrong = UserError(
         f"--protocols is {text!r}: give two different names, before and after the switch, such as"
         f" ddp,local-sgd (letters, digits and . _ + : -, at most {_LONGEST_NAME})"
@@ -142,7 +134,7 @@ def _pair(text: str, wrong: UserError, name: Callable[[str], str]) -> tuple[str,
 
 
 def check_protocols(names: Iterable[str], workers: int) -> None:
-    """Checks that these protocols exist and that so many workers can use them."""
+    """Raises UserError where a protocol does not exist, or so many workers cannot use it."""
     for name in names:
         choose_protocol(name).check_cluster(workers)
 

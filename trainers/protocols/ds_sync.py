@@ -8,10 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from typing_extensions import override
-
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
-from syncswitch.trainers.protocols.options import whole_number
 
 
 @lru_cache(maxsize=1024)
@@ -60,6 +57,7 @@ class DSSync(SyncProtocol):
     usage = "ds-sync:GROUP_SIZE"
     exchange = Exchange.REPLICA
     least_workers = 2
+    number = ("group_size", "GROUP_SIZE", 1)
 
     def __init__(self, workers: Iterable[int], group_size: int) -> None:
         super().__init__(workers)
@@ -68,16 +66,6 @@ class DSSync(SyncProtocol):
         # Of active workers: in which round each one is, and who has done its step of it.
         self._round = dict.fromkeys(self.active, 0)
         self._arrived: set[int] = set()
-
-    @override
-    @classmethod
-    def parse_options(cls, text: str) -> Mapping[str, Any]:
-        return {"group_size": whole_number(text, "GROUP_SIZE", 1)}
-
-    @override
-    @classmethod
-    def format_options(cls, options: Mapping[str, Any]) -> str:
-        return str(options["group_size"])
 
     @classmethod
     def check_cluster(cls, workers: int, options: Mapping[str, Any]) -> None:
@@ -88,10 +76,6 @@ class DSSync(SyncProtocol):
             raise ValueError(
                 f"GROUP_SIZE must divide the number of workers; give one of {', '.join(sizes)}"
             )
-
-    @override
-    def start(self) -> Release:
-        return Release(tuple(sorted(self.active)))
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
         """Releases the group of `worker` when it was the last one of it."""

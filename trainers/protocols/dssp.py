@@ -8,8 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.trainers.protocols.base import NOBODY, Release
-from syncswitch.trainers.protocols.options import whole_number
+from syncswitch.trainers.protocols.base import NOBODY, Release, whole_number
 from syncswitch.trainers.protocols.ssp import SSP
 
 _DEFAULT_LOW, _DEFAULT_HIGH = 3, 15  # the paper's experiments
@@ -18,7 +17,7 @@ _LARGEST = 1000  # the controller tries every number of steps up to it
 
 @dataclass(frozen=True, slots=True)
 class LastPushes:
-    """When a worker pushed last, and when before that; None before its first and second push."""
+    """Times of the last two pushes of a worker; it may have pushed only once."""
 
     last_seconds: float
     previous_seconds: float | None = None
@@ -34,7 +33,7 @@ class LastPushes:
 def extra_steps(
     fast: LastPushes | None, slow: LastPushes | None, range_steps: int, most_steps: int
 ) -> int:
-    """How many further steps of the fastest worker end closest to a push of the slowest.
+    """The number of further steps of the fastest worker that end closest to a push of the slowest.
 
     Both are taken to keep the pace of their last step. The more pushes of the slowest one have
     been seen when the fastest one stops, the shorter it waits then.

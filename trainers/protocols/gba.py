@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from typing_extensions import override
 
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
-from syncswitch.trainers.protocols.options import whole_number
 
 
 class GBA(SyncProtocol):
@@ -36,6 +34,7 @@ class GBA(SyncProtocol):
     usage = "gba:IOTA"
     exchange = Exchange.BUFFER
     least_workers = 2
+    number = ("stale_updates", "IOTA", 0)
 
     def __init__(self, workers: Iterable[int], stale_updates: int) -> None:
         super().__init__(workers)
@@ -44,16 +43,6 @@ class GBA(SyncProtocol):
         self._buffer: list[int] = []
         self._updates = 0
         self._tokens: dict[int, int] = {}
-
-    @override
-    @classmethod
-    def parse_options(cls, text: str) -> Mapping[str, Any]:
-        return {"stale_updates": whole_number(text, "IOTA", 0)}
-
-    @override
-    @classmethod
-    def format_options(cls, options: Mapping[str, Any]) -> str:
-        return str(options["stale_updates"])
 
     @override
     def start(self) -> Release:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from typing_extensions import override
 
 from syncswitch.trainers.protocols.base import Exchange, Release
 from syncswitch.trainers.protocols.bsp import BSP
-from syncswitch.trainers.protocols.options import whole_number
 
 
 class LocalSGD(BSP):
@@ -31,22 +29,13 @@ class LocalSGD(BSP):
     usage = "local-sgd:STEPS"
     exchange = Exchange.REPLICA
     least_workers = 2
+    number = ("period_steps", "STEPS", 1)
 
     _least_joined = 2
 
     def __init__(self, workers: Iterable[int], period_steps: int) -> None:
         super().__init__(workers)
         self._round_steps = period_steps
-
-    @override
-    @classmethod
-    def parse_options(cls, text: str) -> Mapping[str, Any]:
-        return {"period_steps": whole_number(text, "STEPS", 1)}
-
-    @override
-    @classmethod
-    def format_options(cls, options: Mapping[str, Any]) -> str:
-        return str(options["period_steps"])
 
     @override
     def remove(self, worker: int) -> Release:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from typing_extensions import override
+from collections.abc import Iterable
 
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
-from syncswitch.trainers.protocols.options import whole_number
 
 
 class SSP(SyncProtocol):
@@ -30,26 +26,13 @@ class SSP(SyncProtocol):
     usage = "ssp:LEAD"
     exchange = Exchange.PUSH
     least_workers = 2
+    number = ("lead_steps", "LEAD", 0)
 
     def __init__(self, workers: Iterable[int], lead_steps: int) -> None:
         super().__init__(workers)
         self._lead_steps = lead_steps
         self._steps = dict.fromkeys(self.active, 0)
         self._waiting: set[int] = set()
-
-    @override
-    @classmethod
-    def parse_options(cls, text: str) -> Mapping[str, Any]:
-        return {"lead_steps": whole_number(text, "LEAD", 0)}
-
-    @override
-    @classmethod
-    def format_options(cls, options: Mapping[str, Any]) -> str:
-        return str(options["lead_steps"])
-
-    @override
-    def start(self) -> Release:
-        return Release(tuple(sorted(self.active)))
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
         """Releases `worker` unless it is too far ahead, and those that waited for it."""

@@ -19,9 +19,10 @@ class Group:
     """Work that is to be joined; see `Release.groups`.
 
     Attributes:
-        workers: Whose.
-        worker_steps: Of a buffer, whose gradients these are, one for each of `workers`.
-        stale: Those of them that have no weight.
+        workers: Workers that did it.
+        worker_steps: Steps of the gradients in a buffer, one for each of `workers`; empty
+            otherwise.
+        stale: Steps among these whose gradient has no weight.
     """
 
     workers: tuple[int, ...]
@@ -37,7 +38,7 @@ class Ticket:
     """Permission for one worker to do one worker-step, or several at once.
 
     Attributes:
-        worker: Who may.
+        worker: The worker.
         worker_step: Number of the step in the job, from 0; also the number of its batch.
         batches: So many worker-steps, from that one on, are done at once: one gradient of the
             batches of all of them.
@@ -49,16 +50,16 @@ class Ticket:
 
     @property
     def worker_steps(self) -> range:
-        """All of them."""
+        """Numbers of all its worker-steps."""
         return range(self.worker_step, self.worker_step + self.batches)
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What follows: groups to join and steps to start.
+    """Groups to join and steps to start.
 
     Attributes:
-        groups: Their work is to be joined, before anybody goes on: they are complete because
+        groups: Groups whose work is to be joined before anybody goes on: they are complete because
             others have no more steps to do.
         tickets: Steps that may start then.
     """
@@ -75,10 +76,10 @@ class SegmentSteps:
     `push`, `leave`, `lose` and `join`.
 
     Args:
-        protocol: Drives it.
-        done: Worker-steps that are done.
-        end_step: Where the segment ends.
-        undone: Steps that are not among these, though later ones are.
+        protocol: A fresh state machine.
+        done: Number of worker-steps done before.
+        end_step: Number of worker-steps done where the segment ends.
+        undone: Steps that were not done, though later ones were.
         batches: Worker-steps of a ticket; the last one of the segment may have fewer.
 
     Attributes:
@@ -121,7 +122,7 @@ class SegmentSteps:
         """Steps whose gradient has not been applied, though that of later ones may have been.
 
         Args:
-            applied: Steps of which that is known, though they were not acknowledged.
+            applied: Tickets that are known to be applied, though they were not acknowledged.
         """
         out = [one.worker_steps for one in self._out.values() if one not in applied]
         again = [range(step, step + batches) for step, batches in self._again]

@@ -10,8 +10,7 @@ from typing_extensions import override
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
-from syncswitch.trainers.job.keras_parts import built_part
-from syncswitch.trainers.job.metric import build_metric, decided_by
+from syncswitch.trainers.job.keras_parts import build_metric, built_part, decided_by
 from syncswitch.trainers.job.workload import Workload, users_code
 from syncswitch.trainers.trainer import Observer, Verdict, Watching
 
@@ -40,7 +39,7 @@ _OTHERWISE = {
 
 
 def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
-    """Those that a run has to tell; without those whose work it does anyway.
+    """The callbacks that a run has to tell, without those whose work it does anyway.
 
     Raises:
         WorkloadError: One is no callback, or wants what no run tells; the line says what to do.
@@ -70,7 +69,7 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
 def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Observer]:
     """Tells the workload's callbacks of a run: gives its trainer the observer to use instead.
 
-    An epoch is what lies between two tests.
+    For them an epoch is what lies between two tests.
 
     Raises:
         WorkloadError: A callback cannot be used, or fails.
@@ -79,29 +78,20 @@ def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Ob
         yield observer
         return
     built = built_part(workload, "callbacks", (list, tuple), "return a list of Keras callbacks")
-    telling = _Telling(workload, spec, usable_callbacks(built, f"workload {workload.name!r}"))
+    usable = usable_callbacks(built, f"workload {workload.name!r}")
+    telling = _Telling(observer, workload, spec, usable)
     telling.begin()
-    yield _Told(observer, telling)
+    yield telling
     telling.end()
 
 
-class _Told(Watching):
-    """Passes on what it observes, once callbacks know of it."""
+class _Telling(Watching):
+    """Calls the callbacks of one run before it passes on what it observes."""
 
-    def __init__(self, observer: Observer, telling: _Telling) -> None:
+    def __init__(
+        self, observer: Observer, workload: Workload, spec: TrialSpec, callbacks: Sequence[Any]
+    ) -> None:
         super().__init__(observer)
-        self._telling = telling
-
-    @override
-    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        self._telling.tested(evaluation)
-        return super().on_evaluation(evaluation)
-
-
-class _Telling:
-    """Calls the callbacks of one run."""
-
-    def __init__(self, workload: Workload, spec: TrialSpec, callbacks: Sequence[Any]) -> None:
         self._workload = workload
         self._callbacks = callbacks
         self._metric = decided_by(workload)
@@ -111,7 +101,6 @@ class _Telling:
         self._logs: dict[str, float] = {}
 
     def begin(self) -> None:
-        """Before the first worker-step."""
         epochs = -(-self._total // self._interval)
         for one in self._callbacks:
             one.set_params({"verbose": 0, "epochs": epochs, "steps": self._interval})
@@ -119,8 +108,8 @@ class _Telling:
         self._tell("on_train_begin", lambda: ({},))
         self._tell("on_epoch_begin", lambda: (0, {}))
 
-    def tested(self, evaluation: Evaluation) -> None:
-        """After a test."""
+    @override
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         tested = {self._name: self._metric.value(evaluation.accuracy), **dict(evaluation.further)}
         validated = {f"val_{name}": value for name, value in tested.items()}
         self._logs = {"loss": evaluation.training_loss, **validated}
@@ -133,9 +122,9 @@ class _Telling:
         self._tell("on_epoch_end", lambda: (number, dict(self._logs)))
         if not is_last:
             self._tell("on_epoch_begin", lambda: (number + 1, {}))
+        return super().on_evaluation(evaluation)
 
     def end(self) -> None:
-        """After the run."""
         self._tell("on_train_end", lambda: (dict(self._logs),))
 
     def _tell(self, hook: str, arguments: Callable[[], tuple[Any, ...]]) -> None:
@@ -165,7 +154,7 @@ class _NoModel:
 
 
 def _has(callback: Any, hook: str) -> bool:
-    """Whether it does something there."""
+    """Whether a callback does something at this moment."""
     import keras
 
     is_own = getattr(type(callback), hook) is not getattr(keras.callbacks.Callback, hook)
@@ -173,7 +162,7 @@ def _has(callback: Any, hook: str) -> bool:
 
 
 def _metric_name(workload: Workload) -> str:
-    """As `fit` calls it in its logs."""
+    """Name of the metric in the logs of `fit`."""
     if isinstance(workload.metric, str):
         name = workload.metric
     else:

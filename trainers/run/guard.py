@@ -17,7 +17,7 @@ from syncswitch.storage.records.guard import Band, FailedSwitch, GuardOutcome, t
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
-from syncswitch.trainers.run.position import Position
+from syncswitch.trainers.run.record import Position
 
 _IN_A_ROW = 3
 """A test may be unlucky; so many one after the other are not."""
@@ -41,9 +41,9 @@ class Guard:
     """Says when a run fails after its switch. The same tests get the same answer.
 
     Args:
-        band: What the first protocol alone has shown.
+        band: Results of the first protocol alone.
         total_worker_steps: W.
-        metric: Of the job; says in which unit an alarm gives its figures.
+        metric: Metric of the job, with the unit in which an alarm gives its figures.
     """
 
     def __init__(self, band: Band, total_worker_steps: int, metric: Metric = _ACCURACY) -> None:
@@ -54,7 +54,7 @@ class Guard:
         self._limits = _limits(band, total_worker_steps)
 
     def alarm(self, evaluations: Sequence[Evaluation], switch_worker_step: int) -> str | None:
-        """Why the run fails, as a clause with figures; None while it does not.
+        """The reason why the run fails, as a clause with figures; None while it does not.
 
         Args:
             evaluations: All tests so far, those before the switch included.
@@ -71,7 +71,7 @@ class Guard:
         return found
 
     def lowest_accuracy(self, worker_step: int) -> float | None:
-        """Below which a test is low after so many worker-steps; None where nobody knows."""
+        """The accuracy below which a test is low after so many worker-steps; None if not known."""
         if not self._steps or worker_step < self._steps[0]:
             return None
         return _between(worker_step, self._steps, self._limits)
@@ -140,7 +140,7 @@ def _limits(band: Band, total_worker_steps: int) -> list[float]:
 
 
 def _roughness(means: Sequence[float]) -> float:
-    """How far the points of a curve typically lie from the line between their neighbours."""
+    """The typical distance of the points of a curve from the line between their neighbours."""
     if len(means) < 3:
         return 0.0
     bends = [
@@ -167,8 +167,8 @@ class Guarding:
     Attributes:
         plan: The trial as it is now carried out, see `after_failures`.
         failed: The switches that failed.
-        switch: To where it goes back; None before the switch, and where nobody kept the state.
-        alarm: Why it has to go back, which it has not done yet.
+        switch: Position to which it goes back; None before the switch, or where no state was kept.
+        alarm: The reason why it has to go back, which it has not done yet.
     """
 
     def __init__(self, spec: TrialSpec) -> None:
@@ -204,11 +204,11 @@ class Guarding:
         return self._guard is not None and self.plan.switch_percent < 100
 
     def give_up(self) -> None:
-        """There is no state to go back to."""
+        """Ends the guard, as there is no state to go back to."""
         self._guard = None
 
     def look(self, evaluations: Sequence[Evaluation]) -> None:
-        """Looks at all tests so far."""
+        """Looks at all tests so far, and may raise the alarm."""
         if self._guard is not None and self.switch is not None:
             inherited = self._spec.inherited_evaluations
             found = self._guard.alarm((*inherited, *evaluations), self.switch.done)
@@ -246,7 +246,7 @@ class Guarding:
         return mark, RunEvent("alarmed", done, now_seconds, reason, seconds=lost_seconds)
 
     def history(self) -> dict[str, Any]:
-        """Which switches failed, and which are left, as JSON."""
+        """The switches that failed and those that are left, as JSON."""
         failed = [asdict(one) for one in self.failed]
         return {"failed": failed, "retry_percents": self._spec.retry_percents}
 
@@ -258,18 +258,18 @@ class Guarding:
             self.fail(FailedSwitch(**one))
 
     def fail(self, failed: FailedSwitch) -> None:
-        """The present switch has failed; the plan has the next one."""
+        """Records that the present switch has failed; the plan then has the next one."""
         self.failed = (*self.failed, failed)
         self.plan = after_failures(self._spec, len(self.failed))
 
 
 def accuracy_since(evaluations: Sequence[Evaluation], worker_step: int) -> float | None:
-    """Of the last test; None where that is not of a later worker-step."""
+    """Accuracy of the last test; None where that is not of a later worker-step."""
     is_later = bool(evaluations) and evaluations[-1].worker_step > worker_step
     return evaluations[-1].accuracy if is_later else None
 
 
 def next_switch_text(plan: TrialSpec) -> str:
-    """Where a run that has gone back switches again, as the end of a clause; empty for nowhere."""
+    """Where a run that went back switches again, as the end of a clause; empty for nowhere."""
     percent = plan.switch_percent
     return f", and the next switch is at {percent:g} %" if percent < 100 else ""

@@ -20,21 +20,22 @@ from syncswitch.storage.records.trial import (
 )
 from syncswitch.trainers.job.schedule import Segment, next_segment, switch_worker_step
 from syncswitch.trainers.run.guard import Guarding
-from syncswitch.trainers.run.position import Position, run_identity
 from syncswitch.trainers.run.record import (
+    Position,
     StalenessCount,
     merge_phases,
     phase_record,
+    run_identity,
     trial_record,
 )
 from syncswitch.trainers.trainer import Observer, Verdict
 
 
 class CheckpointFiles:
-    """Those of one run; which of them may go.
+    """The checkpoints of one run.
 
     Attributes:
-        paths: By percent of W.
+        paths: Files by percent of W.
     """
 
     def __init__(self) -> None:
@@ -45,10 +46,10 @@ class CheckpointFiles:
         self.paths.update(dict.fromkeys(percents, path))
 
     def drop_all_but(self, kept: int, spared: float | None = None) -> list[Path]:
-        """Forgets all but `kept` of them, those of the most worker-steps; returns the others.
+        """Forgets all but the last `kept` files, and returns those that it forgot.
 
         Args:
-            kept: So many stay.
+            kept: So many stay, those of the most worker-steps.
             spared: The percent of one that stays besides; None for no such.
         """
         at_spared = None if spared is None else self.paths.get(spared)
@@ -59,7 +60,7 @@ class CheckpointFiles:
         return dropped
 
     def drop_after(self, percent: float) -> list[Path]:
-        """Forgets those of later parts of the job, and returns them."""
+        """Forgets the files of later parts of the job, and returns them."""
         dropped = [path for one, path in self.paths.items() if one > percent]
         self._forget(lambda one: one > percent)
         return list(dict.fromkeys(dropped))
@@ -76,15 +77,15 @@ class RunLog:
     Args:
         spec: The trial.
         observer: Told of each test once, of events and of progress.
-        is_chance: Says of an accuracy that the model guesses.
+        is_chance: Says whether an accuracy is no better than guessing.
         told_step: Worker-step of the last test that the observer knows from a chief that was lost.
 
     Attributes:
-        position: Where it was when the cluster was last drained.
+        position: Where the run was when the cluster was last drained.
         files: Its checkpoints.
         diverged: Whether the training blew up.
         reached: Worker-steps done at the last report.
-        guarding: What its guard knows.
+        guarding: Its guard.
     """
 
     def __init__(
@@ -116,12 +117,12 @@ class RunLog:
 
     @property
     def first_protocol_done(self) -> int:
-        """How many of them in the first protocol."""
+        """How many of these were in the first protocol."""
         return self.position.first_protocol_done
 
     @property
     def elapsed_seconds(self) -> float:
-        """Training time then."""
+        """Training time when the cluster was last drained."""
         return self.position.elapsed_seconds
 
     @property
@@ -140,7 +141,7 @@ class RunLog:
 
     @property
     def has_to_go_back(self) -> bool:
-        """Whether there is an alarm to heed."""
+        """Whether the guard has raised an alarm that the run is to heed."""
         return self.guarding.alarm is not None and not self._told_to_stop
 
     @property
@@ -181,16 +182,10 @@ class RunLog:
     def go_back(
         self, done: int, first_protocol_done: int, elapsed_seconds: float, history: str
     ) -> None:
-        """Goes back to a checkpoint of this run.
+        """Goes back to a checkpoint of this run, with a position and what `history` said then.
 
         Events since then are kept, as they did happen; evaluations are not, as they will be made
         again.
-
-        Args:
-            done: See `Position`, as for the next two.
-            first_protocol_done: See there.
-            elapsed_seconds: See there.
-            history: What `history` said then.
         """
         known = json.loads(history)
         events = [RunEvent(**event) for event in known["events"]]
@@ -208,14 +203,7 @@ class RunLog:
     def mark(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> Position:
-        """Where the run is in the middle of a segment, for `fall_back`.
-
-        Args:
-            segment: In which it is.
-            done: Worker-steps done.
-            elapsed_seconds: Training time.
-            staleness: Of the segment.
-        """
+        """Where the run is in the middle of a segment with that staleness, for `fall_back`."""
         before = self.position
         is_first = segment.protocol == self._spec.identity.first_protocol
         seconds = elapsed_seconds - before.elapsed_seconds
@@ -235,13 +223,13 @@ class RunLog:
         self.position = self.mark(segment, done, elapsed_seconds, staleness)
 
     def fall_back(self, start: Position) -> None:
-        """Goes back to where it was; events, and tests of what was done by then, are kept."""
+        """Goes back to a mark; events, and tests of what was done by then, are kept."""
         self._evaluations = [one for one in self._evaluations if one.worker_step <= start.done]
         next_test = max(start.next_test, self._evaluation_after(self.last_evaluation_step))
         self.position = replace(start, next_test=next_test)
 
     def keep_switch(self, position: Position | None = None) -> None:
-        """The guard takes the run back to here, or to that position; perhaps at once."""
+        """Has the guard take the run back to here, or to that position; perhaps at once."""
         self.guarding.switch = position or self.position
         self.guarding.look(self._evaluations)
 
@@ -253,7 +241,7 @@ class RunLog:
         self.add_event(event)
 
     def history(self) -> str:
-        """What a run needs besides its state to go on from here, as JSON."""
+        """Everything that a run needs besides its state to go on from here, as JSON."""
         content = {
             "run": run_identity(self._spec),
             "evaluations": [asdict(evaluation) for evaluation in self._evaluations],

@@ -1,4 +1,4 @@
-"""The measurements of a run: its record, its phases, staleness and loss."""
+"""Measurements of a run: its position, phases, events, staleness and loss; its record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from syncswitch.storage.metrics import converged_accuracy, is_converged
 from syncswitch.storage.provenance import software_versions
@@ -23,6 +24,58 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.trainers.job.schedule import Segment, last_boundary
+
+
+def run_identity(spec: TrialSpec) -> dict[str, Any]:
+    """The identity of a run among those with checkpoints in the same folder, as JSON."""
+    identity, conditions = spec.identity, spec.conditions
+    return {
+        "job": identity.fingerprint,
+        "switch at percent": spec.switch_percent,
+        "seed": spec.seed,
+        "--online": conditions.online,
+        "--switch": conditions.switch_mechanism,
+        "--inject": "; ".join(conditions.injections) or None,
+    }
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run is: at a checkpoint, or at a moment from which it may go on.
+
+    Attributes:
+        done: Worker-steps done, and the position in the data.
+        first_protocol_done: How many of them were done before the switch.
+        elapsed_seconds: Training time so far.
+        inherited_seconds: The part of it that a fork did not pay for itself.
+        switch_overhead_seconds: Time that switches have taken so far.
+        is_detour: Whether an online policy has left the first protocol for now.
+        phases: Phases so far, without those before a fork.
+        protocol_before: The protocol that a fork's start was trained with; None at the start.
+        next_test: Worker-step of the test that nobody has asked for yet, perhaps one of those
+            that are done: the servers may know of steps that the chief has not heard of.
+    """
+
+    done: int = 0
+    first_protocol_done: int = 0
+    elapsed_seconds: float = 0.0
+    inherited_seconds: float = 0.0
+    switch_overhead_seconds: float = 0.0
+    is_detour: bool = False
+    phases: tuple[PhaseRecord, ...] = ()
+    protocol_before: str | None = None
+    next_test: int = 0
+
+
+def event_line(event: RunEvent) -> str:
+    """An event as text, such as `lost at worker-step 1,200: worker 2: no answer`."""
+    return f"{event.kind} at worker-step {event.worker_step:,}: {event.reason}"
+
+
+def is_remarkable(event: RunEvent) -> bool:
+    """Whether an event is more than the requested switch."""
+    # Only that one says its price.
+    return event.kind != "switched" or event.seconds is None
 
 
 def trial_record(
@@ -69,7 +122,7 @@ def trial_record(
 
 @dataclass
 class StalenessCount:
-    """Sum and maximum of what was measured at each push."""
+    """Number, sum and maximum of the staleness of pushes."""
 
     pushes: int = 0
     total: int = 0
@@ -83,7 +136,7 @@ class StalenessCount:
 
     @property
     def mean(self) -> float | None:
-        """None where nothing was measured."""
+        """The mean staleness; None where nothing was measured."""
         return self.total / self.pushes if self.pushes else None
 
 

@@ -1,4 +1,4 @@
-"""Output beside a run: where it fails, it is lost, and the run goes on."""
+"""Output beside a run, which goes on if that output fails."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class SideOutput:
-    """One such output. Once it has failed nothing more is tried, and that is said once.
+    """An output that is given up, with one warning, as soon as writing it fails.
 
     Args:
-        loss: What is lost then; for people.
-        tell: Tells them.
+        loss: What the warning says is lost.
+        tell: Function that warns.
     """
 
     def __init__(self, loss: str, tell: Callable[[str], object] = _LOG.warning) -> None:

@@ -18,7 +18,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.run.event_text import event_line
+from syncswitch.trainers.run.record import event_line
 from syncswitch.trainers.run.side_output import SideOutput
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict, Watching
 
@@ -54,7 +54,7 @@ class EventFile:
         self._summarize(0, summary_v2.hparams_pb(parameters))
 
     def end_session(self, *, is_success: bool) -> None:
-        """Says how it ended."""
+        """Says how the run ended."""
         from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
         status = api_pb2.STATUS_SUCCESS if is_success else api_pb2.STATUS_FAILURE
@@ -68,12 +68,12 @@ class EventFile:
         self._summarize(0, self._summaries.Summary(value=[value]))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers by name."""
+        """Writes numbers by name."""
         parts = [self._summaries.Summary.Value(tag=n, simple_value=v) for n, v in values.items()]
         self._summarize(step, self._summaries.Summary(value=parts))
 
     def text(self, step: int, name: str, text: str) -> None:
-        """Words."""
+        """Writes a text."""
         from tensorboard.compat.proto import tensor_pb2, types_pb2
         from tensorboard.plugins.text import metadata
 
@@ -122,7 +122,7 @@ def check_tensorboard(folder: Path) -> None:
 
 
 def run_folder_name(spec: TrialSpec) -> str:
-    """Of a run among those of its search, for example `switch-12.5-run-2`."""
+    """Name of a run's folder among those of its search, such as `switch-12.5-run-2`."""
     return f"switch-{spec.switch_percent:g}-run-{spec.replicate + 1}"
 
 
@@ -130,9 +130,9 @@ def logged(trainer: Trainer, folder: Path | None, name: str) -> Trainer:
     """The trainer; with a folder, one that writes TensorBoard logs there.
 
     Args:
-        trainer: Trains.
-        folder: For all logs; None for none.
-        name: Of a search, or of other runs that belong together.
+        trainer: The trainer that trains.
+        folder: Folder of all logs; None for no logs.
+        name: Name of a search, or of other runs that belong together.
     """
     return trainer if folder is None else TensorBoardTrainer(trainer, folder / name)
 
@@ -151,48 +151,31 @@ class TensorBoardTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        folder = self._folder / run_folder_name(spec)
-        log = _RunLog(folder, spec)
-        output = SideOutput(f"the TensorBoard log in {folder} ends, and the run goes on without it")
-        output(log.open)
+        log = _RunLog(self._folder / run_folder_name(spec), spec, observer or SilentObserver())
+        log.write(log.open)
         try:
-            record = self._trainer.train(spec, _Watcher(log, output, observer or SilentObserver()))
-            output(log.on_end, record)
+            record = self._trainer.train(spec, log)
+            log.write(log.end, record)
             return record
         except BaseException:
-            output(log.on_failure)
+            log.write(log.fail)
             raise
         finally:
-            output(log.close)
+            log.write(log.close)
 
     def close(self) -> None:
         """Closes the trainer."""
         self._trainer.close()
 
 
-class _Watcher(Watching):
-    """Logs what it observes, and passes it on."""
+class _RunLog(Watching):
+    """Logs one run, and passes on what it observes."""
 
-    def __init__(self, log: _RunLog, output: SideOutput, observer: Observer) -> None:
+    def __init__(self, folder: Path, spec: TrialSpec, observer: Observer) -> None:
         super().__init__(observer)
-        self._log = log
-        self._output = output
-
-    @override
-    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        self._output(self._log.on_evaluation, evaluation)
-        return super().on_evaluation(evaluation)
-
-    @override
-    def on_event(self, event: RunEvent) -> None:
-        self._output(self._log.on_event, event)
-        super().on_event(event)
-
-
-class _RunLog:
-    """The TensorBoard log of one run."""
-
-    def __init__(self, folder: Path, spec: TrialSpec) -> None:
+        self.write = SideOutput(
+            f"the TensorBoard log in {folder} ends, and the run goes on without it"
+        )
         self._spec = spec
         self._folder = folder
         self._has_begun = False
@@ -202,12 +185,22 @@ class _RunLog:
         # first throughput would be the mean over what it inherited.
         self._last = None if spec.fork_from else (0, 0.0)
 
+    @override
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        self.write(self._write_evaluation, evaluation)
+        return super().on_evaluation(evaluation)
+
+    @override
+    def on_event(self, event: RunEvent) -> None:
+        self.write(self._write_event, event)
+        super().on_event(event)
+
     def open(self) -> None:
         self._file = EventFile(self._folder)
         if not self._spec.resume:
             self._begin(0)
 
-    def on_evaluation(self, evaluation: Evaluation) -> None:
+    def _write_evaluation(self, evaluation: Evaluation) -> None:
         if not self._has_begun:  # there was nothing to go on from
             self._begin(0)
         step, seconds = evaluation.worker_step, evaluation.elapsed_seconds
@@ -227,7 +220,7 @@ class _RunLog:
         self._last = (step, seconds)
         self._file.scalars(step, values)
 
-    def on_event(self, event: RunEvent) -> None:
+    def _write_event(self, event: RunEvent) -> None:
         step = event.worker_step
         if not self._has_begun:
             self._begin(step + 1 if event.kind == "resumed" else 0)
@@ -249,7 +242,7 @@ class _RunLog:
             (self._away.add if event.kind in _AWAY else self._away.discard)(event.worker)
             self._write_workers(step)
 
-    def on_end(self, record: TrialRecord) -> None:
+    def end(self, record: TrialRecord) -> None:
         last, metric = record.worker_steps, self._spec.identity.decided_by
         for phase in record.phases:
             values = {"worker_steps_per_second": phase.worker_steps_per_second}
@@ -273,7 +266,7 @@ class _RunLog:
         )
         self._file.end_session(is_success=True)
 
-    def on_failure(self) -> None:
+    def fail(self) -> None:
         self._file.end_session(is_success=False)
 
     def close(self) -> None:
@@ -296,7 +289,7 @@ class _RunLog:
 
 
 def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:
-    """What TensorBoard compares runs by."""
+    """The settings by which TensorBoard compares runs."""
     identity, conditions = spec.identity, spec.conditions
     known: dict[str, bool | float | str | None] = {
         "switch_percent": spec.switch_percent,

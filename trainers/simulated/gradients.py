@@ -17,12 +17,12 @@ from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.batches.feed import feed_of
-from syncswitch.trainers.model.embedding_steps import EmbeddingSteps, trace_ids
 from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, specs_of
 from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
+from syncswitch.trainers.model.steps import EmbeddingSteps, trace_ids
 from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quiet_log, tf
 
 

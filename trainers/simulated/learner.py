@@ -14,7 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.trainers.job.hyperparameters import Configuration
-from syncswitch.trainers.model.embeddings.local import LocalEmbeddings
+from syncswitch.trainers.model.embeddings.blocks import LocalEmbeddings
 from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer

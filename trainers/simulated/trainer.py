@@ -17,7 +17,7 @@ from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.embeddings.local import LocalEmbeddings
+from syncswitch.trainers.model.embeddings.blocks import LocalEmbeddings
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.kept import Computation, computation, leave, take
 from syncswitch.trainers.model.optimizer import make_optimizer

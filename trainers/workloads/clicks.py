@@ -1,8 +1,7 @@
 """Clicks of users on items: two tables of embeddings, of which a batch needs few rows.
 
-The clicks are drawn from a logistic model, so the best AUC that anybody can reach is known
-(`Clicks.best_auc`). Users and items have a long tail: few of them make most examples, and most are
-hardly ever seen. The same ones are drawn on every machine.
+The clicks are drawn from a logistic model. Users and items have a long tail: few of them make most
+examples, and most are hardly ever seen. The same ones are drawn on every machine.
 
 `SYNCSWITCH_CLICKS_ROWS` says how many rows each table has, 10,000 by default.
 
@@ -13,7 +12,6 @@ that knows nothing.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -42,34 +40,13 @@ _TAIL = 1.1
 _TASTES = 3
 
 
-@dataclass(frozen=True)
-class Clicks:
-    """Generated examples.
+def generate(examples: int, rows: int) -> tuple[Array, Array, Array]:
+    """Draws examples: what is liked in general, what this user likes, and the dense features.
 
-    Attributes:
-        inputs: Float32; dense features, the number of the user, that of the item.
-        probabilities: Of a click.
-        labels: 1 for a click, else 0.
+    Returns:
+        Inputs in float32 (dense features, the number of the user, that of the item), labels (1 for
+        a click, else 0), and the probabilities by which these were drawn.
     """
-
-    inputs: Array
-    probabilities: Array
-    labels: Array
-
-    @property
-    def best_auc(self) -> float:
-        """AUC of who knows the probabilities: of all pairs of a click and none, those in order."""
-        order = np.argsort(self.probabilities)
-        ranks = np.empty(len(order))
-        ranks[order] = np.arange(1, len(order) + 1)
-        clicks = self.labels == 1
-        count = int(clicks.sum())
-        in_order = ranks[clicks].sum() - count * (count + 1) / 2
-        return float(in_order / (count * (len(order) - count)))
-
-
-def generate(examples: int, rows: int) -> Clicks:
-    """Draws examples: what is liked in general, what this user likes, and the dense features."""
     random = np.random.default_rng(0)
     share = np.cumsum(1.0 / np.arange(1, rows + 1) ** _TAIL)
     logits, tastes, columns = np.full(examples, -1.0), [], []
@@ -84,7 +61,7 @@ def generate(examples: int, rows: int) -> Clicks:
     logits += np.sum(tastes[0] * tastes[1], axis=1) + dense @ np.linspace(0.5, 0.1, DENSE)
     probabilities = 1 / (1 + np.exp(-logits))
     labels = (random.random(examples) < probabilities).astype(np.float32)
-    return Clicks(np.column_stack((dense, *columns)).astype(np.float32), probabilities, labels)
+    return np.column_stack((dense, *columns)).astype(np.float32), labels, probabilities
 
 
 def click_model(dense: int, tables: int, rows: int) -> Any:
@@ -97,7 +74,7 @@ def click_model(dense: int, tables: int, rows: int) -> Any:
     Args:
         dense: Features that come first in the input.
         tables: Numbers of rows that follow, each of a table of its own.
-        rows: Of each table.
+        rows: Number of rows of each table.
     """
     from keras import Input, Model, layers
 
@@ -133,9 +110,8 @@ def rows_of_tables() -> int:
 
 
 def _load(rows: int) -> Data:
-    made = generate(_TRAIN_EXAMPLES + _TEST_EXAMPLES, rows)
-    inputs, labels = made.inputs, made.labels[:, np.newaxis]
-    cut = _TRAIN_EXAMPLES
+    inputs, labels, _ = generate(_TRAIN_EXAMPLES + _TEST_EXAMPLES, rows)
+    labels, cut = labels[:, np.newaxis], _TRAIN_EXAMPLES
     return Data(inputs[:cut], labels[:cut], inputs[cut:], labels[cut:])
 
 

@@ -16,7 +16,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 
 WEIGHT_DECAY = 1e-4
-"""What a kernel loses, times the learning rate, in a step of plain SGD."""
+"""The share of a kernel, times the learning rate, by which a step of plain SGD shrinks it."""
 
 _SHAPE = (32, 32, 3)
 
@@ -46,8 +46,8 @@ def bottleneck_network(blocks: Sequence[int], classes: int) -> Any:
     (option B). A stage halves the size in its first 3 x 3 convolution, as in Tensor2Tensor.
 
     Args:
-        blocks: How many blocks each stage has; the stages have 64, 128, 256, ... filters.
-        classes: How many classes there are.
+        blocks: Number of blocks of each stage; the stages have 64, 128, 256, ... filters.
+        classes: Number of classes.
     """
     from keras import Input, Model, layers
 

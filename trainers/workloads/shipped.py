@@ -9,6 +9,6 @@ import numpy.typing as npt
 
 
 def shipped_table(name: str) -> npt.NDArray[np.float64]:
-    """One of them, shape [examples, features + 1]: the class of each example comes last."""
+    """A data set, shape [examples, features + 1]: the class of each example comes last."""
     with (files(__package__) / "data" / f"{name}.npz").open("rb") as file, np.load(file) as arrays:
         return np.asarray(arrays["table"], np.float64)

@@ -32,7 +32,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.model.kept import kept_for_the_next
 from syncswitch.trainers.parent import die_with_parent
-from syncswitch.trainers.run.event_text import event_line, is_remarkable
+from syncswitch.trainers.run.record import event_line, is_remarkable
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What is believed of a job: guesses of its behaviour, weighted by the runs so far.
+"""The belief about a job: guesses of its behaviour, weighted by the runs so far.
 
 A pure function of the observations, whatever their order. Where so much was measured that few of
 the first guesses are left, others are drawn around them (see `renewal`): a few guesses would be
@@ -36,7 +36,7 @@ _ANYWHERE = 0.15
 
 
 def effective_size(weights: Floats) -> float:
-    """How many guesses of equal weight say as much as these, whose weights sum to 1."""
+    """The effective number of guesses, given weights that sum to 1."""
     return 1.0 / float(np.einsum("p,p->", weights, weights))
 
 
@@ -247,7 +247,7 @@ def _normalised(log_weights: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """What was measured, as the weights need it.
+    """One measurement, as the weights need it.
 
     Attributes:
         freedom: Degrees of freedom of the scatter around the target.

@@ -1,4 +1,4 @@
-"""What is thought of a job before its first run: guesses of how it behaves, each as likely.
+"""The prior belief about a job: guesses of how it behaves, all equally likely.
 
 A guess says of every switch point how much accuracy is lost there in the mean, how much runs
 scatter, and how often one fails. What is assumed of these is written at `guesses_at`.
@@ -71,7 +71,7 @@ class Guesses:
 
 @functools.lru_cache(maxsize=32)
 def first_guesses(prior: Prior) -> Guesses:
-    """The same 4,096 guesses at every call."""
+    """Returns the 4,096 guesses, which are the same at every call."""
     from scipy.stats import qmc
 
     # Evenly spread points instead of random ones: a fourth as many do as well.

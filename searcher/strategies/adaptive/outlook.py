@@ -86,7 +86,7 @@ class Outlook:
 
     @functools.cached_property
     def times(self) -> Floats:
-        """(m,) expected time of a later training in trainings with the first protocol alone.
+        """(m,) expected time of a later training over that of the first protocol alone.
 
         Guarded, from the latest switch point to the earliest: T(last) = 1, and
         T(i) = k(i) a(i) + (1 - k(i)) (T(next) + w (1 - s(i)) r), where 1 - k(i) is by how much
@@ -165,7 +165,7 @@ class Outlook:
         return least
 
     def least_time(self, answers: Sequence[int]) -> float:
-        """The same without a further run."""
+        """Expected least time of a later training without a further run."""
         return float(self._sampled_times[1][:, answers].mean(axis=0).min())
 
     @functools.cached_property

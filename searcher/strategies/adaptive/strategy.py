@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class History:
-    """What was measured.
+    """The completed runs of a job that count.
 
     Attributes:
         grid: Switch points in percent, ascending.
@@ -70,11 +70,11 @@ class History:
         return [run for run in self.runs if run.switch_percent == self.grid[index]]
 
     def made(self, index: int) -> int:
-        """How many those are."""
+        """The number of completed runs of a switch point."""
         return len(self.at(index))
 
     def next_replicate(self, index: int) -> int:
-        """Of a further run at a switch point: the lowest that it does not have."""
+        """The lowest replicate number that a switch point does not have yet."""
         used = {run.replicate for run in self.at(index)}
         return next(number for number in itertools.count() if number not in used)
 
@@ -177,7 +177,7 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def replicates(self, percent: float) -> Iterable[int]:
-        """The recorded ones first."""
+        """Returns recorded ones first."""
         recorded = [number for at, number in self.recorded if at == percent]
         return itertools.chain(recorded, (n for n in itertools.count() if n not in recorded))
 
@@ -189,12 +189,12 @@ class AdaptiveStrategy(Strategy):
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """As likely as is believed."""
+        """Takes probabilities from the belief."""
         return Assessment(self, finished).outcomes(percent)
 
     @override
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
-        """As is believed."""
+        """Takes probabilities from the belief."""
         return Assessment(self, finished).answers()
 
     @override
@@ -211,7 +211,7 @@ class AdaptiveStrategy(Strategy):
 
 
 class Assessment:
-    """What the adaptive strategy makes of a history.
+    """The adaptive strategy's view of a history.
 
     Args:
         strategy: The strategy.
@@ -255,20 +255,20 @@ class Assessment:
         return self._decided() if index is None else NextTrial(self._grid[index])
 
     def outcomes(self, percent: float) -> list[tuple[float, float]]:
-        """What a run at a switch point may measure, as `Strategy.outcomes`."""
+        """Implements `Strategy.outcomes`."""
         if not self._has_target:
             return [(1.0, _ANY_ACCURACY)]
         accuracies = self._outlook.predicted(self._grid.index(percent), _QUANTILES)
         return [(1 / len(_QUANTILES), self._strategy.possible(one)) for one in accuracies]
 
     def answers(self) -> dict[float, float]:
-        """How likely each switch point is to be the answer, as `Strategy.answers`."""
+        """Implements `Strategy.answers`."""
         if not self._has_target:
             return {}
         return dict(zip(self._grid, map(float, self._outlook.answers()), strict=True))
 
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
-        """As `Strategy.beliefs`."""
+        """Implements `Strategy.beliefs`."""
         if not self._has_target:
             return ()
         outlook = self._outlook
@@ -281,15 +281,15 @@ class Assessment:
         )
 
     def standing_answer(self) -> Decided | None:
-        """As `Strategy.standing_answer`."""
+        """Implements `Strategy.standing_answer`."""
         return self._decided() if self._has_target else None
 
     def expected_time(self, percent: float) -> float | None:
-        """Of a later training with a switch, as `Decided`; None without a target."""
+        """The expected time of `Decided` for a switch; None without a target."""
         return float(self._outlook.times[self._grid.index(percent)]) if self._has_target else None
 
     def progress(self) -> SearchProgress:
-        """The brackets that are sure, and what is measured."""
+        """Implements `Strategy.progress`, with a bracket of what is sure."""
         decision = self.decision()
         verdicts = dict(zip(self._grid, self._verdicts(decision), strict=True))
         rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
@@ -354,7 +354,7 @@ class Assessment:
 
     @property
     def _neighbour(self) -> int:
-        """Of the first protocol alone, among the switch points of halving."""
+        """The latest switch point of halving before the first protocol alone."""
         middle = (self._strategy.lowest_percent + self._strategy.highest_percent) / 2
         return max(i for i, percent in enumerate(self._grid) if percent <= middle)
 
@@ -470,14 +470,14 @@ class Assessment:
         return self._costs.next(self._grid[index], self._history.next_replicate(index))
 
     def _summaries(self, verdicts: dict[float, bool | None]) -> tuple[SwitchPointSummary, ...]:
-        """In the order in which the switch points were first tried."""
+        """Summaries in the order in which the switch points were first tried."""
         return tuple(
             summary_of(percent, self._history.at(self._grid.index(percent)), verdicts[percent])
             for percent in dict.fromkeys(run.switch_percent for run in self._history.runs)
         )
 
     def _verdicts(self, decision: Decision) -> list[bool | None]:
-        """Of each switch point: acceptable, not, or open."""
+        """Whether each switch point is acceptable; None while that is open."""
         verdicts: list[bool | None] = [None] * len(self._grid)
         if self._has_target:
             acceptable = list(itertools.accumulate(map(float, self._outlook.answers())))

@@ -44,7 +44,7 @@ def test_named_arrays_come_back_in_any_order(shapes: tuple[tuple[int, ...], ...]
 def test_names_do_not_depend_on_how_many_layers_were_built_before(keras: Any) -> None:
     def layout() -> FlatLayout:
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
-        return FlatLayout.of(model.trainable_variables, "parameter")
+        return FlatLayout.of(enumerate(model.trainable_variables), "parameter")
 
     assert layout() == layout()
     assert len(set(layout().names)) == 4
@@ -65,5 +65,5 @@ def test_a_missing_or_misshapen_array_is_refused() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
 def test_only_float32_is_taken(dtype: str) -> None:
     with pytest.raises(WorkloadError, match=dtype) as error:
-        FlatLayout.of([Variable("kernel", (2,), dtype)], "parameter")
+        FlatLayout.of([(0, Variable("kernel", (2,), dtype))], "parameter")
     assert "model/kernel" in str(error.value)

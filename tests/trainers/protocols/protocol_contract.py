@@ -147,10 +147,12 @@ def trace(text: str, workers: int, events: list[Event]) -> list[list[int]]:
 class ProtocolContract:
     """Attributes:
     kind: The class.
+    exchange: What becomes of its gradients.
     texts: Choices of it, in the way in which they are recorded.
     """
 
     kind: ClassVar[type[SyncProtocol]]
+    exchange: ClassVar[Exchange]
     texts: ClassVar[tuple[str, ...]]
 
     def clusters(self, more_workers: int) -> list[Cluster]:
@@ -162,24 +164,17 @@ class ProtocolContract:
         for text in self.texts:
             choice = choose_protocol(text)
             assert choice.kind is self.kind
-            assert choice.exchange is self.kind.exchange
+            assert choice.exchange is self.exchange
             assert choice.text == text
-
-    def test_what_is_recorded_reads_back_as_the_same(self) -> None:
-        for text in self.texts:
-            options = choose_protocol(text).options
+            options = choice.options
             assert self.kind.parse_options(self.kind.format_options(options)) == options
 
-    def test_it_needs_a_worker(self) -> None:
-        for text in self.texts:
-            with pytest.raises(ValueError, match="worker"):
-                choose_protocol(text).machine([])
-
     def test_it_needs_its_fewest_workers(self) -> None:
-        for text in self.texts:
-            options = choose_protocol(text).options
+        for choice in map(choose_protocol, self.texts):
+            with pytest.raises(ValueError, match="worker"):
+                choice.machine([])
             with pytest.raises(ValueError, match="workers or more"):
-                self.kind.check_cluster(self.kind.least_workers - 1, options)
+                self.kind.check_cluster(self.kind.least_workers - 1, choice.options)
 
     @given(MORE_WORKERS)
     def test_at_the_start_everybody_is_released(self, more: int) -> None:

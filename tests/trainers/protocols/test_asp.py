@@ -14,10 +14,8 @@ from tests.trainers.protocols.protocol_contract import (
 
 class TestASP(ProtocolContract):
     kind = ASP
+    exchange = Exchange.PUSH
     texts = ("asp",)
-
-    def test_each_push_is_an_update(self) -> None:
-        assert ASP.exchange is Exchange.PUSH
 
     @given(MORE_WORKERS, EVENTS)
     def test_a_push_releases_the_pusher_and_only_it(self, more: int, events: list[Event]) -> None:

@@ -16,10 +16,8 @@ from tests.trainers.protocols.protocol_contract import (
 
 class TestBSP(ProtocolContract):
     kind = BSP
+    exchange = Exchange.ROUND
     texts = ("bsp",)
-
-    def test_its_round_is_one_update(self) -> None:
-        assert BSP.exchange is Exchange.ROUND
 
     @given(st.permutations(list(range(5))))
     def test_nobody_goes_on_until_the_last_has_pushed(self, order: list[int]) -> None:

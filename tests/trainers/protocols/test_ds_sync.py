@@ -115,10 +115,8 @@ class TestPartition:
 
 class TestDSSync(ProtocolContract):
     kind = DSSync
+    exchange = Exchange.REPLICA
     texts = ("ds-sync:1", "ds-sync:2", "ds-sync:3", "ds-sync:4")
-
-    def test_every_worker_has_a_replica(self) -> None:
-        assert DSSync.exchange is Exchange.REPLICA
 
     @given(st.integers(1, 4), MORE_WORKERS, EVENTS)
     @more_examples(20)

@@ -34,10 +34,8 @@ def dssp(low: int, more: int, range_steps: int, mode: str = "bounded") -> tuple[
 
 class TestDSSP(ProtocolContract):
     kind = DSSP
+    exchange = Exchange.PUSH
     texts = ("dssp:3-15", "dssp:0-2", "dssp:0-2:unbounded", "dssp:1-5:unbounded")
-
-    def test_each_push_is_an_update(self) -> None:
-        assert DSSP.exchange is Exchange.PUSH
 
     @given(LOW, MORE_WORKERS, RANGE, EVENTS)
     @more_examples(20)

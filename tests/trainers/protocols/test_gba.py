@@ -67,10 +67,8 @@ class Buffer(Cluster):
 
 class TestGBA(ProtocolContract):
     kind = GBA
+    exchange = Exchange.BUFFER
     texts = ("gba:0", "gba:1", "gba:3")
-
-    def test_its_gradients_go_into_a_buffer(self) -> None:
-        assert GBA.exchange is Exchange.BUFFER
 
     @given(IOTAS, MORE_WORKERS, EVENTS)
     @more_examples(20)

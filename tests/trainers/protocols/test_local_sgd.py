@@ -20,10 +20,8 @@ PERIODS = st.integers(1, 5)
 
 class TestLocalSGD(ProtocolContract):
     kind = LocalSGD
+    exchange = Exchange.REPLICA
     texts = ("local-sgd:1", "local-sgd:2", "local-sgd:5")
-
-    def test_every_worker_has_a_replica(self) -> None:
-        assert LocalSGD.exchange is Exchange.REPLICA
 
     @given(PERIODS, MORE_WORKERS, PUSHES)
     def test_everybody_does_the_steps_of_a_period_between_two_averages(

@@ -19,10 +19,8 @@ LEADS = st.integers(0, 5)
 
 class TestSSP(ProtocolContract):
     kind = SSP
+    exchange = Exchange.PUSH
     texts = ("ssp:0", "ssp:1", "ssp:3")
-
-    def test_each_push_is_an_update(self) -> None:
-        assert SSP.exchange is Exchange.PUSH
 
     @given(LEADS, MORE_WORKERS, EVENTS)
     @more_examples(20)

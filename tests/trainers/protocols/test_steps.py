@@ -1,12 +1,17 @@
+"""Segments whose workers are lost, come back and are told to leave; and those of nobody."""
+
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.protocols.steps import Advance, Group, SegmentSteps, Ticket
+from syncswitch.trainers.protocols.steps import Advance, Group, Groups, SegmentSteps, Ticket
+from tests.properties import more_examples
 
 CHOICES = st.sampled_from(
     [
@@ -37,92 +42,183 @@ def batches_of(text: str, batches: int) -> int:
 
 
 class Driver:
-    """Does the steps of a segment in the order that hypothesis draws, and checks each answer.
+    """Draws what happens next: a push, a loss, a return, a worker told to leave or to join.
 
     Attributes:
         out: Tickets of steps under way, by worker.
-        handed_out: Worker-steps, in their order.
+        finished: Worker-steps that were pushed.
+        applied: Those that count: all of these, but of rounds those that were joined.
     """
 
-    def __init__(self, text: str, workers: int, start: int, length: int, batches: int = 1) -> None:
-        self.workers = set(range(workers))
+    def __init__(
+        self,
+        text: str,
+        workers: int,
+        start: int,
+        length: int,
+        undone: Sequence[int] = (),
+        batches: int = 1,
+    ) -> None:
+        self.away: set[int] = set()
+        self.leaving: set[int] = set()
+        self.workers = range(workers)
         self.start, self.end = start, start + length
+        self.out: dict[int, Ticket] = {}
+        self.finished: list[int] = []
+        self.applied: set[int] = set()
+        self.has_lost = bool(undone)
+        self._waiting: defaultdict[int, list[int]] = defaultdict(list)
+        self._now_seconds = 0.0
         machine = choose_protocol(text).machine(self.workers)
         self.batches = batches_of(text, batches)
-        self.steps = SegmentSteps(machine, start, self.end, batches=self.batches)
-        self.out: dict[int, Ticket] = {}
-        self.handed_out: list[int] = []
-        self._unjoined: Counter[int] = Counter()
-        self._now_seconds = 0.0
+        self.steps = SegmentSteps(machine, start, self.end, undone, self.batches)
+        self._is_joined = self.steps.exchange in (Exchange.ROUND, Exchange.BUFFER)
         self._take(self.steps.start())
 
-    def push(self, data: st.DataObject) -> None:
-        worker = data.draw(st.sampled_from(sorted(self.out)), label="worker")
-        self._now_seconds += data.draw(st.integers(1, 5), label="seconds")
-        del self.out[worker]
-        self._unjoined[worker] += 1
-        groups = self.steps.push(worker, self._now_seconds)
-        advance = self.steps.hand_out()
-        self._take(Advance((*groups, *advance.groups), advance.tickets))
+    def push(self, worker: int) -> None:
+        self._now_seconds += 1.0
+        steps = self.out.pop(worker).worker_steps
+        self.finished += steps
+        if self._is_joined:
+            self._waiting[worker] += steps
+        else:
+            self.applied.update(steps)
+        self._join(self.steps.push(worker, self._now_seconds))
+        if worker in self.leaving:
+            self.away.add(worker)
+        self._take(self.steps.hand_out())
 
-    def drain(self, data: st.DataObject) -> None:
+    def lose(self, worker: int) -> None:
+        self.has_lost = True
+        self.out.pop(worker, None)
+        self.away.add(worker)
+        self._join(self.steps.lose(worker))
+        self._take(self.steps.hand_out())
+
+    def leave(self, worker: int) -> None:
+        self._join(self.steps.leave(worker))
+        (self.leaving if worker in self.out else self.away).add(worker)
+        self._take(self.steps.hand_out())
+
+    def come_back(self, worker: int) -> None:
+        self.away.discard(worker)
+        self.leaving.discard(worker)
+        self._join(self.steps.join(worker))
+        self._take(self.steps.hand_out())
+
+    def happen(self, data: st.DataObject, *, is_quiet: bool) -> None:
+        moves = [(self.push, worker) for worker in sorted(self.out)]
+        present = [one for one in self.workers if one not in self.away | self.leaving]
+        if len(present) > 1 and not is_quiet:
+            moves += [(move, worker) for worker in present for move in (self.lose, self.leave)]
+        moves += [(self.come_back, worker) for worker in sorted(self.away)]
+        move, worker = data.draw(st.sampled_from(moves), label="move")
+        move(worker)
+
+    def happen_often(self, moves: int, data: st.DataObject) -> None:
+        """With troubles, or pushes alone."""
+        is_quiet = data.draw(st.booleans(), label="quiet")
+        for _ in range(moves):
+            if self.steps.is_over:
+                break
+            self.happen(data, is_quiet=is_quiet)
+
+    def to_its_end(self) -> None:
+        for worker in sorted(self.away):
+            self.come_back(worker)
         while self.out:
-            self.push(data)
+            self.push(min(self.out))
 
-    def _take(self, advance: Advance) -> None:
-        joined = [worker for group in advance.groups for worker in group.workers]
+    def _join(self, groups: Groups) -> None:
+        joined = [worker for group in groups for worker in group.workers]
         is_buffer = self.steps.exchange is Exchange.BUFFER
         assert is_buffer or len(joined) == len(set(joined))
-        assert is_buffer or set(joined) <= self.workers - self.out.keys(), "it is finished"
-        if is_buffer or self.steps.exchange is Exchange.ROUND:
-            assert Counter(joined) <= self._unjoined, "a gradient is joined once"
-            self._unjoined -= Counter(joined)
-        else:
-            self._unjoined.clear()
+        assert is_buffer or not set(joined) & self.out.keys(), "it is finished"
+        for group in groups if self._is_joined else ():
+            steps = tuple(self._waiting[worker].pop(0) for worker in group.workers)
+            assert group.worker_steps in ((), steps), "a gradient is joined once"
+            self.applied |= set(steps)
+
+    def _take(self, advance: Advance) -> None:
+        self._join(advance.groups)
         for ticket in advance.tickets:
             assert ticket.worker not in self.out, "a worker does one step at a time"
-            assert is_buffer or ticket.worker not in self._unjoined, "its gradient is joined before"
-            self.out[ticket.worker] = ticket
-            self.handed_out += ticket.worker_steps
+            assert ticket.worker not in self.away, "who is away gets nothing"
+            assert ticket.worker not in self.leaving
+            is_buffer = self.steps.exchange is Exchange.BUFFER
+            assert is_buffer or not self._waiting[ticket.worker], "its gradient is joined before"
+            assert ticket.worker_steps.stop <= self.end, "nothing beyond the end"
             is_last = ticket.worker_steps.stop == self.end
-            assert ticket.batches == self.batches or (is_last and ticket.batches < self.batches)
-        assert self.handed_out == list(range(self.start, self.start + len(self.handed_out)))
-        assert self.start + len(self.handed_out) <= self.end, "nothing beyond the end"
-        counted = self.steps.done - self.start
-        out = sum(ticket.batches for ticket in self.out.values())
-        assert counted + out + self._unjoined.total() == len(self.handed_out)
+            assert self.has_lost or is_last or ticket.batches == self.batches
+            assert ticket.batches <= self.batches
+            self.out[ticket.worker] = ticket
+        assert self.steps.out == set(self.out)
+        assert self.steps.done == self.start + len(self.applied)
+        if not self.has_lost:
+            out = itertools.chain(*(ticket.worker_steps for ticket in self.out.values()))
+            handed_out = sorted([*self.finished, *out])
+            assert handed_out == list(range(self.start, self.steps.next_step)), "in their order"
 
 
-@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.data())
-def test_every_step_is_handed_out_once_and_counted_once(
-    text: str, workers: int, start: int, length: int, batches: int, data: st.DataObject
+@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 60), st.data())
+@more_examples(2)
+def test_whoever_is_lost_every_step_is_finished_once_and_counted_once(
+    text: str, workers: int, start: int, length: int, batches: int, moves: int, data: st.DataObject
 ) -> None:
-    driver = Driver(text, workers, start, length, batches)
-    driver.drain(data)
-    assert driver.handed_out == list(range(start, start + length))
-    assert driver.steps.done == driver.end
+    driver = Driver(text, workers, start, length, (), batches)
+    assert length or driver.steps.is_over
+    driver.happen_often(moves, data)
+    driver.to_its_end()
+    assert driver.steps.is_over
+    assert sorted(driver.finished) == list(range(start, start + length))
+    assert driver.steps.done == start + length
 
 
-@given(CHOICES, WORKERS, START, LENGTH, st.integers(0, 40), st.data())
-def test_a_stop_lets_steps_under_way_end_and_no_other_start(
-    text: str, workers: int, start: int, length: int, pushes: int, data: st.DataObject
+@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 30), st.booleans(), st.data())
+@more_examples(2)
+def test_cut_short_or_stopped_it_finishes_what_was_begun_and_nothing_else(
+    text: str,
+    workers: int,
+    start: int,
+    length: int,
+    batches: int,
+    moves: int,
+    is_stopped: bool,
+    data: st.DataObject,
 ) -> None:
-    driver = Driver(text, workers, start, length)
-    for _ in range(pushes):
-        if driver.out:
-            driver.push(data)
-    driver.steps.stop()
-    handed_out = list(driver.handed_out)
-    driver.drain(data)
-    assert driver.handed_out == handed_out
-    assert driver.steps.done == start + len(handed_out)
+    """A step whose worker was lost is done by another one after a cut, and given up by a stop."""
+    driver = Driver(text, workers, start, length, (), batches)
+    driver.happen_often(moves, data)
+    (driver.steps.stop if is_stopped else driver.steps.cut)()
+    out = (ticket.worker_steps for ticket in driver.out.values())
+    begun = {*driver.finished, *itertools.chain(*out)}
+    driver.to_its_end()
+    assert driver.steps.is_over
+    assert len(driver.finished) == len(set(driver.finished))
+    assert begun <= set(driver.finished)
+    if is_stopped:
+        assert begun == set(driver.finished)
+    else:
+        assert sorted(driver.finished) == list(range(start, driver.steps.done))
 
 
-@given(CHOICES, WORKERS, START)
-def test_an_empty_segment_is_over_at_its_start(text: str, workers: int, start: int) -> None:
-    driver = Driver(text, workers, start, 0)
-    assert not driver.out
-    assert driver.steps.done == start
+@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 30), st.data())
+@more_examples(2)
+def test_from_any_moment_others_may_do_what_is_undone(
+    text: str, workers: int, start: int, length: int, batches: int, moves: int, data: st.DataObject
+) -> None:
+    driver = Driver(text, workers, start, length, (), batches)
+    driver.happen_often(moves, data)
+    steps = driver.steps
+    undone = steps.undone()
+    assert undone == sorted(set(range(start, steps.next_step)) - driver.applied)
+    assert steps.done == steps.next_step - len(undone)
+    left = start + length - steps.done
+    other = Driver(text, workers, steps.done, left, undone, batches)
+    other.to_its_end()
+    assert other.steps.is_over
+    assert other.steps.done == start + length
+    assert sorted([*driver.applied, *other.finished]) == list(range(start, start + length))
 
 
 def test_the_last_round_is_short_when_the_steps_do_not_go_round() -> None:
@@ -181,3 +277,67 @@ def test_stopped_between_the_join_and_the_next_steps_it_hands_out_nothing() -> N
     steps.stop()
     assert steps.hand_out() == Advance()
     assert steps.done == 2
+
+
+def test_tickets_that_were_out_come_back_as_they_were() -> None:
+    """Some servers may have a part of one."""
+    machine = choose_protocol("asp").machine(range(4))
+    steps = SegmentSteps(machine, 10, 23, batches=3)
+    tickets = [Ticket(0, 10, 3), Ticket(1, 13, 3), Ticket(2, 16, 3), Ticket(3, 19, 3)]
+    assert steps.start() == Advance((), tuple(tickets))
+    steps.push(1, 1.0)
+    assert steps.done == 13
+    assert steps.hand_out() == Advance((), (Ticket(1, 22, 1),))
+    assert steps.undone(tickets[:1]) == [16, 17, 18, 19, 20, 21, 22]
+    assert steps.next_step == 23
+    steps.lose(3)
+    steps.push(2, 2.0)
+    assert steps.hand_out() == Advance((), (Ticket(2, 19, 3),))
+    again = SegmentSteps(choose_protocol("asp").machine(range(4)), 16, 23, steps.undone(), 3)
+    assert again.start() == Advance((), (Ticket(0, 10, 3), Ticket(1, 19, 3), Ticket(2, 22, 1)))
+
+
+def test_a_step_that_is_known_to_be_applied_is_not_undone() -> None:
+    steps = SegmentSteps(choose_protocol("asp").machine(range(3)), 0, 9)
+    steps.start()
+    steps.push(1, 1.0)
+    steps.hand_out()
+    assert steps.undone() == [0, 2, 3]
+    assert steps.undone([Ticket(2, 2), Ticket(0, 7)]) == [0, 3], "worker 0 has another step now"
+
+
+def test_a_lost_round_is_joined_without_the_lost_one_who_may_join_the_next() -> None:
+    steps = SegmentSteps(choose_protocol("bsp").machine(range(3)), 0, 9)
+    steps.start()
+    steps.push(0, 1.0)
+    steps.push(2, 2.0)
+    assert steps.lose(1) == (Group((0, 2)),)
+    assert steps.hand_out() == Advance((), (Ticket(0, 1), Ticket(2, 3)))
+    assert steps.join(1) == ()
+    assert steps.hand_out() == Advance()
+    steps.push(0, 3.0)
+    assert steps.push(2, 4.0) == (Group((0, 2)),)
+    assert steps.hand_out() == Advance((), (Ticket(0, 4), Ticket(1, 5), Ticket(2, 6)))
+
+
+def test_who_had_nothing_left_to_do_does_the_step_of_a_lost_one() -> None:
+    steps = SegmentSteps(choose_protocol("asp").machine(range(2)), 0, 2)
+    steps.start()
+    steps.push(0, 1.0)
+    assert steps.hand_out() == Advance()
+    assert steps.lose(1) == ()
+    assert steps.hand_out() == Advance((), (Ticket(0, 1),))
+    steps.push(0, 2.0)
+    assert steps.is_over
+    assert steps.done == 2
+
+
+def test_a_stopped_segment_gives_up_the_steps_of_the_lost() -> None:
+    steps = SegmentSteps(choose_protocol("asp").machine(range(2)), 0, 10)
+    steps.start()
+    steps.stop()
+    steps.lose(1)
+    assert steps.hand_out() == Advance()
+    steps.push(0, 1.0)
+    assert steps.hand_out() == Advance()
+    assert steps.is_over

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from syncswitch.storage.records.trial import Evaluation, TrialSpec
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
+from syncswitch.trainers.run.record import RunTimes, cut_phases, merge_phases, trial_record
 from tests.storage.conftest import IDENTITY
 
 NOW = datetime.now(timezone.utc)
@@ -38,3 +41,90 @@ def test_a_fork_converges_to_the_mean_of_five_tests_inherited_ones_included() ->
     fewer = trial_record(replace(fork, inherited_evaluations=TESTS[1:3]), NOW, **result)
     assert fewer.converged_accuracy == pytest.approx((0.6 + 3 * 0.7) / 4)
     assert not fewer.converged
+
+
+PHASES = (PhaseRecord("bsp", 0, 100, 50.0, 0.0, 0), PhaseRecord("asp", 100, 300, 40.0, 3.0, 9))
+
+
+def evaluation(worker_step: int, seconds: float) -> Evaluation:
+    return Evaluation(worker_step, seconds, 0.5, 1.0)
+
+
+def clock(*evaluations: Evaluation) -> RunTimes:
+    return RunTimes(PHASES, evaluations, 90.0, 300)
+
+
+class TestClock:
+    @pytest.mark.parametrize(
+        ("worker_step", "seconds"), [(0, 0), (50, 25), (100, 50), (200, 70), (300, 90), (400, 90)]
+    )
+    def test_is_linear_within_a_phase(self, worker_step: int, seconds: float) -> None:
+        assert clock().seconds_at(worker_step) == pytest.approx(seconds)
+
+    def test_goes_through_the_evaluations(self) -> None:
+        measured = clock(evaluation(0, 0.0), evaluation(40, 30.0), evaluation(300, 89.9))
+        assert measured.seconds_at(40) == 30.0
+        assert measured.seconds_at(20) == 15.0
+        assert measured.seconds_at(70) == 40.0
+        assert measured.seconds_at(300) == 90.0
+
+    def test_never_goes_back_nor_beyond_the_end(self) -> None:
+        measured = clock(evaluation(99, 51.0), evaluation(299, 95.0))
+        times = [measured.seconds_at(step) for step in range(301)]
+        assert all(a <= b for a, b in pairwise(times))
+        assert times[-1] == 90.0
+
+    def test_of_a_run_of_which_nothing_is_known_stands_still(self) -> None:
+        nothing = RunTimes((), (), 0.0, 0)
+        assert nothing.seconds_at(0) == nothing.seconds_at(100) == 0.0
+
+
+class TestCut:
+    def test_the_whole_run_is_as_it_was(self) -> None:
+        assert cut_phases(PHASES, 0, 300, clock()) == PHASES
+
+    def test_a_part_costs_its_own_time(self) -> None:
+        assert cut_phases(PHASES, 50, 200, clock()) == (
+            PhaseRecord("bsp", 50, 100, 25.0, 0.0, 0),
+            PhaseRecord("asp", 100, 200, pytest.approx(20.0), 3.0, 9),
+        )
+
+    @pytest.mark.parametrize(("start", "end"), [(0, 0), (100, 100), (300, 300), (300, 500)])
+    def test_nothing_has_no_phase(self, start: int, end: int) -> None:
+        assert cut_phases(PHASES, start, end, clock()) == ()
+
+    @given(st.integers(0, 300), st.integers(1, 299), st.floats(0, 1))
+    def test_two_parts_make_the_whole(self, cut: int, tested: int, share: float) -> None:
+        start, end = (0.0, 50.0) if tested < 100 else (50.0, 90.0)
+        measured = clock(evaluation(tested, start + share * (end - start)))
+        parts = [cut_phases(PHASES, *span, measured) for span in ((0, cut), (cut, 300))]
+        joined = merge_phases((*parts[0], *parts[1]))
+        assert [(p.protocol, p.start_worker_step, p.end_worker_step) for p in joined] == [
+            (p.protocol, p.start_worker_step, p.end_worker_step) for p in PHASES
+        ]
+        assert [p.seconds for p in joined] == pytest.approx([50.0, 40.0])
+        assert sum(p.seconds for p in parts[0]) == pytest.approx(measured.seconds_at(cut))
+
+
+class TestJoin:
+    def test_the_staleness_is_the_mean_of_all_worker_steps(self) -> None:
+        first, second = (
+            PhaseRecord("asp", 0, 100, 1.0, 2.0, 4),
+            PhaseRecord("asp", 100, 400, 3.0, 4.0, 5),
+        )
+        assert merge_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, 3.5, 5),)
+
+    def test_what_nobody_counted_stays_unknown(self) -> None:
+        first, second = (
+            PhaseRecord("asp", 0, 100, 1.0, None, None),
+            PhaseRecord("asp", 100, 400, 3.0, 4.0, 4),
+        )
+        assert merge_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, None, None),)
+
+    def test_protocols_stay_apart(self) -> None:
+        assert merge_phases(PHASES) == PHASES
+        assert merge_phases(()) == ()
+
+    def test_of_two_empty_parts_nothing_is_divided(self) -> None:
+        empty = PhaseRecord("asp", 5, 5, 0.0, 0.0, 0)
+        assert merge_phases((empty, empty)) == (empty,)

@@ -22,13 +22,13 @@ from syncswitch.trainers.job.schedule import (
     next_segment,
     switch_worker_step,
 )
-from syncswitch.trainers.model.embeddings.file import NoRoomForEmbeddingsError
+from syncswitch.trainers.model.embeddings.blocks import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.position import Position
+from syncswitch.trainers.run.record import Position
 from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineController
 
 # So often the state is copied, or more seldom: to copy it takes at most a twentieth of the time.

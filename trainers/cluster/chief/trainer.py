@@ -27,7 +27,7 @@ from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
-from syncswitch.trainers.model.embeddings.file import NoRoomForEmbeddingsError
+from syncswitch.trainers.model.embeddings.blocks import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told

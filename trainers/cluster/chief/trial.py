@@ -15,7 +15,7 @@ from syncswitch.trainers.faults.scenario import check_injections
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.run.position import Position
+from syncswitch.trainers.run.record import Position
 from syncswitch.trainers.stragglers.online import OnlineController, controller_of
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
-from syncswitch.trainers.model.embeddings.held import HeldEmbeddings
 from syncswitch.trainers.model.embeddings.shard import (
     NO_EMBEDDINGS,
     EmbeddingShard,
@@ -151,8 +150,7 @@ class ParameterServer:
         self._decay = decay
         self._new_buffer = new_buffer
         self._changing = threading.Lock()
-        self._rows = EmbeddingShard(embeddings)
-        self.embeddings = HeldEmbeddings(self._rows, self._changing)
+        self.embeddings = EmbeddingShard(embeddings, self._changing)
         self.buffers = [new_buffer()]
         self._current = 0
         self._slots = aligned(sizes.slots)
@@ -173,7 +171,7 @@ class ParameterServer:
             self._current = target
             self._slots[:] = state.slots
             self._updates = state.updates
-            self._rows.reset(state.updates)
+            self.embeddings.reset(state.updates)
             self._waiting.clear()
             self._buffer.clear()
 
@@ -188,7 +186,7 @@ class ParameterServer:
                 self._leases.pop(self._marked[0])
             # The slots change in place; the buffer stays as it is while it is held.
             self._marked = self._lease(), self._slots.copy(), self._updates
-            self._rows.mark()
+            self.embeddings.mark()
             return list(self._pushed)
 
     def marked(self) -> ModelState:
@@ -202,7 +200,7 @@ class ParameterServer:
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
         """Copies of parameters and statistics, and of these rows of each embedding table."""
         with self._changing:
-            holder, rows = self._lease(), self._rows.pull(ids)
+            holder, rows = self._lease(), self.embeddings.pull(ids)
         return *self._copied(holder), *rows
 
     def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
@@ -210,7 +208,7 @@ class ParameterServer:
         with self._changing:
             self._check(caller)
             self._leases[caller.worker] = self._current
-            model, rows = self.buffers[self._current], self._rows.pull(ids)
+            model, rows = self.buffers[self._current], self.embeddings.pull(ids)
             return Pulled(self._updates, self._current, model, rows)
 
     def push_update(
@@ -331,7 +329,7 @@ class ParameterServer:
         )
         if self._sizes.statistics:
             after[size:] = self._decay * before[size:] + mean_of([one[size:] for one in computed])
-        self._rows.push([one.rows for one in parts], rate, momentum)
+        self.embeddings.push([one.rows for one in parts], rate, momentum)
         self._current = target
         self._updates += 1
 

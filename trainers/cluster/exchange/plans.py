@@ -15,7 +15,7 @@ from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.protocols import Exchange
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.model.embedding_steps import EmbeddingSteps
+    from syncswitch.trainers.model.steps import EmbeddingSteps
 
 CHIEF, SERVER, WORKER = "chief", "ps", "worker"
 
@@ -85,7 +85,7 @@ class EmbeddingsPlan:
 
     def restored(self) -> EmbeddingSteps:
         """The same in the process of the worker, ready to use."""
-        from syncswitch.trainers.model.embedding_steps import EmbeddingSteps
+        from syncswitch.trainers.model.steps import EmbeddingSteps
 
         return EmbeddingSteps(self.embeddings, self.ids.restored())
 

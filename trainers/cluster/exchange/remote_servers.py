@@ -14,8 +14,7 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
 from syncswitch.trainers.cluster.exchange.plans import WORKER_TO_SERVER
 from syncswitch.trainers.cluster.exchange.remote import Call, LostError, Remote, call_all
 from syncswitch.trainers.cluster.exchange.wire import Wire
-from syncswitch.trainers.model.embeddings.shard import Ids
-from syncswitch.trainers.model.embeddings.sharding import gradients_for, ids_for, rows_of
+from syncswitch.trainers.model.embeddings.shard import Ids, gradients_for, ids_for, rows_of
 from syncswitch.trainers.model.layout import Vector
 
 

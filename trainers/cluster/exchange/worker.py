@@ -18,10 +18,9 @@ from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Ta
 from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServers
 from syncswitch.trainers.cluster.exchange.update import Update, mean_of
 from syncswitch.trainers.model.batches.feed import Feed
-from syncswitch.trainers.model.embedding_steps import EmbeddingSteps
 from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.steps import as_array, as_tensor
+from syncswitch.trainers.model.steps import EmbeddingSteps, as_array, as_tensor
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 

@@ -25,8 +25,7 @@ from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.exchange.worker_part import RemotePeer
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
-from syncswitch.trainers.model.embeddings.file import kept_embeddings
-from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
+from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers, kept_embeddings
 from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
 

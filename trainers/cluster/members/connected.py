@@ -38,7 +38,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.engine import Engine, Life
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
-from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
+from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
 
 
 @dataclass(eq=False)

@@ -19,13 +19,18 @@ from syncswitch.trainers.cluster.exchange.update import Update, momentum_update,
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
-from syncswitch.trainers.model.embedding_steps import EmbeddingSteps, trace_ids
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.model.state import StateForm
-from syncswitch.trainers.model.steps import flat_update, trace_step, trace_update
+from syncswitch.trainers.model.steps import (
+    EmbeddingSteps,
+    flat_update,
+    trace_ids,
+    trace_step,
+    trace_update,
+)
 from syncswitch.trainers.model.tensorflow_api import tf
 
 # Batches are made where the data lie, and are all that moves to the GPU besides parameters.

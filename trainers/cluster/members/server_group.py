@@ -11,8 +11,7 @@ import numpy as np
 from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer, Sizes
 from syncswitch.trainers.cluster.exchange.remote import Call, Remote, call_all
 from syncswitch.trainers.cluster.exchange.shards import Shard, Undone, joined
-from syncswitch.trainers.model.embeddings.shard import Ids
-from syncswitch.trainers.model.embeddings.sharding import ids_for, rows_of
+from syncswitch.trainers.model.embeddings.shard import Ids, ids_for, rows_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 

@@ -14,7 +14,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.batches.feed import Feed, HeldFeed, feed_of
-from syncswitch.trainers.model.embeddings.servers import EmbeddingServers
+from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
 from syncswitch.trainers.model.tensorflow_api import for_threads
 
 

@@ -1,26 +1,33 @@
-"""Files that stay as they are while they are read."""
+"""Examples in NumPy and TFRecord files, of which only those that are wanted are read."""
 
 from __future__ import annotations
 
 import glob
+import mmap
 import os
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from typing_extensions import override
+
 from syncswitch.storage.errors import WorkloadError
+from syncswitch.trainers.job.sources.source import Array, Rows, Source
+
+_LENGTH = struct.Struct("<Q")
+# Of a TFRecord: its length and a checksum before it, another checksum behind it.
+_BEFORE, _BEHIND = 12, 4
+_GZIP = b"\x1f\x8b"
 
 Paths = str | Path | Iterable[str | Path]
 """A path or pattern such as `data/train-*.tfrecord`, or several of them."""
 
 
-def found_files(paths: Paths) -> tuple[str, ...]:
-    """The files that are meant: patterns in the order of their names.
-
-    Raises:
-        WorkloadError: There is none.
-    """
+def _found_files(paths: Paths) -> tuple[str, ...]:
+    """The absolute paths of files, those of a pattern sorted; raises WorkloadError without any."""
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     found: list[str] = []
     for one in map(str, given):
@@ -41,8 +48,8 @@ class FileSet:
     """Files by their numbers, which are not to change until the training ends.
 
     Attributes:
-        paths: Of them.
-        sizes: In bytes.
+        paths: Absolute paths.
+        sizes: Sizes in bytes.
     """
 
     paths: tuple[str, ...]
@@ -54,21 +61,21 @@ class FileSet:
 
     @classmethod
     def of(cls, paths: Paths) -> FileSet:
-        """The files that are meant, see `found_files`, as they are now."""
-        found = found_files(paths)
+        """The files of these paths and patterns, as they are now."""
+        found = _found_files(paths)
         return cls(found, tuple(_status(path).st_size for path in found))
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def check(self) -> None:
-        """Looks whether all of them are here, and as long as they were."""
+        """Raises WorkloadError where one is not here, or has changed."""
         for number in range(len(self.paths)):
             self._check(number, _status(self.paths[number]))
 
     @contextmanager
     def opened(self, number: int) -> Iterator[int]:
-        """A file descriptor, for reading."""
+        """Opens a file for reading; gives its descriptor."""
         path = self.paths[number]
         try:
             descriptor = os.open(path, os.O_RDONLY)
@@ -87,7 +94,7 @@ class FileSet:
 
 
 def changed(path: str) -> WorkloadError:
-    """The error of a file that is not what it was."""
+    """The error for a file that is not what it was."""
     return WorkloadError(
         f"data: {path} has changed since the training looked at it first; leave the files alone,"
         " and train again"
@@ -106,3 +113,120 @@ def _unreadable(path: str, error: OSError) -> WorkloadError:
         f"data: {path} cannot be read here ({error.strerror}); each machine with a worker needs it"
         " at this path"
     )
+
+
+class NumpyFiles(Source):
+    """Rows of arrays in `.npy` files, such as inputs and labels; each file is one array.
+
+    Args:
+        paths: Files of the arrays, all as long.
+    """
+
+    def __init__(self, *paths: str | Path) -> None:
+        self._files = FileSet.of(paths)
+        lengths = [len(self._mapped(number)) for number in range(len(self._files))]
+        if len(set(lengths)) > 1:
+            said = ", ".join(map(str, lengths))
+            raise WorkloadError(f"data: {self._files.paths[0]} and the others hold {said} rows")
+        self._examples = lengths[0]
+
+    @property
+    @override
+    def examples(self) -> int:
+        return self._examples
+
+    @override
+    def check(self) -> None:
+        self._files.check()
+
+    @override
+    def read(self, numbers: Array) -> Rows:
+        self._files.check()
+        return tuple(np.array(self._mapped(one)[numbers]) for one in range(len(self._files)))
+
+    def _mapped(self, number: int) -> Array:
+        path = self._files.paths[number]
+        try:
+            found: Array = np.load(path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise WorkloadError(
+                f"data: {path} is no array that can be read in place ({error}); write it with"
+                " np.save, of numbers"
+            ) from error
+        if not found.ndim:
+            raise WorkloadError(f"data: {path} holds a single value; give an array of examples")
+        return found
+
+
+class TFRecordFiles(Source):
+    """The records of uncompressed TFRecord files, as bytes for `tf.io.parse_example`.
+
+    Only their places are kept in memory, 16 bytes for each: the files are looked through once.
+
+    Args:
+        paths: Files or patterns, in the order of the examples.
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self._files = FileSet.of(paths)
+        found = [self._spans(path) for path in self._files.paths]
+        self._starts, self._lengths = (np.concatenate(part) for part in zip(*found, strict=True))
+        self._ends = np.cumsum([len(starts) for starts, _ in found])
+        if not len(self._starts):
+            raise WorkloadError(f"data: {self._files.paths[0]} holds no record")
+
+    @property
+    @override
+    def examples(self) -> int:
+        return len(self._starts)
+
+    @override
+    def check(self) -> None:
+        self._files.check()
+
+    @override
+    def read(self, numbers: Array) -> Rows:
+        numbers = np.asarray(numbers)
+        found = np.empty(len(numbers), object)
+        files = np.searchsorted(self._ends, numbers, "right")
+        for file in np.unique(files):
+            places = np.flatnonzero(files == file)
+            # In the order in which they lie.
+            places = places[np.argsort(numbers[places])]
+            with self._files.opened(int(file)) as descriptor:
+                for place in places:
+                    found[place] = self._record(int(file), descriptor, numbers[place])
+        return (found,)
+
+    def _record(self, file: int, descriptor: int, number: int) -> bytes:
+        length = int(self._lengths[number])
+        record = os.pread(descriptor, length, int(self._starts[number]))
+        if len(record) != length:
+            raise changed(self._files.paths[file])
+        return record
+
+    def _spans(self, path: str) -> tuple[Array, Array]:
+        """Where the records begin and how long they are, in bytes."""
+        if not os.path.getsize(path):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+            if held[:2] == _GZIP:
+                raise WorkloadError(
+                    f"data: {path} is compressed, so that nothing in it can be found by its place;"
+                    " unpack it, or read it by a pipeline for each file (PipelinePieces)"
+                )
+            return self._found_in(held, path)
+
+    def _found_in(self, held: mmap.mmap, path: str) -> tuple[Array, Array]:
+        starts, lengths = [], []
+        place, size = 0, len(held)
+        while place < size:
+            length = _LENGTH.unpack_from(held, place)[0] if place + _BEFORE <= size else size
+            if place + _BEFORE + length + _BEHIND > size:
+                raise WorkloadError(
+                    f"data: {path} is no TFRecord file, or ends within the record at byte {place:,}"
+                )
+            starts.append(place + _BEFORE)
+            lengths.append(length)
+            place += _BEFORE + length + _BEHIND
+        return np.array(starts, np.int64), np.array(lengths, np.int64)

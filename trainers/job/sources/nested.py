@@ -18,7 +18,7 @@ class Leaf:
     """One array."""
 
     def together(self, rows: Iterator[Any]) -> Any:
-        """What the model is given, of the next arrays."""
+        """Makes of the next arrays what the model is given."""
         return next(rows)
 
 
@@ -52,10 +52,10 @@ class SparseLeaf(Leaf):
 
 
 def apart(field: str, given: Any) -> tuple[Rows, Form]:
-    """Takes what `fit` would get apart.
+    """Takes apart what `fit` would get.
 
     Args:
-        field: What it is, for errors.
+        field: Name of the field, for errors.
         given: An array, or dicts, tuples and lists of several; each may be a `tf.RaggedTensor` with
             one ragged dimension, or a sparse matrix of SciPy or TensorFlow.
 
@@ -90,8 +90,8 @@ def taken(given: Any, numbers: Array) -> Any:
     """Some examples of what `apart` takes, in the same form.
 
     Args:
-        given: All of them.
-        numbers: Which, in the order that is wanted.
+        given: All examples.
+        numbers: Numbers of the wanted ones, in the wanted order.
     """
     if isinstance(given, dict):
         return {name: taken(part, numbers) for name, part in given.items()}
@@ -108,11 +108,7 @@ def taken(given: Any, numbers: Array) -> Any:
 
 
 def ragged_rows(found: Sequence[Array]) -> Rows:
-    """The arrays of a `RaggedLeaf`.
-
-    Args:
-        found: Of each example.
-    """
+    """The arrays of a `RaggedLeaf`, from an array for each example."""
     lengths = np.array([len(one) for one in found], np.int64)
     first = found[0]
     padded = np.zeros((len(found), max(1, lengths.max()), *first.shape[1:]), first.dtype)
@@ -124,7 +120,7 @@ def ragged_rows(found: Sequence[Array]) -> Rows:
 
 
 def sparse_rows(matrix: Any) -> Rows:
-    """The arrays of a `SparseLeaf`, of a matrix of SciPy."""
+    """The arrays of a `SparseLeaf`, from a sparse matrix of SciPy."""
     matrix = matrix.tocsr()
     matrix.sum_duplicates()
     counts = np.diff(matrix.indptr).astype(np.int64)

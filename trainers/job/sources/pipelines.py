@@ -118,14 +118,14 @@ _COUNTED_AT_ONCE = 1_000
 _ENDLESS, _UNKNOWN = -1, -2  # as tf.data says it in place of a number of examples
 
 Pipeline = Callable[[Any], Any]
-"""From the number of a piece, an int64 tensor, to its `tf.data.Dataset` of single examples."""
+"""Takes the number of a piece, an int64 tensor; gives its `tf.data.Dataset` of examples."""
 
 
 _EXAMPLE = (2, 3)  # input, label, and perhaps weight
 
 
 class PipelinePieces(BlockSource):
-    """What a `tf.data` pipeline yields for each of many pieces, such as files.
+    """Examples that a `tf.data` pipeline yields for each of many pieces, such as files.
 
     A pipeline cannot go to its hundredth example without the 99 before it. So the data come in
     pieces, each a pipeline of its own, that a worker reads as a whole when the first example of it
@@ -134,7 +134,7 @@ class PipelinePieces(BlockSource):
     is shuffled afterwards; random augmentation belongs into the data's `transform`.
 
     Args:
-        pieces: How many.
+        pieces: Number of pieces.
         pipeline: Makes the pipeline of a piece, with TensorFlow's operations alone where workers
             are processes: it is traced once, and sent to them.
         sizes: Examples of each piece, or one number for all; None to read all once and count.
@@ -199,8 +199,8 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
     """All inputs, labels and perhaps weights of a `tf.data` pipeline of single examples.
 
     Args:
-        dataset: What is read.
-        part: What it is, for errors.
+        dataset: The pipeline.
+        part: Name of the part of the data, for errors.
 
     Raises:
         WorkloadError: It is endless, or yields something else.
@@ -217,7 +217,7 @@ def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
                 " make them dense with map(tf.sparse.to_dense)"
             )
     read = _heard_of(dataset.as_numpy_iterator(), called, lambda _: 1)
-    examples = [list(_leaves(one)) for one in read]
+    examples = [_leaves(one) for one in read]
     if not examples:
         raise _no_examples(part)
     columns = iter(
@@ -296,15 +296,12 @@ def _form(spec: Any) -> Form:
     return tuple(map(_form, spec)) if isinstance(spec, tuple) else Leaf()
 
 
-def _leaves(nested: Any) -> Iterator[Any]:
-    """In the order of `_form`."""
-    if isinstance(nested, dict):
-        nested = tuple(nested[name] for name in sorted(nested))
-    if not isinstance(nested, tuple):
-        yield nested
-        return
-    for one in nested:
-        yield from _leaves(one)
+def _leaves(nested: Any) -> list[Any]:
+    """The parts of nested dicts and tuples, in the order of `_form`."""
+    import tensorflow as tf
+
+    found: list[Any] = tf.nest.flatten(nested)
+    return found
 
 
 def _no_examples(part: str) -> WorkloadError:

@@ -32,14 +32,14 @@ class Source(ABC):
     @property
     @abstractmethod
     def examples(self) -> int:
-        """How many there are, numbered from 0."""
+        """Number of examples, which are numbered from 0."""
 
     @abstractmethod
     def read(self, numbers: Array) -> Rows:
         """Reads examples.
 
         Args:
-            numbers: Which, in the order that is wanted.
+            numbers: Numbers of the wanted examples, in the wanted order.
 
         Raises:
             WorkloadError: They cannot be read, or are not what they were.
@@ -47,7 +47,7 @@ class Source(ABC):
 
     @property
     def form(self) -> Form | None:
-        """How inputs, labels and perhaps weights are put together of the arrays that are read.
+        """The form in which the arrays that are read make inputs, labels and perhaps weights.
 
         None where they are two arrays, or where the data have a `parse`.
         """
@@ -82,7 +82,7 @@ class ArraySource(Source):
     """Examples in memory.
 
     Attributes:
-        rows: All of them.
+        rows: Arrays of all examples.
         form: See `Source`.
     """
 

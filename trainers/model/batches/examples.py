@@ -25,13 +25,7 @@ class Weighted(NamedTuple):
 
 
 def parsed(data: AnyData, source: Source, rows: Sequence[Any]) -> tuple[Any, Any]:
-    """Inputs, and labels or `Weighted`, of what was read.
-
-    Args:
-        data: To which the source belongs.
-        source: Which gave the rows.
-        rows: Arrays or tensors.
-    """
+    """Makes inputs, and labels or `Weighted`, of the arrays or tensors that a source gave."""
     if data.parse is not None:
         found = data.parse(*rows)
     elif source.form is not None:
@@ -50,7 +44,7 @@ def parsed(data: AnyData, source: Source, rows: Sequence[Any]) -> tuple[Any, Any
 
 
 def _in_float32(labels: Any) -> Any:
-    """As Keras' `fit` gives them to a loss, which may not take others."""
+    """Labels as Keras' `fit` gives them to a loss, which may not take float64."""
     is_long = getattr(getattr(labels, "dtype", None), "name", None) == "float64"
     return tf.cast(labels, tf.float32) if is_long else labels
 
@@ -58,7 +52,7 @@ def _in_float32(labels: Any) -> Any:
 def transformed(
     transform: Callable[..., Any], inputs: Any, labels: Any, *seed: Any
 ) -> tuple[Any, Any]:
-    """Inputs and labels as the user's transform makes them; weights stay as they are."""
+    """Applies the user's transform to inputs and labels; weights stay as they are."""
     if not isinstance(labels, Weighted):
         inputs, labels = transform(inputs, labels, *seed)
         return inputs, labels
@@ -92,7 +86,7 @@ def check_inputs(workload: Workload, data: AnyData, found: Rows, model: Any) -> 
 
 
 def _wanted_inputs(model: Any) -> dict[str, Any]:
-    """What a model of connected layers takes, by name; nothing of others is known."""
+    """Inputs of a model of connected layers, by name; empty for other models."""
     tensors = getattr(model, "inputs", None) or []
     # A sequential model does not know it.
     nested = getattr(model, "input", None)
@@ -119,7 +113,7 @@ def _matched(workload: Workload, read: Any, wanted: dict[str, Any]) -> dict[str,
 
 
 def _misfit(given: Any, wanted: Any) -> str | None:
-    """Why this cannot be an input, as a clause; None where it can, as far as is known."""
+    """The reason why this cannot be an input, as a clause; None where it perhaps can."""
     if _is_text(given) and wanted.dtype != "string":
         return (
             f"is text, and the model takes {wanted.dtype}; make numbers of it in data(), such as"

@@ -26,10 +26,10 @@ class Feed(ABC):
 
     @abstractmethod
     def rows(self, worker_step: int, seed: int) -> Tensors:
-        """What `ModelFunction.batch` makes the batch of this worker-step of."""
+        """The examples of which `ModelFunction.batch` makes the batch of this worker-step."""
 
     def close(self) -> None:  # noqa: B027  (there may be nothing to end)
-        """Reads no further."""
+        """Stops reading."""
 
 
 class HeldFeed(Feed):
@@ -51,10 +51,10 @@ class ReadFeed(Feed):
     """The examples of a batch, which it reads before somebody asks for them, if it can guess which.
 
     Args:
-        source: Of the examples.
+        source: Source of the examples.
         batch_size: B.
-        askers: So many workers share it, whose steps follow each other; a worker for itself may
-            expect to be as far from step to step as it has been.
+        askers: Number of workers that share it, whose steps follow each other; a worker for itself
+            may expect to be as far from step to step as it has been.
     """
 
     def __init__(self, source: Source, batch_size: int, askers: int = 1) -> None:
@@ -112,7 +112,7 @@ class ReadFeed(Feed):
 
 
 def likely_steps(worker_step: int, strides: Sequence[int], askers: int) -> list[int]:
-    """Which steps follow one: the next ones, or those as far from it as others were of late."""
+    """Steps that probably follow: the next ones, or those as far off as others were of late."""
     if askers > 1:
         return [worker_step + number for number in range(1, askers + 1)]
     return sorted({worker_step + stride for stride in strides})

@@ -1,4 +1,4 @@
-"""Which examples a batch holds: a function of the seed and the worker-step alone."""
+"""The examples of each batch, which follow from the seed and the worker-step alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shuffled(places: Any, seeds: Any, last: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Epoch:
-    """How the blocks follow each other in one epoch.
+    """The order of the blocks in one epoch.
 
     Attributes:
         blocks: Their numbers.
@@ -48,11 +48,11 @@ class Order:
     the examples are. With a single window the order is that of examples in memory.
 
     Args:
-        source: Of the examples.
+        source: Source of the examples.
         batch_size: B.
 
     Attributes:
-        windows: In an epoch.
+        windows: Number of windows in an epoch.
     """
 
     def __init__(self, source: Source, batch_size: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData, Data
-from syncswitch.trainers.job.losses import build_loss, loss_settings
+from syncswitch.trainers.job.keras_parts import build_loss, loss_settings
 from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import Weighted
@@ -22,14 +22,7 @@ _TEXT = "OSU"
 
 
 def check_labels(workload: Workload, data: AnyData, loss: Any, model: Any) -> None:
-    """Refuses labels in memory that the loss of a single output cannot take.
-
-    Args:
-        workload: Whose.
-        data: Of it.
-        loss: See `build_loss`.
-        model: Of the workload.
-    """
+    """Refuses labels in memory that the loss of a single output cannot take."""
     if not isinstance(data, Data) or data.transform is not None:
         return
     labels = data.train_labels
@@ -98,13 +91,13 @@ def _warn_once(name: str, missing: int) -> None:
 
 
 class Decisive(NamedTuple):
-    """What a metric is told of a batch: of several outputs, the one that a run is judged by.
+    """A batch as a metric sees it; of several outputs, the one by which a run is judged.
 
     Attributes:
-        labels: Of the output.
-        outputs: Of the model.
-        weights: Of the examples; None where all count alike.
-        loss: Of the output.
+        labels: Labels of the output.
+        outputs: The model's output.
+        weights: Weights of the examples; None where all count alike.
+        loss: Loss of the output.
     """
 
     labels: Any
@@ -114,14 +107,10 @@ class Decisive(NamedTuple):
 
 
 class Outputs:
-    """Matches what a workload says of the outputs with what the model gives.
-
-    Args:
-        workload: What is trained.
-        model: Of it.
+    """Matches what a workload says of the outputs with what its model gives.
 
     Attributes:
-        losses: See `build_loss`.
+        losses: The workload's losses, see `build_loss`.
     """
 
     def __init__(self, workload: Workload, model: Any) -> None:
@@ -130,12 +119,7 @@ class Outputs:
         self.losses = build_loss(workload)
 
     def loss(self, labels: Any, outputs: Any) -> Any:
-        """The mean loss of a batch; of several outputs the weighted sum.
-
-        Args:
-            labels: Or `Weighted`.
-            outputs: Of the model.
-        """
+        """The mean loss of a batch, of several outputs the weighted sum; labels may be weighted."""
         labels, weights = _unweighted(labels)
         factors = self._workload.loss_weights
         names = self.names(outputs)
@@ -160,12 +144,7 @@ class Outputs:
         return total
 
     def decisive(self, labels: Any, outputs: Any) -> Decisive:
-        """What is told to the metric.
-
-        Args:
-            labels: Or `Weighted`.
-            outputs: Of the model.
-        """
+        """The labels, perhaps `Weighted`, and outputs of a batch as a metric sees them."""
         labels, weights = _unweighted(labels)
         names, wanted = self.names(outputs), self._workload.metric_output
         if names is None:
@@ -186,7 +165,7 @@ class Outputs:
         )
 
     def names(self, outputs: Any) -> list[str] | None:
-        """Of several outputs, in their order; None where there is one that is no part of others."""
+        """Names of several outputs, in their order; None for a single one that is not nested."""
         if not _is_nested(outputs):
             return None
         if any(map(_is_nested, _listed(outputs))):
@@ -203,7 +182,7 @@ class Outputs:
         return list(self._names[:1]) or ["0"]
 
     def _labels(self, labels: Any, is_wanted: Sequence[bool], names: list[str]) -> list[Any]:
-        """Of each output; None for those that are not wanted and have none."""
+        """Labels of each output; None for those that are not wanted and have none."""
         if isinstance(labels, Mapping):
             if any(name not in labels and is_wanted[place] for place, name in enumerate(names)):
                 raise _mismatch(self._workload, "the labels are", labels, names)
@@ -222,7 +201,7 @@ class Outputs:
 
 
 def _by_name(workload: Workload, what: str, given: Any, names: list[str]) -> list[Any]:
-    """One for each output; what is said once is said of all."""
+    """One of the given for each output; a single one counts for all."""
     if isinstance(given, Mapping):
         if not set(given) <= set(names):
             raise _mismatch(workload, f"{what} names", given, names)

@@ -10,11 +10,11 @@ from syncswitch.trainers.model.tensorflow_api import tf
 
 
 class EmbeddingRows(NamedTuple):
-    """Those of a table that are there.
+    """Some rows of an embedding.
 
     Attributes:
         ids: Their numbers, int64, ascending.
-        values: Shape [U, width].
+        values: Their values, shape [U, width].
     """
 
     ids: Any
@@ -22,12 +22,12 @@ class EmbeddingRows(NamedTuple):
 
 
 def specs_of(table: EmbeddingTable) -> EmbeddingRows:
-    """Of as many rows of a table as a batch needs."""
+    """Shapes and types of any number of rows of an embedding."""
     return EmbeddingRows(tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, table.width]))
 
 
 def among(rows: Sequence[EmbeddingRows]) -> Find:
-    """Finds rows among these."""
+    """A function that finds rows among these."""
 
     def find(table: int, ids: Any) -> Any:
         there = rows[table]
@@ -38,7 +38,7 @@ def among(rows: Sequence[EmbeddingRows]) -> Find:
 
 
 def any_rows(embeddings: Sequence[EmbeddingTable]) -> Find:
-    """Finds small numbers that differ, also where embeddings begin with zeros."""
+    """A function that finds small numbers that differ, even where embeddings begin with zeros."""
 
     def find(table: int, ids: Any) -> Any:
         shape = tf.concat([tf.shape(ids), [embeddings[table].width]], 0)
@@ -48,14 +48,11 @@ def any_rows(embeddings: Sequence[EmbeddingTable]) -> Find:
 
 
 class Asking:
-    """Notes for which rows embeddings are asked.
+    """Notes the rows for which embeddings are asked.
 
     Args:
-        embeddings: Which.
-        answer: Scalar tensor: each value of each row.
-
-    Attributes:
-        ids: Of each table, int64, as often as it is asked.
+        embeddings: The embeddings.
+        answer: Scalar tensor, which every value of every row is.
     """
 
     def __init__(self, embeddings: Sequence[EmbeddingTable], answer: Any) -> None:
@@ -64,12 +61,12 @@ class Asking:
         self._asked: list[list[Any]] = [[] for _ in embeddings]
 
     def find(self, table: int, ids: Any) -> Any:
-        """Answers a table; see `Find`."""
+        """Answers for an embedding; see `Find`."""
         self._asked[table].append(tf.reshape(ids, [-1]))
         shape = tf.concat([tf.shape(ids), [self._embeddings[table].width]], 0)
         return tf.fill(shape, self._answer)
 
     @property
     def ids(self) -> list[Any]:
-        """What was noted so far."""
+        """Numbers of the rows of each embedding, int64, as often as they were asked for."""
         return [tf.concat([tf.zeros([0], tf.int64), *one], 0) for one in self._asked]

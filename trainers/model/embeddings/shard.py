@@ -1,8 +1,13 @@
-"""The rows of embeddings that one parameter server holds."""
+"""The rows of embeddings that one parameter server holds.
+
+Row i of an embedding lies on server i % n, as its row i // n. So the rows that are wanted most,
+which often come first, are spread over all servers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,8 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from syncswitch.trainers.job.embeddings import EmbeddingTable
-from syncswitch.trainers.model.embeddings.missed import Counts
-from syncswitch.trainers.model.embeddings.rules import AnyRule, Memory, MomentumRule, RowRule
+from syncswitch.trainers.model.embeddings.rules import (
+    AnyRule,
+    Counts,
+    Memory,
+    MomentumRule,
+    RowRule,
+    Update,
+)
 from syncswitch.trainers.model.layout import Vector
 
 Ids = npt.NDArray[np.int64]
@@ -23,11 +34,11 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class RowGradient(NamedTuple):
-    """Of one table.
+    """The gradient of one embedding.
 
     Attributes:
-        ids: Rows with a gradient.
-        values: Shape [U, d].
+        ids: Rows that have one.
+        values: Their gradients, shape [U, d].
     """
 
     ids: Ids
@@ -35,16 +46,16 @@ class RowGradient(NamedTuple):
 
     @property
     def none(self) -> RowGradient:
-        """Of no row."""
+        """The gradient of no row."""
         return RowGradient(self.ids[:0], self.values[:0])
 
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """Of the embeddings of one server.
+    """The embeddings of one server.
 
     Attributes:
-        shapes: Rows and their width, of each table.
+        shapes: Number of rows, and their width, of each embedding.
         rule: The optimizer.
     """
 
@@ -56,15 +67,22 @@ NO_EMBEDDINGS = ShardPlan((), MomentumRule())
 
 
 class EmbeddingShard:
-    """Rows of embeddings, and what the optimizer remembers of them; for one thread at a time.
+    """Rows of embeddings with their optimizer's slots; for one thread at a time.
 
     A row is brought up to date when it is wanted, to what the optimizer would have made of it with
-    gradients of 0 since its last update.
+    gradients of 0 since its last update. A chief calls `load_rows`, `read_rows` and `end_read`.
+
+    Args:
+        plan: The embeddings that it holds.
+        changing: A lock that these three take; whoever calls anything else holds it already.
     """
 
-    def __init__(self, plan: ShardPlan) -> None:
+    def __init__(
+        self, plan: ShardPlan, changing: AbstractContextManager[object] | None = None
+    ) -> None:
         self._rule = plan.rule
         self._embeddings = [_Table(*shape, plan.rule) for shape in plan.shapes]
+        self._changing = changing or nullcontext()
         self._first_updates = self._updates = 0
         self._memory = plan.rule.memory()
 
@@ -75,12 +93,13 @@ class EmbeddingShard:
         for table in self._embeddings:
             table.reset(self._rule.initial)
 
-    def load(self, table: int, part: int, start: int, values: Vector) -> None:
-        """Overwrites rows from `start` on; for parts see `read`."""
-        self._embeddings[table].parts[part][start : start + len(values)] = values
+    def load_rows(self, table: int, part: int, start: int, values: Vector) -> None:
+        """Overwrites rows from `start` on; for parts see `read_rows`."""
+        with self._changing:
+            self._embeddings[table].parts[part][start : start + len(values)] = values
 
     def pull(self, ids: Sequence[Ids]) -> tuple[Vector, ...]:
-        """Values of rows, of each table, or of none at all."""
+        """Values of rows of each embedding, or of none at all."""
         return tuple(
             table.values(one, self._memory)
             for table, one in zip(self._embeddings, ids, strict=False)
@@ -89,41 +108,45 @@ class EmbeddingShard:
     def push(
         self, gradients: Sequence[Sequence[RowGradient]], rate: float, momentum: float
     ) -> None:
-        """Applies the mean of gradients, of each of which there is one for each table."""
+        """Applies the mean of several gradients, each given as one for each embedding."""
         if not self._embeddings:
             return
+        update = Update(self._updates, rate, momentum)
         for table, *parts in zip(self._embeddings, *gradients, strict=True):
             ids, gradient = mean_of_rows(parts)
             table.keep(ids)
             rows = table.gathered(ids, self._memory)
-            self._rule.apply(rows[0], rows[1:], gradient, self._updates, rate, momentum)
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._rule.apply(rows[0], rows[1:], gradient, update)
             table.scatter(ids, rows, self._updates + 1 - self._first_updates)
-        self._memory.add(self._updates, rate, momentum)
+        self._memory.add(update)
         self._updates += 1
         if self._updates - self._first_updates >= _MOST_UPDATES:
             self._settle()
 
     def mark(self) -> None:
-        """Remembers the rows as they are now, for `read`."""
+        """Remembers the rows as they are now, for `read_rows`."""
         memory = self._memory.copy()
         for table in self._embeddings:
             table.mark(memory)
 
-    def read(self, table: int, part: int, start: int, stop: int) -> Vector:
-        """Rows as they were at the last `mark`.
+    def read_rows(self, table: int, part: int, start: int, stop: int) -> Vector:
+        """Rows from `start` to `stop` as they were at the last `mark`.
 
         Args:
-            table: Its number.
+            table: Number of the embedding.
             part: 0 for the values, from 1 on for slots.
             start: First row.
             stop: One after the last.
         """
-        return self._embeddings[table].marked(start, stop)[part]
+        with self._changing:
+            return self._embeddings[table].marked(start, stop)[part]
 
-    def unmark(self) -> None:
-        """Nobody will `read` any more."""
-        for table in self._embeddings:
-            table.unmark()
+    def end_read(self) -> None:
+        """Forgets the rows of the last mark."""
+        with self._changing:
+            for table in self._embeddings:
+                table.unmark()
 
     def _settle(self) -> None:
         for table in self._embeddings:
@@ -139,22 +162,19 @@ class EmbeddingShard:
 
 
 class _Table:
-    """Values and slots of rows, and how many updates each of them knows of."""
+    """Values and slots of rows, and the number of updates that each of them knows."""
 
     def __init__(self, rows: int, width: int, rule: RowRule) -> None:
         self.rows = rows
-        # Free until they are written.
-        self.parts = [np.zeros((rows, width), np.float32) for _ in range(1 + len(rule.slots))]
-        self._last: Counts = np.zeros(rows, np.int32)
-        self._mark: _Mark | None = None
+        self._shape, self._parts = (rows, width), 1 + len(rule.slots)
+        self.reset(0.0)
 
     def reset(self, initial: float) -> None:
-        self._mark = None
-        shape, slots = self.parts[0].shape, len(self.parts) - 1
-        # Memory is free until it is written.
-        self.parts = []
-        self._last = np.zeros(self.rows, np.int32)
-        self.parts = [np.zeros(shape, np.float32) for _ in range(1 + slots)]
+        self._mark: _Mark | None = None
+        # What was here goes first. Memory is free until it is written.
+        self.parts: list[Vector] = []
+        self._last: Counts = np.zeros(self.rows, np.int32)
+        self.parts = [np.zeros(self._shape, np.float32) for _ in range(self._parts)]
         if initial:
             for slot in self.parts[1:]:
                 slot[:] = initial
@@ -166,7 +186,7 @@ class _Table:
         return found
 
     def values(self, ids: Ids, memory: Memory) -> Vector:
-        """As `gathered`, of values alone."""
+        """Copies of the values of rows, up to date."""
         if memory.is_empty:
             found: Vector = np.take(self.parts[0], ids, axis=0)
             return found
@@ -205,7 +225,7 @@ class _Table:
 
 
 class _Rows(NamedTuple):
-    """Some rows of a table as they lie there."""
+    """Copies of rows that are perhaps not up to date."""
 
     parts: list[Vector]
     last: Counts
@@ -216,13 +236,13 @@ class _Rows(NamedTuple):
 
 @dataclass
 class _Mark:
-    """Rows that have changed since.
+    """Rows that have changed since a moment.
 
     Attributes:
-        memory: Of updates, as it was.
-        place: Of each row among those put aside, from 1 on; 0 for one that has not changed.
-        aside: Those that have, as they were.
-        length: How many.
+        memory: The memory of updates as it was then.
+        place: Place of each row among those put aside, from 1 on; 0 for one that has not changed.
+        aside: Rows that have changed, as they were.
+        length: Number of these.
     """
 
     memory: Memory
@@ -236,7 +256,7 @@ class _Mark:
         self.length += len(ids)
 
     def among(self, rows: slice) -> tuple[Ids, _Rows | None]:
-        """Which of these have changed, and what they were."""
+        """The numbers of those that have changed, and what they were."""
         if not self.aside:
             return np.zeros(0, np.int64), None
         if len(self.aside) > 1:
@@ -249,7 +269,7 @@ class _Mark:
 
 
 def mean_of_rows(gradients: Sequence[RowGradient]) -> RowGradient:
-    """The mean of gradients of one table, summed up in their order; a single one itself."""
+    """The mean of gradients of one embedding, summed up in their order; a single one itself."""
     if len(gradients) == 1:
         return gradients[0]
     ids, places = np.unique(np.concatenate([one.ids for one in gradients]), return_inverse=True)
@@ -264,11 +284,7 @@ def mean_of_rows(gradients: Sequence[RowGradient]) -> RowGradient:
 
 
 def checked_ids(table: EmbeddingTable, ids: Ids) -> Ids:
-    """The same numbers of rows.
-
-    Raises:
-        ValueError: The table does not have them all.
-    """
+    """The same numbers of rows; raises ValueError where the embedding does not have them all."""
     if len(ids) and not 0 <= ids[0] <= ids[-1] < table.rows:
         wrong = ids[0] if ids[0] < 0 else ids[-1]
         raise ValueError(
@@ -276,3 +292,56 @@ def checked_ids(table: EmbeddingTable, ids: Ids) -> Ids:
             " it a larger input_dim, or smaller numbers"
         )
     return ids
+
+
+def rows_on(rows: int, server: int, servers: int) -> int:
+    """Number of an embedding's rows that a server holds."""
+    return len(range(server, rows, servers))
+
+
+def range_on(start: int, stop: int, server: int, servers: int) -> tuple[int, int]:
+    """Range of a server's rows that the rows from `start` to `stop` are; these are neighbours."""
+    return rows_on(start, server, servers), rows_on(stop, server, servers)
+
+
+def ids_on(ids: Ids, server: int, servers: int) -> tuple[Ids, Ids]:
+    """Places in `ids` of the rows that lie on a server, and their numbers there."""
+    (places,) = (ids % servers == server).nonzero()
+    return places, ids[places] // servers
+
+
+def block_on(start: int, values: Vector, server: int, servers: int) -> Vector:
+    """Rows that lie on a server, of `values`, which are those from `start` on."""
+    return values[(server - start) % servers :: servers]
+
+
+def ids_for(ids: Sequence[Ids], servers: int) -> list[list[Ids]]:
+    """Numbers of the rows that each server is asked for, by embedding."""
+    if servers == 1:
+        return [list(ids)]
+    return [[ids_on(one, server, servers)[1] for one in ids] for server in range(servers)]
+
+
+def rows_of(ids: Sequence[Ids], found: Sequence[Sequence[Vector]]) -> tuple[Vector, ...]:
+    """Rows of each embedding, from what each server has found of `ids_for`."""
+    if len(found) == 1:
+        return tuple(found[0])
+    rows = []
+    for one, *parts in zip(ids, *found, strict=True):
+        whole = np.empty((len(one), parts[0].shape[1]), np.float32)
+        for server, part in enumerate(parts):
+            whole[ids_on(one, server, len(parts))[0]] = part
+        rows.append(whole)
+    return tuple(rows)
+
+
+def gradients_for(gradients: Sequence[RowGradient], servers: int) -> list[list[RowGradient]]:
+    """Gradients that each server is sent, by embedding."""
+    if servers == 1:
+        return [list(gradients)]
+    found: list[list[RowGradient]] = [[] for _ in range(servers)]
+    for ids, values in gradients:
+        for server in range(servers):
+            places, there = ids_on(ids, server, servers)
+            found[server].append(RowGradient(there, values[places]))
+    return found

@@ -161,9 +161,8 @@ def test_a_run_without_room_for_copies_goes_on(
     trainer = make_trainer(TESTED_OFTEN, 1)
     if mechanism == "hot":
         check_trained_without_room_for_copies(trainer, spec, tmp_path, monkeypatch)
-        assert trainer._cluster.embeddings._servers[0]._shard._embeddings[0]._mark is None, (
-            "read for ever"
-        )
+        (shard,) = trainer._cluster.embeddings._servers
+        assert shard._embeddings[0]._mark is None, "read for ever"
         return
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     record = trainer.train(replace(spec, band=None))

@@ -20,7 +20,7 @@ from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.job.data import AnyData, StreamedData
 from syncswitch.trainers.job.loading import load_workload
-from syncswitch.trainers.job.sources.numpy_files import NumpyFiles
+from syncswitch.trainers.job.sources.files import NumpyFiles
 from syncswitch.trainers.job.sources.pipelines import PipelinePieces
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState

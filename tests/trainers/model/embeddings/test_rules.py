@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.model.embeddings.choice import row_rule
+from syncswitch.trainers.model.embeddings.rules import Update, row_rule
 from tests.trainers.clicks import CLICKS, adagrad, adam, keras_momentum, keras_sgd
 
 
@@ -21,7 +21,7 @@ def test_a_rule_moves_rows_as_the_optimizer_of_keras_does(optimizer: Callable[[]
     table, built = Variable(values), optimizer()
     for update, rate in enumerate([0.1, 0.1, 0.1, 0.01, 0.01]):
         gradient = random.standard_normal(values.shape).astype(np.float32)
-        rule.apply(values, slots, gradient, update, rate, momentum=0.3)
+        rule.apply(values, slots, gradient, Update(update, rate, momentum=0.3))
         built.learning_rate = rate
         built.apply([gradient], [table])
     np.testing.assert_allclose(values, table.numpy(), rtol=1e-5)

@@ -16,12 +16,20 @@ from syncswitch.trainers.model.embeddings.rules import (
     KerasSGDRule,
     MomentumRule,
     RowRule,
+    Update,
 )
 from syncswitch.trainers.model.embeddings.shard import (
     EmbeddingShard,
     RowGradient,
     ShardPlan,
+    block_on,
+    gradients_for,
+    ids_for,
+    ids_on,
     mean_of_rows,
+    range_on,
+    rows_of,
+    rows_on,
 )
 from syncswitch.trainers.model.layout import Vector
 
@@ -52,14 +60,15 @@ class Dense:
         for (one,) in gradients:
             dense[one.ids] += one.values
         dense /= np.float32(len(gradients))
-        self.rule.apply(self.parts[0], self.parts[1:], dense, self.updates, rate, momentum)
+        update = Update(self.updates, rate, momentum)
+        self.rule.apply(self.parts[0], self.parts[1:], dense, update)
         self.updates += 1
 
 
 def loaded(rule: RowRule, values: Vector, updates: int = 0) -> EmbeddingShard:
     shard = EmbeddingShard(ShardPlan((values.shape,), rule))
     shard.reset(updates)
-    shard.load(0, 0, 0, values)
+    shard.load_rows(0, 0, 0, values)
     return shard
 
 
@@ -67,14 +76,14 @@ def parts_of(shard: EmbeddingShard, rule: RowRule, rows: int) -> list[Vector]:
     """As they are now, read in two pieces."""
     shard.mark()
     found = read_parts(shard, rule, rows)
-    shard.unmark()
+    shard.end_read()
     return found
 
 
 def read_parts(shard: EmbeddingShard, rule: RowRule, rows: int) -> list[Vector]:
     cut = rows // 2
     return [
-        np.concatenate([shard.read(0, part, 0, cut), shard.read(0, part, cut, rows)])
+        np.concatenate([shard.read_rows(0, part, 0, cut), shard.read_rows(0, part, cut, rows)])
         for part in range(1 + len(rule.slots))
     ]
 
@@ -184,8 +193,8 @@ def test_it_goes_on_where_another_one_was(rule: RowRule) -> None:
         parts = parts_of(shard, rule, 6)
         shard = loaded(rule, values, dense.updates)
         for number, part in enumerate(parts):
-            shard.load(0, number, 0, part[:2])
-            shard.load(0, number, 2, part[2:])
+            shard.load_rows(0, number, 0, part[:2])
+            shard.load_rows(0, number, 2, part[2:])
     assert_close(parts_of(shard, rule, 6), dense.parts)
 
 
@@ -198,3 +207,37 @@ def test_the_mean_of_rows_is_that_of_embeddings() -> None:
     assert ids.tolist() == [1, 4]
     assert values.ravel().tolist() == [1, 5]
     assert mean_of_rows(parts[:1]) is parts[0]
+
+
+@given(st.integers(1, 5), st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
+def test_each_row_has_one_place(servers: int, rows: int, start: int, length: int) -> None:
+    start = min(start, rows)
+    stop = min(start + length, rows)
+    table = np.arange(rows, dtype=np.float32)[:, None]
+    held = [table[server::servers] for server in range(servers)]
+    assert [rows_on(rows, server, servers) for server in range(servers)] == [*map(len, held)]
+    ids = np.arange(start, stop)
+    found = np.zeros((stop - start, 1), np.float32)
+    for server in range(servers):
+        places, there = ids_on(ids, server, servers)
+        found[places] = held[server][there]
+        first, end = range_on(start, stop, server, servers)
+        block = block_on(start, table[start:stop], server, servers)
+        np.testing.assert_array_equal(held[server][first:end], block)
+    np.testing.assert_array_equal(found, table[start:stop])
+
+
+@given(st.integers(1, 4), st.sets(st.integers(0, 30)))
+def test_what_is_asked_and_sent_arrives(servers: int, wanted: set[int]) -> None:
+    table = np.arange(31, dtype=np.float32)[:, None] * [1.0, 0.5]
+    table = table.astype(np.float32)
+    ids = [np.array(sorted(wanted), np.int64), np.zeros(0, np.int64)]
+    held = [table[server::servers] for server in range(servers)]
+    found = [[held[n][one] for one in own] for n, own in enumerate(ids_for(ids, servers))]
+    for one, rows in zip(ids, rows_of(ids, found), strict=True):
+        np.testing.assert_array_equal(rows, table[one])
+    sent = gradients_for([RowGradient(one, table[one]) for one in ids], servers)
+    for server, own in enumerate(sent):
+        for one in own:
+            np.testing.assert_array_equal(held[server][one.ids], one.values)
+    assert sum(len(own[0].ids) for own in sent) == len(wanted)

@@ -3,15 +3,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.job.embeddings import EmbeddingTable
 from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from syncswitch.trainers.model.embeddings import initial
-from syncswitch.trainers.model.embeddings.file import EmbeddingForm, StoredEmbeddings
+from syncswitch.trainers.model.embeddings import blocks as moved
+from syncswitch.trainers.model.embeddings.blocks import (
+    EmbeddingForm,
+    InitialEmbeddings,
+    kept_embeddings,
+)
+from syncswitch.trainers.model.embeddings.rules import AdagradRule
 from syncswitch.trainers.model.layout import EmbeddingBlock, EmbeddingSource
 
 FORMS = (EmbeddingForm("000-a", ("momentum",), 5, 2), EmbeddingForm("001-b", ("momentum",), 2, 3))
@@ -19,7 +26,7 @@ FORMS = (EmbeddingForm("000-a", ("momentum",), 5, 2), EmbeddingForm("001-b", ("m
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(initial, "BLOCK_VALUES", 4)
+    monkeypatch.setattr(moved, "BLOCK_VALUES", 4)
 
 
 class Numbered(EmbeddingSource):
@@ -102,7 +109,7 @@ def test_they_stay_readable_when_the_file_is_gone(tmp_path: Path) -> None:
 
 def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    copied = StoredEmbeddings.copied(FORMS, Numbered())
+    copied = kept_embeddings(FORMS, Numbered())
     assert os.listdir(tmp_path) == []
     one, other = copied.blocks(), copied.blocks()
     next(one), next(one)
@@ -116,3 +123,44 @@ def test_a_damaged_list_is_named(tmp_path: Path) -> None:
     np.savez(path, embeddings=np.array("no list"))
     with pytest.raises(UserError, match="cannot be read"):
         read_checkpoint(path)
+
+
+TABLES = [EmbeddingTable(0, "000-a", "a", 5, 2), EmbeddingTable(1, "001-b", "b", 2, 2)]
+
+
+def initial_rows(seed: int, *initializers: Any) -> list[np.ndarray]:
+    source = InitialEmbeddings(TABLES, initializers, AdagradRule(1e-7, 0.1), seed)
+    blocks = list(source.blocks(skips_initial=True))
+    assert [(one.table, one.start) for one in blocks] == [(0, 0), (0, 2), (0, 4), (1, 0)]
+    assert all(one.part == 0 for one in blocks)
+    return [
+        np.concatenate([one.values for one in blocks if one.table == number]) for number in (0, 1)
+    ]
+
+
+def test_rows_are_as_their_initializer_makes_them(keras: Any) -> None:
+    spread = keras.initializers.RandomUniform(1.0, 2.0)
+    first, second = initial_rows(1, spread, keras.initializers.Constant(0.5))
+    assert first.shape == (5, 2)
+    assert len(np.unique(first)) == first.size
+    assert 1 <= first.min() < first.max() <= 2
+    assert (second == 0.5).all()
+
+
+def test_they_depend_on_the_seed_of_the_run_alone(keras: Any) -> None:
+    one, other = (keras.initializers.RandomNormal(seed=seed) for seed in (3, 4))
+    for first, second in zip(initial_rows(1, one, one), initial_rows(1, other, other), strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert (initial_rows(1, one, one)[0] != initial_rows(2, one, one)[0]).any()
+    assert (initial_rows(1, one, one)[0][:2] != initial_rows(1, one, one)[1]).any()
+
+
+def test_slots_begin_as_the_optimizer_does(keras: Any) -> None:
+    zeros = keras.initializers.Zeros()
+    source = InitialEmbeddings(TABLES, [zeros, zeros], AdagradRule(1e-7, 0.1), 1)
+    parts = [(one.table, one.part, one.start) for one in source.blocks()]
+    assert parts == sorted(parts)
+    assert {(one.part, float(one.values.max())) for one in source.blocks()} == {
+        (0, 0.0),
+        (1, float(np.float32(0.1))),
+    }
