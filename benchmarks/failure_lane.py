@@ -25,10 +25,11 @@ from benchmarks.failure_cases import (
     Lane,
     Request,
 )
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.errors import RetryableError, SyncSwitchError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialSpec
-from syncswitch.trainers.cluster.local import LocalCluster, load_local_workload
+from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
@@ -59,7 +60,7 @@ def main() -> None:
             break
         case = request.case
         if case.lane not in trainers:
-            cluster = LocalCluster(case.launcher, servers=case.servers)
+            cluster = LocalTrainer(case.launcher, case.servers)
             trainers[case.lane] = cluster.open(workload, _REFERENCE, case.workers)
         connection.send(_answer(request, workload, trainers[case.lane], _Reporter(connection)))
     for trainer in trainers.values():

@@ -29,9 +29,10 @@ from rich.console import Console
 from scipy import stats
 
 from benchmarks.console import at_most, new_table
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.cluster.local import LAUNCHERS, LocalCluster, load_local_workload
+from syncswitch.trainers.cluster.local import LAUNCHERS, load_local_workload
 from syncswitch.trainers.faults.scenario import injections
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
@@ -98,7 +99,7 @@ def opened(arguments: argparse.Namespace) -> Iterator[tuple[Trainer, WorkloadIde
     reference, workers = arguments.workload, arguments.workers
     if arguments.trainer == "local":
         workload = load_local_workload(reference, workers)
-        with LocalCluster(arguments.launcher).open(workload, reference, workers) as trainer:
+        with LocalTrainer(arguments.launcher).open(workload, reference, workers) as trainer:
             yield trainer, workload_identity(workload, workers, *PROTOCOLS)
         return
     from syncswitch.trainers.simulated.profile import load_profile

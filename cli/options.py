@@ -17,7 +17,6 @@ from click.core import ParameterSource
 from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_profile, complete_protocols
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.cluster.local import CLUSTER_OPTIONS
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.stragglers.online import ONLINE
@@ -176,9 +175,6 @@ def _click_type(option: TrainerOption) -> Any:
 
 def _whole(number: float | None) -> int | None:
     return None if number is None else int(number)
-
-
-cluster_options = combined(*map(trainer_option, CLUSTER_OPTIONS))
 
 
 def is_given(name: str) -> bool:

@@ -359,7 +359,7 @@ def train(
         yield observer or SilentObserver()
 
     return train_with_policy(
-        chosen.cluster,
+        chosen,
         workload,
         choice=policy,
         switch_percent=switch_at,

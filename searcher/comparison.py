@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.backends.local import named
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, named
 from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop

@@ -1,8 +1,19 @@
-"""Processes that tests wait for."""
+"""Processes that tests wait for, and other things."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import psutil
+
+
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Waits until something holds; fails if that takes longer."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 def has_ended(process_id: int) -> bool:

@@ -5,11 +5,7 @@ Thin on purpose: it needs no Optuna, and with a policy file no database.
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -21,7 +17,6 @@ from syncswitch.cli.options import (
     MOST_WORKERS,
     PROTOCOLS_HELP,
     FiniteRange,
-    cluster_options,
     common_options,
     conditions_options,
     inject_option,
@@ -29,75 +24,16 @@ from syncswitch.cli.options import (
     mlflow_option,
     protocols_option,
     tensorboard_option,
-    trainer_option,
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.command import trained_by_command
-from syncswitch.searcher.backends.virtual_cluster import AnyCluster, VirtualCluster
-from syncswitch.storage.errors import UserError
+from syncswitch.cli.trainer_kinds import trainer_chosen
+from syncswitch.searcher.backends.base import ClusterChoice
+from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.storage.records.job import LARGEST_SEED
-from syncswitch.trainers.cluster.local import CLUSTER_OPTIONS, choose_cluster
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
-from syncswitch.trainers.simulated.options import PROFILE
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-profile_option = trainer_option(PROFILE)
-
-
-def cluster_chosen(function: _F) -> _F:
-    """Makes one argument `cluster` of `--trainer`, `--profile` and the `cluster_options`."""
-
-    @functools.wraps(function)
-    def chosen(
-        *arguments: Any,
-        trainer: str,
-        profile: str,
-        launcher: str | None,
-        parameter_servers: int | None,
-        gpus_per_worker: float,
-        open_network: bool,
-        cluster_timeout: float | None,
-        server_grace: float | None,
-        **others: Any,
-    ) -> Any:
-        cluster: AnyCluster
-        if trainer == "simulated":
-            cluster = _simulated(profile)
-        elif is_given("profile"):
-            raise UserError(
-                f"--profile needs --trainer simulated, and this is --trainer {trainer}: change"
-                " that, or leave it out"
-            )
-        else:
-            cluster = choose_cluster(
-                launcher,
-                gpus_per_worker,
-                cluster_timeout,
-                server_grace,
-                os.environ,
-                open_network=open_network,
-                parameter_servers=parameter_servers,
-            )
-        return function(*arguments, cluster=cluster, **others)
-
-    decorated: Any = chosen
-    found: _F = decorated
-    return found
-
-
-def _simulated(profile: str) -> VirtualCluster:
-    for option in CLUSTER_OPTIONS:
-        if is_given(option.parameter):
-            raise UserError(
-                f"{option.flag} cannot be used with --trainer simulated, whose cluster is what"
-                " --profile says; leave it out"
-            )
-    from syncswitch.trainers.simulated.profile import load_profile
-
-    return VirtualCluster(profile, load_profile(profile))
 
 
 class _Program(ProgramCommand, PanelCommand):
@@ -151,8 +87,6 @@ class _Program(ProgramCommand, PanelCommand):
     None,
     f"{PROTOCOLS_HELP} Default: as in the policy; without one {USUAL_PROTOCOLS}.",
 )
-@cluster_options
-@profile_option
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
@@ -208,7 +142,7 @@ class _Program(ProgramCommand, PanelCommand):
 @tensorboard_option
 @mlflow_option()
 @trained_by_command
-@cluster_chosen
+@trainer_chosen((LocalTrainer, SimulatedCluster))
 @common_options
 @click.version_option(package_name="syncswitch", prog_name="syncswitch-run")
 def main(
@@ -219,7 +153,7 @@ def main(
     is_guarded: bool,
     workers: int | None,
     protocols: str | None,
-    cluster: AnyCluster,
+    trainer: ClusterChoice,
     seed: int | None,
     output: Path | None,
     learns: bool | None,
@@ -245,11 +179,11 @@ def main(
     from syncswitch.cli.run.report import make_report, print_report, report_as_json, watching
     from syncswitch.searcher.training.train import train_with_policy
 
-    if cluster.take_part(console.print_note, reference):
+    if trainer.take_part(reference, console.print_note):
         return None
     try:
         done = train_with_policy(
-            cluster,
+            trainer,
             reference,
             choice=choice if is_given("choice") else None,
             switch_percent=switch_percent,

@@ -7,9 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from typing_extensions import override
+
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.local import load_local_workload
+from syncswitch.trainers.job.checks import check_length
+from syncswitch.trainers.job.fingerprint import workload_identity
+from syncswitch.trainers.job.loading import BUILT_IN, find_module
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS, TrainerOption
-from syncswitch.trainers.protocols import parse_pair
+from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:
     from syncswitch.searcher.search.plan import SearchPlan
@@ -145,6 +151,109 @@ class TrainerChoice(ABC):
 
         Raises UserError where they do not fit the job, or what makes the runs.
         """
+
+
+@dataclass(frozen=True)
+class ClusterChoice(TrainerChoice):
+    """A kind of trainer that trains workloads itself, on a real or a simulated cluster."""
+
+    @property
+    def launcher_kind(self) -> str:
+        """What can be disturbed there on purpose, as `check_injections` calls it."""
+        return self.name
+
+    @property
+    def servers(self) -> int:
+        """Number of parameter servers."""
+        return 1
+
+    @property
+    def simulated_cluster(self) -> str | None:
+        """Digest of the profile of a simulated cluster."""
+        return None
+
+    @property
+    def search_options(self) -> str:
+        """Options that a search needs to make its runs here; for messages."""
+        return ""
+
+    def check_capacity(self, workers: int) -> None:
+        """Raises UserError where the cluster cannot have so many workers, as far as known early."""
+
+    def check_object(self, name: str) -> None:
+        """Raises UserError where another process would have to load the workload of this name."""
+
+    def load(self, reference: str, workers: int) -> Workload:
+        """Loads a workload into a process that can run `workers` workers.
+
+        Raises:
+            UserError: There is no such workload.
+        """
+        return load_local_workload(reference, workers)
+
+    def identity(
+        self, workload: Workload, workers: int, protocols: tuple[str, str]
+    ) -> WorkloadIdentity:
+        """The job."""
+        return workload_identity(workload, workers, *protocols)
+
+    @abstractmethod
+    def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
+        """Starts the cluster, or joins it.
+
+        Args:
+            workload: What `reference` names.
+            reference: For a chief that loads the workload in a process of its own.
+            workers: n.
+
+        Raises:
+            UserError: The cluster has no room for them.
+            RetryableError: A part of the cluster is not there.
+        """
+
+    @override
+    def job(self, request: JobRequest) -> Job:
+        workers = request.size
+        check_protocols(request.protocols, workers)
+        if request.workload is None:
+            reference = named(request)
+            find_module(reference)
+            self.check_capacity(workers)
+            workload = self.load(reference, workers)
+        else:
+            workload, reference = request.workload, request.workload.name
+            self.check_object(reference)
+            self.check_capacity(workers)
+        identity = self.identity(workload, workers, request.protocols)
+        check_length(identity)
+        return Job(identity, open_trainer=lambda: self.open(workload, reference, workers))
+
+    @override
+    def conditions(
+        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
+    ) -> RunConditions:
+        return chosen.conditions(
+            workers, switch_percent, first_protocol, self.launcher_kind, self.servers
+        )
+
+
+def servers_text(servers: int) -> str:
+    """What a kind of trainers says of its parameter servers, whose number decides about times."""
+    return "" if servers == 1 else f", {servers:,} parameter servers"
+
+
+def named(request: JobRequest) -> str:
+    """The workload of a request that cannot do without.
+
+    Raises:
+        UserError: None was named.
+    """
+    if request.reference is None:
+        raise UserError(
+            f"no WORKLOAD is named; give a built-in name ({', '.join(BUILT_IN)}),"
+            " file.py:attribute or package.module:attribute"
+        )
+    return request.reference
 
 
 def plan_search(

@@ -1,4 +1,7 @@
-"""`--trainer local`: a TensorFlow cluster on this machine."""
+"""`--trainer local`: a TensorFlow cluster on this machine, or in TF_CONFIG.
+
+TensorFlow is imported when a workload is loaded, or a cluster started, not before.
+"""
 
 from __future__ import annotations
 
@@ -10,119 +13,201 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
+from syncswitch.searcher.backends.base import ClusterChoice, servers_text
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.local import (
     CLUSTER_OPTIONS,
-    LocalCluster,
-    choose_cluster,
-    load_local_workload,
+    DEFAULT_GRACE_SECONDS,
+    DEFAULT_LAUNCHER,
+    DEFAULT_TIMEOUT_SECONDS,
+    JOINING_LAUNCHER,
 )
-from syncswitch.trainers.job.checks import check_length
-from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.job.loading import BUILT_IN
-from syncswitch.trainers.protocols import check_protocols
+from syncswitch.trainers.cluster.processes.placement import (
+    Placement,
+    check_gpus_per_worker,
+    place_on_gpus,
+    visible_gpus,
+)
+from syncswitch.trainers.cluster.processes.tf_config import TF_CONFIG, TfConfig, read_tf_config
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records.job import RunConditions
-    from syncswitch.trainers.conditions import ConditionsChoice
+    from syncswitch.trainers.cluster.processes.platform import PlatformOptions
+    from syncswitch.trainers.job.workload import Workload
+    from syncswitch.trainers.trainer import Trainer
 
 
 @dataclass(frozen=True)
-class LocalTrainer(TrainerChoice):
-    """The options of `choose_cluster`."""
+class LocalTrainer(ClusterChoice):
+    """The options in `CLUSTER_OPTIONS`; None for the default of each.
+
+    Raises:
+        UserError: They do not go together, or TF_CONFIG cannot be used.
+    """
 
     name = "local"
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
     options = CLUSTER_OPTIONS
 
-    launcher: str | None
-    parameter_servers: int | None
-    gpus_per_worker: float
-    open_network: bool
-    cluster_timeout: float | None
-    server_grace: float | None
+    launcher: str | None = None
+    parameter_servers: int | None = None
+    gpus_per_worker: float = 0.0
+    open_network: bool = False
+    cluster_timeout: float | None = None
+    server_grace: float | None = None
+
+    def __post_init__(self) -> None:
+        check_gpus_per_worker(self.gpus_per_worker)
+        launcher = self.launcher_kind
+        if self.gpus_per_worker and launcher == DEFAULT_LAUNCHER:
+            raise UserError(
+                f"--gpus-per-worker {self.gpus_per_worker:g} needs a process for each worker, and"
+                f" --launcher {launcher} has threads, which train on CPUs; add --launcher processes"
+            )
+        given = self.parameter_servers
+        if self.config is not None:
+            if given not in (None, self.config.servers):
+                raise UserError(
+                    f"--parameter-servers is {given}, and {TF_CONFIG} has {self.config.servers} ps:"
+                    " leave out --parameter-servers"
+                )
+            return
+        if self.open_network:
+            raise UserError(
+                f"--open-network is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
+                f" {launcher}, of which nothing is on any network: leave it out"
+            )
+        if self.servers > 1 and launcher == DEFAULT_LAUNCHER:
+            raise UserError(
+                f"--parameter-servers {given} needs a process for each, and --launcher {launcher}"
+                " has threads, which share their memory anyway; add --launcher processes"
+            )
+        for option, value in (
+            ("--cluster-timeout", self.cluster_timeout),
+            ("--server-grace", self.server_grace),
+        ):
+            if value is not None:
+                raise UserError(
+                    f"{option} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
+                    f" {launcher}: leave it out"
+                )
 
     @cached_property
-    def cluster(self) -> LocalCluster:
-        """The cluster that the options describe.
+    def config(self) -> TfConfig | None:
+        """The cluster that is joined; None for one that is started."""
+        return read_tf_config(os.environ) if self.launcher_kind == JOINING_LAUNCHER else None
 
-        Raises:
-            UserError: They do not go together, or TF_CONFIG cannot be used.
-        """
-        return choose_cluster(
-            self.launcher,
-            self.gpus_per_worker,
-            self.cluster_timeout,
-            self.server_grace,
-            os.environ,
-            open_network=self.open_network,
-            parameter_servers=self.parameter_servers,
-        )
+    @cached_property
+    @override
+    def launcher_kind(self) -> str:
+        """The launcher; that of the cluster in TF_CONFIG where that is set and none is named."""
+        if self.launcher is not None:
+            return self.launcher
+        return JOINING_LAUNCHER if os.environ.get(TF_CONFIG) else DEFAULT_LAUNCHER
+
+    @property
+    @override
+    def servers(self) -> int:
+        return (self.parameter_servers or 1) if self.config is None else self.config.servers
 
     @property
     @override
     def kind(self) -> str:
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
-        return f"{self.name}/{self.cluster.launcher}{servers_text(self.cluster.servers)}{gpus}"
+        return f"{self.name}/{self.launcher_kind}{servers_text(self.servers)}{gpus}"
 
     @override
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
-        return self.cluster.take_part(say, reference)
+        """See `TrainerChoice`.
+
+        Raises:
+            UserError: This is another part, and somebody else listens at its port, or it has no
+                secret.
+            RetryableError: This is another part, and no chief came.
+        """
+        config = self.config
+        if config is None or config.job == "chief":
+            return False
+        if config.job == "evaluator":
+            say(f"{TF_CONFIG} makes this process an evaluator: the chief evaluates, so it ends")
+            return True
+        from syncswitch.trainers.cluster.processes.platform import serve_until_chief_is_gone
+
+        grace_seconds = DEFAULT_GRACE_SECONDS if self.server_grace is None else self.server_grace
+        options = self._platform_options(config)
+        serve_until_chief_is_gone(options, grace_seconds, say, self.gpus_per_worker, reference)
+        return True
 
     @override
     def check_jobs(self, jobs: int) -> None:
-        has_one = self.cluster.config is not None
+        has_one = self.config is not None
         if jobs > 1 and (has_one or self.gpus_per_worker):
             why = "TF_CONFIG has one" if has_one else "all of them would use the same GPUs"
             raise UserError(f"--jobs {jobs} needs a cluster for each, and {why}; leave out --jobs")
 
     @override
     def workers(self, given: int | None) -> int | None:
-        return self.cluster.workers(given)
+        if self.config is None:
+            return given
+        if given not in (None, self.config.workers):
+            raise UserError(
+                f"--workers is {given}, and {TF_CONFIG} has {self.config.workers} of them: leave"
+                " out --workers"
+            )
+        return self.config.workers
+
+    def placement(self, workers: int) -> Placement:
+        """Which GPUs of this machine the workers use.
+
+        Raises:
+            UserError: There are not enough.
+        """
+        gpus: tuple[str, ...] = ()
+        if self.gpus_per_worker:
+            from syncswitch.trainers.model.tensorflow_api import tf
+
+            gpus = visible_gpus(os.environ, len(tf.config.list_physical_devices("GPU")))
+        return place_on_gpus(workers, gpus, self.gpus_per_worker)
 
     @override
-    def job(self, request: JobRequest) -> Job:
-        cluster, workers = self.cluster, request.size
-        check_protocols(request.protocols, workers)
-        if request.workload is None:
-            reference = named(request)
-            workload = load_local_workload(reference, workers)
+    def check_capacity(self, workers: int) -> None:
+        """Raises UserError without enough GPUs or a secret, or where this process is no chief."""
+        if self.config is None:
+            self.placement(workers)
+        elif self.config.job != "chief":
+            raise UserError(
+                f"{TF_CONFIG} makes this process {self.config.name}, and only its chief trains;"
+                " start syncswitch-run here, which serves it"
+            )
         else:
-            workload, reference = request.workload, request.workload.name
-            cluster.check_object(reference)
-        identity = workload_identity(workload, workers, *request.protocols)
-        check_length(identity)
-        cluster.check_capacity(workers)
-        return Job(
-            identity=identity,
-            open_trainer=lambda: cluster.open(workload, reference, workers),
-        )
+            self._platform_options(self.config)
 
     @override
-    def conditions(
-        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
-    ) -> RunConditions:
-        cluster = self.cluster
-        return chosen.conditions(
-            workers, switch_percent, first_protocol, cluster.launcher, cluster.servers
-        )
+    def check_object(self, name: str) -> None:
+        if self.launcher_kind != DEFAULT_LAUNCHER:
+            raise UserError(
+                f"workload {name!r} is an object of this process, and launcher"
+                f" {self.launcher_kind} loads it in another one; name it instead, such as"
+                " my_workload.py:workload"
+            )
 
+    @override
+    def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
+        if self.launcher_kind == DEFAULT_LAUNCHER:
+            from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
-def servers_text(servers: int) -> str:
-    """Part of a kind's name: the number of parameter servers, which changes the times."""
-    return "" if servers == 1 else f", {servers:,} parameter servers"
+            return ClusterTrainer(workload, workers)
+        if self.config is None:
+            from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
+            return ProcessTrainer(reference, workers, self.placement(workers), servers=self.servers)
+        from syncswitch.trainers.cluster.processes.platform import TfConfigTrainer
 
-def named(request: JobRequest) -> str:
-    """The workload of a request that cannot do without.
+        return TfConfigTrainer(reference, self._platform_options(self.config))
 
-    Raises:
-        UserError: None was named.
-    """
-    if request.reference is None:
-        raise UserError(
-            f"no WORKLOAD is named; give a built-in name ({', '.join(BUILT_IN)}),"
-            " file.py:attribute or package.module:attribute"
-        )
-    return request.reference
+    def _platform_options(self, config: TfConfig) -> PlatformOptions:
+        from syncswitch.trainers.cluster.processes.platform import PlatformOptions, cluster_secret
+
+        given = self.cluster_timeout
+        timeout_seconds = DEFAULT_TIMEOUT_SECONDS if given is None else given
+        secret = cluster_secret(is_open=self.open_network)
+        return PlatformOptions(config, timeout_seconds, secret, self.gpus_per_worker > 0)

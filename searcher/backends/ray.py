@@ -7,32 +7,21 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.backends.local import (
-    named,
-    servers_text,
-)
-from syncswitch.trainers.cluster.local import (
-    GPUS_PER_WORKER,
-    PARAMETER_SERVERS,
-    load_local_workload,
-)
+from syncswitch.searcher.backends.base import ClusterChoice, servers_text
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.local import GPUS_PER_WORKER, PARAMETER_SERVERS
 from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS, RayOptions
-from syncswitch.trainers.job.checks import check_length
-from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.options import TrainerOption
-from syncswitch.trainers.protocols import check_protocols
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records.job import RunConditions
-    from syncswitch.trainers.conditions import ConditionsChoice
+    from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 
 _USUAL = RayOptions()
 
 
 @dataclass(frozen=True)
-class RayCluster(TrainerChoice):
+class RayCluster(ClusterChoice):
     """Attributes: see `RayOptions`."""
 
     name = "ray"
@@ -80,36 +69,38 @@ class RayCluster(TrainerChoice):
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
         cpus = "" if is_usual else f", {self.cpus_per_worker:g} CPU"
-        return f"{self.name}{cpus}{gpus}{servers_text(self.parameter_servers or 1)}"
+        return f"{self.name}{cpus}{gpus}{servers_text(self.servers)}"
+
+    @property
+    @override
+    def servers(self) -> int:
+        return self.parameter_servers or 1
 
     @override
-    def job(self, request: JobRequest) -> Job:
-        reference, workers = named(request), request.size
-        options = RayOptions(
+    def check_capacity(self, workers: int) -> None:
+        """Raises UserError where Ray is not installed, or what is asked of it makes no sense."""
+        self._options.check()
+
+    @override
+    def check_object(self, name: str) -> None:
+        raise UserError(
+            f"workload {name!r} is an object of this process, and --trainer ray loads it in"
+            " others; name it instead, such as my_workload.py:workload"
+        )
+
+    @override
+    def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
+        from syncswitch.trainers.cluster.ray.engine import RayTrainer
+
+        return RayTrainer(reference, workers, self._options)
+
+    @property
+    def _options(self) -> RayOptions:
+        return RayOptions(
             self.ray_address,
             self.cpus_per_worker,
             self.gpus_per_worker,
             self.cpus_per_ps,
             self.ray_placement,
-            self.parameter_servers or 1,
+            self.servers,
         )
-        options.check()
-        check_protocols(request.protocols, workers)
-        identity = workload_identity(
-            load_local_workload(reference, workers), workers, *request.protocols
-        )
-        check_length(identity)
-
-        def open_trainer() -> Trainer:
-            from syncswitch.trainers.cluster.ray.engine import RayTrainer
-
-            return RayTrainer(reference, workers, options)
-
-        return Job(identity=identity, open_trainer=open_trainer)
-
-    @override
-    def conditions(
-        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
-    ) -> RunConditions:
-        servers = self.parameter_servers or 1
-        return chosen.conditions(workers, switch_percent, first_protocol, self.name, servers)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.backends.local import named
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, named
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.options import TrainerOption

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.backends.local import named
-from syncswitch.searcher.backends.virtual_cluster import VirtualCluster
-from syncswitch.trainers.job.checks import check_length
+from syncswitch.searcher.backends.base import ClusterChoice, Job, JobRequest
 from syncswitch.trainers.job.loading import find_module, load_workload
-from syncswitch.trainers.protocols import check_protocols
 from syncswitch.trainers.simulated.options import PROFILE
 
 if TYPE_CHECKING:
-    from syncswitch.storage.records.job import RunConditions
-    from syncswitch.trainers.conditions import ConditionsChoice
+    from syncswitch.storage.records.job import WorkloadIdentity
+    from syncswitch.trainers.job.workload import Workload
+    from syncswitch.trainers.simulated.profile import ClusterProfile
+    from syncswitch.trainers.trainer import Trainer
 
 
 @dataclass(frozen=True)
-class SimulatedCluster(TrainerChoice):
+class SimulatedCluster(ClusterChoice):
     """Attributes: profile: Name or file of what the cluster is like."""
 
     name = "simulated"
@@ -30,36 +30,51 @@ class SimulatedCluster(TrainerChoice):
 
     profile: str
 
-    @property
-    def cluster(self) -> VirtualCluster:
-        """The cluster that the profile describes. Raises UserError where it cannot be read."""
+    @cached_property
+    def described(self) -> ClusterProfile:
+        """The profile. Raises UserError where it cannot be read."""
         from syncswitch.trainers.simulated.profile import load_profile
 
-        return VirtualCluster(self.profile, load_profile(self.profile))
+        return load_profile(self.profile)
+
+    @property
+    @override
+    def simulated_cluster(self) -> str:
+        return self.described.digest
+
+    @property
+    @override
+    def search_options(self) -> str:
+        return f" --trainer simulated --profile {shlex.quote(self.profile)}"
+
+    @override
+    def check_capacity(self, workers: int) -> None:
+        """Raises UserError where a straggler of the profile is none of these workers."""
+        self.described.check_workers(workers, self.profile)
+
+    @override
+    def load(self, reference: str, workers: int) -> Workload:
+        find_module(reference)
+        # Before the user's module, which may import TensorFlow: it writes less so.
+        import syncswitch.trainers.model.tensorflow_api  # noqa: F401
+
+        return load_workload(reference)
+
+    @override
+    def identity(
+        self, workload: Workload, workers: int, protocols: tuple[str, str]
+    ) -> WorkloadIdentity:
+        """The job, which is another one than on a real cluster."""
+        from syncswitch.trainers.simulated.trainer import simulated_identity
+
+        return simulated_identity(workload, workers, protocols, self.described)
+
+    @override
+    def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
+        from syncswitch.trainers.simulated.trainer import SimulatedTrainer
+
+        return SimulatedTrainer(workload, workers, self.described)
 
     @override
     def job(self, request: JobRequest) -> Job:
-        from syncswitch.trainers.simulated.profile import load_profile
-
-        workers = request.size
-        check_protocols(request.protocols, workers)
-        if request.workload is None:
-            find_module(named(request))
-        profile = load_profile(self.profile)
-        profile.check_workers(workers, self.profile)
-        from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
-
-        workload = request.workload or load_workload(named(request))
-        identity = simulated_identity(workload, workers, request.protocols, profile)
-        check_length(identity)
-        return Job(
-            identity=identity,
-            open_trainer=lambda: SimulatedTrainer(workload, workers, profile),
-            profile=self.profile,
-        )
-
-    @override
-    def conditions(
-        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
-    ) -> RunConditions:
-        return chosen.conditions(workers, switch_percent, first_protocol, self.name)
+        return replace(super().job(request), profile=self.profile)

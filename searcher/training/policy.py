@@ -24,7 +24,7 @@ from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.backends.virtual_cluster import AnyCluster
+    from syncswitch.searcher.backends.base import ClusterChoice
     from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
@@ -99,7 +99,7 @@ def check_when(
 
 
 def chosen_by_user(
-    cluster: AnyCluster,
+    cluster: ClusterChoice,
     reference: str,
     pair: tuple[str, str],
     switch_percent: float,
@@ -112,7 +112,7 @@ def chosen_by_user(
 
 
 def chosen_by_policy(
-    cluster: AnyCluster,
+    cluster: ClusterChoice,
     reference: str,
     choice: str,
     workers: int | None,
@@ -176,7 +176,7 @@ def _learning(
 
 
 def chosen_by_learning(
-    cluster: AnyCluster,
+    cluster: ClusterChoice,
     reference: str,
     workers: int,
     pair: tuple[str, str],
@@ -206,7 +206,7 @@ def chosen_by_learning(
 
 
 def _chosen_job(
-    cluster: AnyCluster, reference: str, workers: int, pair: tuple[str, str]
+    cluster: ClusterChoice, reference: str, workers: int, pair: tuple[str, str]
 ) -> tuple[Workload, WorkloadIdentity]:
     """The job of a run whose switch the user chose.
 
@@ -221,7 +221,7 @@ def _chosen_job(
 
 
 def policies_of_cluster(
-    cluster: AnyCluster,
+    cluster: ClusterChoice,
     reference: str,
     choice: str,
     workers: int | None,
@@ -286,7 +286,7 @@ def policies_of_cluster(
     )
 
 
-def _asked(cluster: AnyCluster, workers: int | None, pair: tuple[str, str] | None) -> str:
+def _asked(cluster: ClusterChoice, workers: int | None, pair: tuple[str, str] | None) -> str:
     """The cluster of a run as far as its user has said, in words."""
     kind = "real" if cluster.simulated_cluster is None else "simulated"
     words = f"{workers or ''} {kind} {'worker' if workers == 1 else 'workers'}".strip()
@@ -295,7 +295,7 @@ def _asked(cluster: AnyCluster, workers: int | None, pair: tuple[str, str] | Non
 
 
 def size_and_pair(
-    cluster: AnyCluster,
+    cluster: ClusterChoice,
     reference: str,
     workers: int | None,
     pair: tuple[str, str] | None,
@@ -325,7 +325,7 @@ def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
 
 
 def fitting_policy(
-    cluster: AnyCluster,
+    cluster: ClusterChoice,
     candidates: list[TimingPolicy],
     workload: Workload,
     reference: str,

@@ -36,7 +36,7 @@ from syncswitch.trainers.protocols import alone, parse_pair
 from syncswitch.trainers.run.side_output import SideOutput
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.backends.virtual_cluster import AnyCluster
+    from syncswitch.searcher.backends.base import ClusterChoice
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import TrialRecord
@@ -66,7 +66,7 @@ class Training:
 
 
 def train_with_policy(
-    cluster: AnyCluster,
+    cluster: ClusterChoice,
     reference: str,
     *,
     choice: str | None,
@@ -184,12 +184,8 @@ def train_with_policy(
         identity,
         run.switch_percent,
         run.seed,
-        conditions=conditions.conditions(
-            identity.workers,
-            run.switch_percent,
-            identity.first_protocol,
-            cluster.launcher,
-            cluster.servers,
+        conditions=cluster.conditions(
+            conditions, identity.workers, run.switch_percent, identity.first_protocol
         ),
         resume=resume,
         band=run.band,
@@ -233,7 +229,7 @@ def train_with_policy(
 def trained(
     workload: Workload,
     reference: str,
-    cluster: AnyCluster,
+    cluster: ClusterChoice,
     checkpoints: RunCheckpoints,
     tensorboard_folder: Path | None,
     watching: Watching,

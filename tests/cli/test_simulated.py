@@ -73,8 +73,11 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     ("options", "words"),
     [
         (["--profile", "uniform"], "--profile needs --trainer simulated, and this is --trainer lo"),
-        (["--trainer", "simulated", "--launcher", "processes"], "--launcher cannot be used with"),
-        (["--trainer", "simulated", "--gpus-per-worker", "1"], "--gpus-per-worker cannot be used"),
+        (["--trainer", "simulated", "--launcher", "processes"], "--launcher needs --trainer local"),
+        (
+            ["--trainer", "simulated", "--gpus-per-worker", "1"],
+            "--gpus-per-worker needs --trainer local, and",
+        ),
         (["--trainer", "simulated", "--profile", "no"], "profile 'no' cannot be read"),
         (["--trainer", "simulated", "--switch", "restart"], "has no processes to start anew"),
     ],

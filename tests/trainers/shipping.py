@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncswitch.trainers.cluster.exchange.codec import packed, unpacked
+from syncswitch.trainers.cluster.exchange.wire import packed, unpacked
 from syncswitch.trainers.job.sources.source import Source
 from syncswitch.trainers.model.shipped import ShippedSource
 from tests.trainers.jobs import CONSTANT

@@ -28,7 +28,7 @@ from benchmarks import (
     sizes,
     stragglers,
 )
-from syncswitch.trainers.job.embeddings import tables_of
+from syncswitch.trainers.job.embeddings import embeddings_of
 from syncswitch.trainers.job.keras_parts import build_model
 from syncswitch.trainers.job.loading import load_workload
 from tests.trainers.cluster.engines import all_gone
@@ -82,7 +82,7 @@ def test_sizes_are_what_they_are_called(size: str, keras: Any) -> None:
     model = build_model(load_workload(sizes.WORKLOADS["17m" if size == "100m" else size]))
     another = sizes.WIDTH * (sizes.WIDTH + 1)
     expected = model.count_params() + (5 * another if size == "100m" else 0)
-    expected += sum((table.rows - 1) * table.width for table in tables_of(model))
+    expected += sum((table.rows - 1) * table.width for table in embeddings_of(model))
     assert sizes.PARAMETERS[size] == expected
 
 

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from syncswitch.cli.console import print_note
-from syncswitch.cli.options import combined, is_given, trainer_option
+from syncswitch.cli.options import combined
+from syncswitch.cli.trainer_kinds import trainer_chosen
 from syncswitch.searcher.backends.base import Job, TrainerChoice
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES
-from syncswitch.storage.errors import UserError
-from syncswitch.trainers.options import TrainerOption
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def trainer_options(function: _F) -> _F:
     """`--trainer` and the options of all kinds, as one argument `trainer`."""
-    own = {option.parameter: option for kind in TRAINERS for option in kind.options}
 
     @functools.wraps(function)
-    def gathered(*arguments: Any, trainer: str, **values: Any) -> Any:
-        chosen = {name: values.pop(name) for name in own}
-        choice = _choice(trainer, own, chosen)
-        if choice.take_part(values.get("reference"), print_note):
+    def unless_a_part(*arguments: Any, trainer: TrainerChoice, **values: Any) -> Any:
+        if trainer.take_part(values.get("reference"), print_note):
             return None
-        return function(*arguments, trainer=choice, **values)
+        return function(*arguments, trainer=trainer, **values)
 
-    decorated: Any = gathered
-    for option in reversed(own.values()):
-        decorated = trainer_option(option)(decorated)
-    found: _F = _kind_option(decorated)
+    kinds = "; ".join(f"{kind.name} = {kind.summary}" for kind in TRAINERS)
+    kind_option = click.option(
+        "--trainer",
+        type=click.Choice([kind.name for kind in TRAINERS]),
+        metavar="KIND",
+        default=TRAINERS[0].name,
+        show_default=True,
+        help=f"What makes the runs: {kinds}.",
+    )
+    decorated: Any = kind_option(trainer_chosen(TRAINERS)(unless_a_part))
+    found: _F = decorated
     return found
 
 
@@ -43,39 +46,6 @@ def noted(job: Job) -> Job:
     if job.note is not None:
         print_note(job.note)
     return job
-
-
-def _choice(
-    name: str, own: Mapping[str, TrainerOption], values: Mapping[str, Any]
-) -> TrainerChoice:
-    """The kind of that name with its options.
-
-    Raises:
-        UserError: An option was given that goes with other kinds, or one is missing.
-    """
-    kind = next(kind for kind in TRAINERS if kind.name == name)
-    mine = {option.parameter for option in kind.options}
-    for parameter in own.keys() - mine:
-        if is_given(parameter):
-            flag = own[parameter].flag
-            fitting = [k.name for k in TRAINERS if own[parameter] in k.options]
-            raise UserError(
-                f"{flag} needs --trainer {' or '.join(fitting)}, and this is --trainer {name}:"
-                " change that, or leave it out"
-            )
-    return kind(**{parameter: values[parameter] for parameter in mine})
-
-
-def _kind_option(function: _F) -> _F:
-    kinds = "; ".join(f"{kind.name} = {kind.summary}" for kind in TRAINERS)
-    return click.option(
-        "--trainer",
-        type=click.Choice([kind.name for kind in TRAINERS]),
-        metavar="KIND",
-        default=TRAINERS[0].name,
-        show_default=True,
-        help=f"What makes the runs: {kinds}.",
-    )(function)
 
 
 STRATEGY_OPTIONS = (

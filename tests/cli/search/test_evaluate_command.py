@@ -16,12 +16,12 @@ from generated_trainer import identity
 from search_program import start
 
 from syncswitch.cli.search.main import main
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.training.policy import policies_of_cluster
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.trainers.cluster.local import LocalCluster
 from tests.program import TINY_WORKLOAD
 from tests.storage.conftest import POLICY, SEARCH
 
@@ -147,7 +147,7 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
         policy = replace(POLICY, fingerprint=job.fingerprint, study=search.study)
         PolicyRegistry(database).publish(policy)
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(LocalCluster(), "digits", "current", None, None, url)
+        policies_of_cluster(LocalTrainer(), "digits", "current", None, None, url)
     hint = str(caught.value).split("try it on the real job with: ")[1].split("; or ")[0]
     program, *arguments = shlex.split(hint)
     assert program == "syncswitch-search"

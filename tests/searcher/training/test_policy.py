@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.training.policy import (
     Chosen,
     chosen_by_policy,
@@ -24,7 +25,6 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.trainers.cluster.local import LocalCluster
 from tests.storage.conftest import IDENTITY, POLICY, SEARCH
 
 GUARDED = replace(POLICY, guarded=True, band=Band(POLICY.target_accuracy, POLICY.threshold, 1))
@@ -66,7 +66,7 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
     ):
         with pytest.raises(PolicyError) as caught:
-            policies_of_cluster(LocalCluster(), "digits", choice, workers, pair, sqlite_url)
+            policies_of_cluster(LocalTrainer(), "digits", choice, workers, pair, sqlite_url)
         assert str(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; try it on the real job with: syncswitch-search"
@@ -79,12 +79,12 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(IDENTITY, SIMULATED, LARGER)
-    found = policies_of_cluster(LocalCluster(), "digits", "current", None, None, sqlite_url)
+    found = policies_of_cluster(LocalTrainer(), "digits", "current", None, None, sqlite_url)
     assert [policy.fingerprint for policy in found] == [IDENTITY.fingerprint]
     with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
-        policies_of_cluster(LocalCluster(), "digits", "current", 500, None, sqlite_url)
+        policies_of_cluster(LocalTrainer(), "digits", "current", 500, None, sqlite_url)
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(LocalCluster(), "digits", "current", 2, None, sqlite_url)
+        policies_of_cluster(LocalTrainer(), "digits", "current", 2, None, sqlite_url)
     for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
         assert f"{have}, bsp,asp" in str(caught.value)
 
@@ -93,13 +93,13 @@ def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER)
-    assert size_and_pair(LocalCluster(), "digits", None, None, sqlite_url) == (8, ("bsp", "ssp:3"))
-    assert size_and_pair(LocalCluster(), "other", None, None, sqlite_url) == (4, ("bsp", "asp"))
+    assert size_and_pair(LocalTrainer(), "digits", None, None, sqlite_url) == (8, ("bsp", "ssp:3"))
+    assert size_and_pair(LocalTrainer(), "other", None, None, sqlite_url) == (4, ("bsp", "asp"))
 
 
 def test_without_a_database_it_is_on_the_usual_one(tmp_path: Path) -> None:
     missing = f"sqlite:///{tmp_path}/none.db"
-    assert size_and_pair(LocalCluster(), "digits", None, None, missing) == (4, ("bsp", "asp"))
+    assert size_and_pair(LocalTrainer(), "digits", None, None, missing) == (4, ("bsp", "asp"))
     assert not list(tmp_path.iterdir())
 
 
@@ -109,14 +109,14 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
     write_policy(file, policy, RegisteredWorkload(identity, "digits"))
     if identity.simulated_cluster is None:
         assert policies_of_cluster(
-            LocalCluster(), "digits", str(file), None, None, "sqlite:///unused.db"
+            LocalTrainer(), "digits", str(file), None, None, "sqlite:///unused.db"
         ) == [policy]
         return
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
-        policies_of_cluster(LocalCluster(), "digits", str(file), None, None, "sqlite:///unused.db")
+        policies_of_cluster(LocalTrainer(), "digits", str(file), None, None, "sqlite:///unused.db")
     assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(LocalCluster(), "digits", str(file), 8, None, "sqlite:///unused.db")
+        policies_of_cluster(LocalTrainer(), "digits", str(file), 8, None, "sqlite:///unused.db")
     assert str(caught.value) == (
         f"the policy in {file} was found for 4 simulated workers, bsp,asp, and this run is on 8"
         " real workers: train on what it was found for, or find a policy for this one with:"
@@ -125,7 +125,7 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
 
 
 @dataclass(frozen=True)
-class KnownJob(LocalCluster):
+class KnownJob(LocalTrainer):
     """Knows the job without loading it."""
 
     def load(self, reference: str, workers: int) -> Any:

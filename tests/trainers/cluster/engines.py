@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.cluster.processes.placement import place_on_cpus
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
-from tests.processes import has_ended
+from tests.processes import has_ended, until
 
 
 class EngineOnLoopback(LocalEngine):
@@ -45,12 +44,9 @@ def processes_of(engine: LocalEngine) -> dict[Part, psutil.Process]:
 
 def all_gone(processes: list[psutil.Process]) -> bool:
     """Whether these processes end within a while, also where nobody asks how."""
-    deadline = time.monotonic() + 30
-    while not all(has_ended(one.pid) for one in processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    with suppress(AssertionError):
+        until(lambda: all(has_ended(one.pid) for one in processes), 30)
+    return all(has_ended(one.pid) for one in processes)
 
 
 def family(trainer: ProcessTrainer) -> dict[str, psutil.Process]:

@@ -107,7 +107,7 @@ print("imported")
 RESTORED = """
 import sys, msgspec, numpy as np
 from pathlib import Path
-from syncswitch.trainers.cluster.exchange.codec import unpacked
+from syncswitch.trainers.cluster.exchange.wire import unpacked
 from syncswitch.trainers.model.shipped import ShippedSource
 content, beside = msgspec.msgpack.decode(Path("sent").read_bytes())
 found = unpacked(memoryview(content), [memoryview(bytearray(one)) for one in beside], ShippedSource)
@@ -119,7 +119,7 @@ def test_a_class_of_ones_own_comes_with_the_workload_of_the_worker_alone(tmp_pat
     """Nobody who is connected to it says what it imports."""
     import msgspec
 
-    from syncswitch.trainers.cluster.exchange.codec import packed
+    from syncswitch.trainers.cluster.exchange.wire import packed
 
     (tmp_path / "own.py").write_text(OWN)
     content, beside = packed(ShippedSource.of(import_file(tmp_path / "own.py").Own(4), CONSTANT))

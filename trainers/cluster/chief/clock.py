@@ -65,14 +65,14 @@ class TrainingClock:
 
 @dataclass(frozen=True)
 class LostChief:
-    """What a chief has said last, which died while it trained.
+    """The last words of a chief that died while it trained.
 
     Attributes:
         worker_step: Worker-steps that were done then.
         elapsed_seconds: Training time then.
         told_step: Worker-step of the last test that it has told of; -1 for none that counts.
         heard_seconds: When that was, on this machine's monotonic clock.
-        reason: What has become of it.
+        reason: How it died.
     """
 
     worker_step: int = 0

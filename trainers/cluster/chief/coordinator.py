@@ -117,7 +117,7 @@ class Coordinator:
             worker: Number of the worker that did it.
             loss: Training loss of its batch.
             staleness: Updates between its pull and its push; None where parameters are not shared.
-            busy_seconds: What the step took, waiting for others excluded.
+            busy_seconds: Time that the step took, waiting for others excluded.
         """
         with self._lock:
             assert self._steps is not None
@@ -186,7 +186,7 @@ class Coordinator:
             if worker is not None:
                 self._busy.discard(worker)
             self.error = self.error or error
-            self._stop_steps()
+            self.stop()
             self._changed.notify_all()
 
     def at_rest(self, read: Callable[[SegmentSteps], _Read]) -> _Read:
@@ -198,7 +198,9 @@ class Coordinator:
     def stop(self) -> None:
         """Hands out no further tickets, now or in a later segment."""
         # Without the lock, which the caller may hold.
-        self._stop_steps()
+        self._stopping = True
+        if self._steps is not None:
+            self._steps.stop()
 
     @property
     def stopping(self) -> bool:
@@ -271,7 +273,7 @@ class Coordinator:
             self._averaging.difference_update(group.workers)
             if error is not None:
                 self.error = self.error or error
-                self._stop_steps()
+                self.stop()
             self._lose_all(lost)
             self._go_on()
             self._changed.notify_all()
@@ -281,11 +283,6 @@ class Coordinator:
         self.lost.add(worker)
         self.inboxes[worker].put(Notice.LOST)
         return self._steps.lose(worker)
-
-    def _stop_steps(self) -> None:
-        self._stopping = True
-        if self._steps is not None:
-            self._steps.stop()
 
     def _hand(self, tickets: Iterable[Ticket]) -> None:
         assert self._steps is not None

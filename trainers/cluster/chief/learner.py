@@ -77,9 +77,9 @@ class ClusterLearner:
         """Does what a ticket is for; its loss and, where parameters are shared, its staleness.
 
         Args:
-            ticket: Whose, and which worker-steps.
+            ticket: The worker, and its worker-steps.
             hold: Slows it.
-            number: Of the task, see `Task`; by default the next one.
+            number: Number of the task, see `Task`; by default the next one.
             taken: See `Task`.
         """
         exchange, rate, momentum = self.exchange, 0.0, 0.0

@@ -26,7 +26,7 @@ _LONGEST_REASON = 120
 
 
 class TakenSteps:
-    """Which servers have the steps of workers that died while they pushed.
+    """The servers that have the steps of workers which died while they pushed.
 
     Who does such a step again leaves these servers out, so that each has it once.
 
@@ -53,8 +53,8 @@ class TakenSteps:
         """Notes how far a lost worker has come with a step.
 
         Args:
-            worker_step: Which.
-            number: Of its task.
+            worker_step: The step.
+            number: Number of its task.
             pushed: The numbers of its last push that each server has taken in.
 
         Returns:
@@ -71,7 +71,7 @@ class TakenSteps:
         """The servers that have each step in their parts of a copy; none for others.
 
         Args:
-            pushed: Of each worker, see `add`.
+            pushed: The numbers of each worker, as for `add`.
 
         Returns:
             These, and the tickets of steps that all servers have.
@@ -106,10 +106,10 @@ class Recovery:
         """Decides what an error in a worker's task means, in its thread, and tells the coordinator.
 
         Args:
-            ticket: Of the task.
-            number: Of the task.
-            error: What was raised.
-            exchange: What becomes of gradients.
+            ticket: The ticket of the task.
+            number: The number of the task.
+            error: The error that was raised.
+            exchange: How the protocol exchanges gradients.
 
         Returns:
             Whether the worker is lost, and nothing else.

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from syncswitch.storage.records.trial import Evaluation, RunEvent
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
+from syncswitch.trainers.cluster.chief.clock import TrainingClock
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
+from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
 from syncswitch.trainers.cluster.chief.recovery import Recovery, TakenSteps
-from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial
 from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
+from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.job.schedule import (
     Segment,
     checkpoint_path,
@@ -29,7 +33,51 @@ from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import Position
-from syncswitch.trainers.stragglers.online import NO_DECISION, Decision, OnlineController
+from syncswitch.trainers.stragglers.online import (
+    Decision,
+    OnlineController,
+)
+
+
+@dataclass(frozen=True)
+class Backup:
+    """From where a run goes on when the parameter server is lost.
+
+    Attributes:
+        state: State of the training.
+        mark: Position of the run then.
+        undone: Worker-steps that are not in the state, though later ones are.
+    """
+
+    state: ModelState
+    mark: Position
+    undone: Undone = field(default_factory=dict)
+
+
+@dataclass
+class ClusterTrial:
+    """One trial on as many clusters as it takes.
+
+    Attributes:
+        spec: The trial as it was asked for.
+        log: The log of the run, which knows where it is.
+        clock: Its training time.
+        configuration: Rates and momenta.
+        fault_injector: Carries out the disturbances asked for.
+        controller: Decides about stragglers; None for nobody.
+        backup: The newest backup.
+        switch_state: To which its guard goes back; None without one, and before the switch.
+    """
+
+    spec: TrialSpec
+    log: RunLog
+    clock: TrainingClock
+    configuration: Configuration
+    fault_injector: FaultInjector
+    controller: OnlineController | None
+    backup: Backup | None = None
+    switch_state: ModelState | None = None
+
 
 # So often the state is copied, or more seldom: to copy it takes at most a twentieth of the time.
 _PAUSE_SECONDS = 2.0
@@ -41,9 +89,9 @@ class Backups:
     """Keeps copies of the state of a run in its trial: now and then, and at its switch.
 
     Args:
-        trial: What is trained.
-        cluster: That holds the state.
-        coordinator: Of the run.
+        trial: The trial whose copies these are.
+        cluster: The cluster that holds the state.
+        coordinator: Hands out the steps of the run.
         taken: Steps that some parameter servers have.
     """
 
@@ -67,8 +115,8 @@ class Backups:
         Replicas lie on the workers; what the parameter server has is from before them.
 
         Args:
-            segment: What is trained now.
-            exchange: What becomes of its gradients.
+            segment: The segment that is trained now.
+            exchange: How its protocol exchanges gradients.
         """
         start = time.monotonic()
         is_due = start - self._last_seconds >= self._pause_seconds
@@ -87,7 +135,7 @@ class Backups:
         self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._last_seconds - start))
 
     def state(self) -> ModelState:
-        """That of a drained run, which is kept.
+        """The state of a drained run, which is kept.
 
         Raises:
             ServerLostError: The parameter server is gone.
@@ -129,94 +177,7 @@ class Backups:
         return self._trial.log.mark(segment, done, now_seconds, staleness), undone
 
 
-class StragglerControl:
-    """The online policy of a run behind a lock; what it decides is logged.
-
-    Args:
-        controller: Decides; None where nothing is to be done.
-        log: Of the run.
-        workers: All of them; those that a former cluster lost are there again.
-    """
-
-    def __init__(
-        self, controller: OnlineController | None, log: RunLog, workers: Iterable[int]
-    ) -> None:
-        self._controller = controller
-        self._log = log
-        self._lock = threading.Lock()
-        for worker in workers:
-            self.tell(worker, is_lost=False)
-
-    def resting(self, workers: Iterable[int]) -> set[int]:
-        """Which of these workers are not to train now."""
-        return set() if self._controller is None else set(workers) - self._controller.active
-
-    def after_step(
-        self, worker: int, busy_seconds: float, done: int, now_seconds: float, before_switch: bool
-    ) -> Decision:
-        """Observes a step and decides; see `OnlineController.judge`."""
-        if self._controller is None:
-            return NO_DECISION
-        with self._lock:
-            self._controller.observe(worker, busy_seconds)
-            decision = self._controller.judge(done, now_seconds, before_switch)
-        self._note(decision)
-        if decision.protocol is not None:
-            self._log.is_detour = decision.protocol == "second"
-        return decision
-
-    def at_switch(self, done: int, now_seconds: float) -> None:
-        """Lets all workers train from now on."""
-        self._log.is_detour = False
-        if self._controller is not None:
-            with self._lock:
-                decision = self._controller.at_switch(done, now_seconds)
-            self._note(decision)
-
-    def tell(self, worker: int, *, is_lost: bool) -> None:
-        """A worker is lost, or there again."""
-        if self._controller is not None:
-            with self._lock:
-                (self._controller.lost if is_lost else self._controller.returned)(worker)
-
-    def _note(self, decision: Decision) -> None:
-        for event in decision.events:
-            self._log.keep_event(event)
-
-
 _TICK_SECONDS = 0.02
-
-
-class Watchdog(threading.Thread):
-    """A thread that never waits for a part of the cluster, nor for a lock held meanwhile.
-
-    What hangs raises nothing, so that everybody would wait for ever.
-    """
-
-    def __init__(
-        self, cluster: Cluster, coordinator: Coordinator, disturb: Callable[[], None]
-    ) -> None:
-        super().__init__(name="watchdog", daemon=True)
-        self._cluster = cluster
-        self._coordinator = coordinator
-        self._disturb = disturb
-        self._ended = threading.Event()
-
-    def end(self) -> None:
-        """Ends the thread."""
-        self._ended.set()
-
-    def run(self) -> None:
-        """Body of the thread."""
-        while not self._ended.wait(_TICK_SECONDS):
-            try:
-                self._disturb()
-                self._cluster.look_after()
-            except BaseException as error:
-                self._coordinator.fail(None, error)
-                return
-
-
 _PROGRESS_SECONDS = 0.2
 # Threads that wait for lost processes die with this one.
 _LEAVE_SECONDS = 30.0
@@ -226,7 +187,7 @@ class TrainingRun:
     """Trains from the state on the parameter servers to the end of the job. Used once.
 
     Args:
-        trial: What is trained, and where it is; kept up to date.
+        trial: The trial, and how far it is; kept up to date.
         cluster: With the state that the run begins with.
         tester: Computes the accuracy.
         restarts_at_switch: Give the cluster back at the switch, to get a new one.
@@ -261,16 +222,20 @@ class TrainingRun:
         self._coordinator = Coordinator(
             workers, learner.join, self._on_done, prepare=learner.prepare, done=log.done
         )
-        self._stragglers = StragglerControl(trial.controller, log, workers)
-        if trial.controller is not None:
+        self._controller = trial.controller
+        self._judging = threading.Lock()
+        if self._controller is not None:
             self._coordinator.decide = self._decide
-        self._coordinator.resting |= self._stragglers.resting(workers)
+            for worker in workers:
+                # Those that a former cluster lost are there again.
+                self._controller.returned(worker)
+            self._coordinator.resting |= set(workers) - self._controller.active
         self._protocol = ""
         self._backups = Backups(trial, cluster, self._coordinator, self._taken)
         self._recovery = Recovery(cluster, self._coordinator, self._note, self._taken)
         self._evaluator = Evaluator(tester, 4 * cluster.program.sizes.model, self._on_evaluation)
         self._tested_rows = tester.ids
-        self._watchdog = Watchdog(cluster, self._coordinator, self._disturb)
+        self._ended = threading.Event()
         self._requested_step = log.last_evaluation_step
 
     def execute(self) -> bool:
@@ -285,7 +250,8 @@ class TrainingRun:
             )
             for worker in self._coordinator.workers
         ]
-        for thread in (*threads, self._watchdog):
+        threads.append(threading.Thread(target=self._watch, name="watchdog", daemon=True))
+        for thread in threads:
             thread.start()
         try:
             if not self._run_segments():
@@ -301,13 +267,13 @@ class TrainingRun:
             self._evaluator.catch_up()
             raise
         finally:
-            self._watchdog.end()
+            self._ended.set()
             self._log.reached = self._coordinator.done
             self._coordinator.stop()
             self._coordinator.dismiss()
             self._evaluator.abandon()
             deadline = time.monotonic() + _LEAVE_SECONDS
-            for thread in (*threads, self._watchdog):
+            for thread in threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
         return True
 
@@ -339,7 +305,13 @@ class TrainingRun:
         self._protocol = segment.protocol
         self._backups.keep_switch()
         if not self._log.is_before_switch:
-            self._stragglers.at_switch(self._coordinator.done, self._clock.now_seconds)
+            self._log.is_detour = False
+            if self._controller is not None:
+                with self._judging:
+                    decision = self._controller.at_switch(
+                        self._coordinator.done, self._clock.now_seconds
+                    )
+                self._keep_events(decision)
             self._coordinator.resting.clear()
         members, second_since = self._coordinator.members, self._log.second_since(segment)
         for lost in self._learner.begin(choice.exchange, members, second_since):
@@ -382,7 +354,7 @@ class TrainingRun:
                     return
                 if not self._recovery.bring_back(worker):
                     return
-                self._stragglers.tell(worker, is_lost=False)
+                self._tell_controller(worker, is_lost=False)
         except BaseException as error:
             self._coordinator.fail(worker, error)
 
@@ -392,7 +364,7 @@ class TrainingRun:
         while (ticket := inbox.get()) is not Notice.END:
             if not isinstance(ticket, Ticket):
                 self._recovery.lose_unreached(worker, self._learner.exchange)
-                self._stragglers.tell(worker, is_lost=True)
+                self._tell_controller(worker, is_lost=True)
                 return False
             start, number = time.perf_counter(), next(self._cluster.numbers)
             self._taken.ask(ticket, number)
@@ -404,7 +376,7 @@ class TrainingRun:
                 self._fault_injector.maybe_lose(worker, is_done=True)
             except BaseException as error:
                 if self._recovery.lose(ticket, number, error, self._learner.exchange):
-                    self._stragglers.tell(worker, is_lost=True)
+                    self._tell_controller(worker, is_lost=True)
                     return False
                 continue
             try:
@@ -444,17 +416,28 @@ class TrainingRun:
             self._coordinator.stop()
 
     def _decide(self, worker: int, busy_seconds: float) -> Decision:
-        """After each step."""
-        decision = self._stragglers.after_step(
-            worker,
-            busy_seconds,
-            self._coordinator.done,
-            self._clock.now_seconds,
-            self._is_before_switch,
-        )
+        """Lets the online policy decide after a step; see `OnlineController.judge`."""
+        assert self._controller is not None
+        done, now_seconds = self._coordinator.done, self._clock.now_seconds
+        with self._judging:
+            self._controller.observe(worker, busy_seconds)
+            decision = self._controller.judge(done, now_seconds, self._is_before_switch)
+        self._keep_events(decision)
+        if decision.protocol is not None:
+            self._log.is_detour = decision.protocol == "second"
         for one in decision.remove:
             self._learner.leave(one)
         return decision
+
+    def _tell_controller(self, worker: int, *, is_lost: bool) -> None:
+        """Tells the online policy that a worker is lost, or there again."""
+        if self._controller is not None:
+            with self._judging:
+                (self._controller.lost if is_lost else self._controller.returned)(worker)
+
+    def _keep_events(self, decision: Decision) -> None:
+        for event in decision.events:
+            self._log.keep_event(event)
 
     @property
     def _is_before_switch(self) -> bool:
@@ -464,10 +447,20 @@ class TrainingRun:
             first += self._coordinator.done - self._log.done
         return not self._log.guarding.failed and first < switch_worker_step(self._spec)
 
-    def _disturb(self) -> None:
-        """Injects what is due; called in the watchdog's thread."""
-        done, now_seconds = self._coordinator.done, self._clock.now_seconds
-        self._fault_injector.advance(done, now_seconds, self._note)
+    def _watch(self) -> None:
+        """Injects what is due and looks after parts that hang, in a thread of its own.
+
+        It never waits for a part of the cluster, nor for a lock held meanwhile: what hangs raises
+        nothing, so that everybody would wait for ever.
+        """
+        while not self._ended.wait(_TICK_SECONDS):
+            try:
+                done, now_seconds = self._coordinator.done, self._clock.now_seconds
+                self._fault_injector.advance(done, now_seconds, self._note)
+                self._cluster.look_after()
+            except BaseException as error:
+                self._coordinator.fail(None, error)
+                return
 
     def _note(
         self, kind: str, reason: str, worker: int | None = None, seconds: float | None = None
@@ -480,12 +473,10 @@ class TrainingRun:
         # What has been tested so far belongs to it.
         self._evaluator.catch_up()
         path = checkpoint_path(self._spec, percents[-1], ".npz")
-        form = self._cluster.program.form
-        try:
-            state = self._backups.state()
-        except NoRoomForEmbeddingsError as error:
-            self._log.add_unsaved(f"{error}; {_NO_COPY}")
-            with self._cluster.readable_state() as state:
-                form.save(path, percents, state, self._spec, self._log)
-        else:
-            form.save(path, percents, state, self._spec, self._log)
+        with ExitStack() as reading:
+            try:
+                state = self._backups.state()
+            except NoRoomForEmbeddingsError as error:
+                self._log.add_unsaved(f"{error}; {_NO_COPY}")
+                state = reading.enter_context(self._cluster.readable_state())
+            self._cluster.program.form.save(path, percents, state, self._spec, self._log)

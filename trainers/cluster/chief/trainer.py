@@ -16,12 +16,15 @@ from syncswitch.storage.errors import (
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
-from syncswitch.trainers.cluster.chief.run import TrainingRun
-from syncswitch.trainers.cluster.chief.trial import Backup, ClusterTrial, cluster_trial
+from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
+from syncswitch.trainers.cluster.chief.run import Backup, ClusterTrial, TrainingRun
 from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
+from syncswitch.trainers.faults.active import ActiveInjections
+from syncswitch.trainers.faults.grammar import parse_injection
+from syncswitch.trainers.faults.scenario import check_injections
 from syncswitch.trainers.job.checks import check_embeddings, check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
@@ -32,6 +35,7 @@ from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.stragglers.online import controller_of
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 
 _MOST_LOSSES = 10
@@ -44,7 +48,7 @@ class ClusterTrainer(Trainer):
     the last copy of its state; what that costs counts as training time.
 
     Args:
-        workload: What is trained.
+        workload: The workload to train.
         workers: n.
         new_cluster: Starts it; by default as threads of this process.
         has_gpus: Whether each worker has a GPU, or a share of one.
@@ -81,7 +85,7 @@ class ClusterTrainer(Trainer):
 
         Args:
             spec: The trial.
-            observer: Of the run.
+            observer: Watches the run.
             lost: The chief that has begun it.
         """
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
@@ -120,8 +124,28 @@ class ClusterTrainer(Trainer):
         state = self._program.form.begin(spec, log)
         examples = self._data.train.examples
         configuration = Configuration(self._workload, spec, examples, self._rate_at)
-        trial = cluster_trial(spec, log, configuration, self._cluster, lost)
-        trial.switch_state = self._program.form.switch_state(spec, log)
+        elapsed_seconds = log.elapsed_seconds
+        if lost is not None:
+            elapsed_seconds = max(elapsed_seconds, lost.now_seconds)
+            log.add_event(RunEvent("lost", lost.worker_step, elapsed_seconds, lost.reason))
+        found = [parse_injection(text) for text in spec.conditions.injections]
+        check_injections(found, self._cluster.kind, len(self._cluster.servers))
+        injections = ActiveInjections(
+            found,
+            spec.identity.total_worker_steps,
+            done=log.done,
+            now_seconds=elapsed_seconds,
+            resumed=spec.resume,
+        )
+        trial = ClusterTrial(
+            spec,
+            log,
+            TrainingClock(elapsed_seconds),
+            configuration,
+            FaultInjector(injections, self._cluster),
+            controller_of(spec.conditions.online, range(spec.identity.workers)),
+            switch_state=self._program.form.switch_state(spec, log),
+        )
         self._clock = trial.clock
         self._run(state, trial)
 

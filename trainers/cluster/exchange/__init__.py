@@ -1,1 +1,1 @@
-"""What moves the numbers of a training: a parameter server, workers, and the wires between them."""
+"""Parameter servers, workers, and the wires that move the numbers of a training between them."""

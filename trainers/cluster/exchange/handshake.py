@@ -60,7 +60,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Session:
-    """What two processes have agreed upon.
+    """The outcome of a handshake.
 
     Attributes:
         peer: The one at the other end.

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syncswitch.trainers.cluster.exchange.memory import aligned
-from syncswitch.trainers.cluster.exchange.update import Update, mean_of
+from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
 from syncswitch.trainers.model.embeddings.shard import (
     NO_EMBEDDINGS,
     EmbeddingShard,
@@ -25,7 +24,7 @@ RowGradients = Sequence[RowGradient]
 
 
 class Computed(NamedTuple):
-    """What a worker has computed.
+    """The results of a worker's step.
 
     Attributes:
         vector: Gradient, then contribution to the statistics, shape [P + S].
@@ -37,20 +36,32 @@ class Computed(NamedTuple):
 
 
 class GradientBuffer:
-    """Copies by worker-step; memory is used again."""
+    """Copies of gradients by worker-step, until they are applied together.
 
-    def __init__(self) -> None:
+    Args:
+        places: So many at most, so that no worker fills the memory with worker-steps of its own.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
         self._kept: dict[int, Computed] = {}
+        # Memory to be used again.
         self._spare: list[Vector] = []
 
     def clear(self) -> None:
-        """Forgets all of it."""
+        """Forgets all of them."""
         self._kept.clear()
 
     def keep(self, worker_step: int, computed: Computed) -> None:
-        """Copies what was computed; made again, it is replaced."""
+        """Copies what was computed; a step that is made again replaces its gradient.
+
+        Raises:
+            ValueError: There is no place left.
+        """
         if worker_step in self._kept:
             vector = self._kept[worker_step].vector
+        elif len(self._kept) >= self._places:
+            raise ValueError(f"{self._places} gradients wait already")
         else:
             vector = self._spare.pop() if self._spare else aligned(computed.vector.size)
         vector[:] = computed.vector
@@ -62,7 +73,7 @@ class GradientBuffer:
         """Takes these out, to be given back.
 
         Args:
-            worker_steps: Under which they are kept.
+            worker_steps: The worker-steps under which they are kept.
             stale: Those of them whose gradients become zero.
             parameters: P.
         """
@@ -75,6 +86,10 @@ class GradientBuffer:
     def give_back(self, taken: Sequence[Computed]) -> None:
         """Nobody needs these any more."""
         self._spare += [one.vector for one in taken]
+
+
+# A buffer takes a gradient of each worker, and steps may be made again beside those under way.
+_PLACES_OF_A_WORKER = 4
 
 
 class FencedError(Exception):
@@ -96,14 +111,14 @@ class Sizes:
 
 
 class Caller(NamedTuple):
-    """The worker that speaks, and which of its successive processes it is, from 0 on."""
+    """The worker that calls, and which of its successive processes it is, from 0 on."""
 
     worker: int
     incarnation: int
 
 
 class Pulled(NamedTuple):
-    """What a worker computes with.
+    """The parameters that a worker computes with.
 
     Attributes:
         updates: Applied so far.
@@ -128,12 +143,12 @@ class ParameterServer:
     its last push was in time.
 
     Args:
-        sizes: Of the vectors.
-        workers: n.
+        sizes: Lengths of the vectors.
+        workers: Number of workers.
         update: Applies gradients.
         decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
         new_buffer: Makes a vector of `sizes.model`; called for each of at most n + 3.
-        embeddings: Shapes and optimizer of the embeddings on this server.
+        embeddings: Embedding embeddings, whose rows `embeddings` moves.
     """
 
     def __init__(
@@ -160,7 +175,7 @@ class ParameterServer:
         self._incarnations = [0] * workers
         self._pushed = [-1] * workers
         self._waiting: dict[int, Computed] = {}
-        self._buffer = GradientBuffer()
+        self._buffer = GradientBuffer(_PLACES_OF_A_WORKER * workers)
         self._marked: tuple[object, Vector, int] | None = None
 
     def load(self, state: ModelState) -> None:
@@ -220,15 +235,15 @@ class ParameterServer:
         momentum: float,
         rows: RowGradients = (),
     ) -> int:
-        """Applies what a worker has computed, see `Computed`.
+        """Applies what a worker has computed as one update.
 
         Args:
-            caller: Whose.
+            caller: The worker.
             step: Number by which the worker's steps are told apart.
-            computed: Shape [P + S].
+            computed: Gradient and contribution to the statistics, shape [P + S].
             rate: Learning rate.
-            momentum: Of the optimizer.
-            rows: Of embeddings.
+            momentum: Momentum of the optimizer.
+            rows: Gradients of rows of embeddings.
 
         Returns:
             Updates applied, this one included.
@@ -253,15 +268,8 @@ class ParameterServer:
     ) -> int:
         """Keeps what a worker has computed until it is joined with others; see `push_update`.
 
-        For a round it is not copied, so to be left alone until then. Returns the updates applied
-        so far.
-
-        Args:
-            caller: Whose.
-            step: Number by which the worker's steps are told apart.
-            computed: Shape [P + S].
-            worker_step: For the buffer, under which a copy is kept; made again, it is replaced.
-            rows: Of embeddings.
+        For a round it is not copied, so it must be left alone until then. For the buffer a copy is
+        kept under its `worker_step`. Returns the updates applied so far.
         """
         with self._changing:
             self._check(caller)
@@ -276,8 +284,7 @@ class ParameterServer:
     def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> int:
         """Applies the mean of what these workers have pushed, in this order, as one update.
 
-        Returns:
-            Updates applied, this one included.
+        Returns the updates applied, this one included.
         """
         with self._changing:
             self._apply([self._waiting[worker] for worker in workers], rate, momentum)
@@ -288,14 +295,8 @@ class ParameterServer:
     ) -> int:
         """Applies the mean of these gradients of the buffer, in this order, as one update.
 
-        Args:
-            worker_steps: Under which they are kept.
-            stale: Those of them without weight: their gradients are zero in the mean.
-            rate: Learning rate.
-            momentum: Of the optimizer.
-
-        Returns:
-            Updates applied, this one included.
+        Those in `stale` are without weight: they are zero in the mean. Returns the updates applied,
+        this one included.
         """
         with self._changing:
             kept = self._buffer.take(worker_steps, stale, self._sizes.parameters)

@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import msgspec
 
 from syncswitch.trainers.cluster.exchange.handshake import Address, Identity, Part
-from syncswitch.trainers.cluster.exchange.memory import Block, aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
     FencedError,
@@ -24,28 +23,34 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
     CHIEF_TO_SERVER,
+    CHIEF_TO_WORKER,
     SERVER,
+    TO_WORKER,
     WORKER,
     WORKER_TO_SERVER,
     Hello,
     ServerPlan,
+    WorkerPlan,
 )
-from syncswitch.trainers.cluster.exchange.remote import Methods, serve
-from syncswitch.trainers.cluster.exchange.update import update_of
+from syncswitch.trainers.cluster.exchange.remote import (
+    Methods,
+    Peers,
+    RemoteServer,
+    RemoteServers,
+    serve,
+)
+from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, update_of
 from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
-from syncswitch.trainers.cluster.exchange.worker_part import WorkerPart
 from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.parent import die_with_parent
 
 # A buffer for each worker, the newest one, the next one, and two that are being copied.
 _BESIDES_WORKERS = 4
-_FOR_CHIEFS = ("load", "mark", "marked", "snapshot", "apply_round", "apply_buffer", "fence")
-_FOR_CHIEFS_OF_EMBEDDINGS = ("load_rows", "read_rows", "end_read")
 
 
 class ServerPart:
-    """A parameter server and those that are connected to it."""
+    """A parameter server and the workers that are connected to it."""
 
     guests = (WORKER,)
     calls = CHIEF_TO_SERVER
@@ -73,23 +78,20 @@ class ServerPart:
             updates, buffer, model, rows = server.pull(_checked(caller, wire), ids)
             return updates, buffer, None if wire.is_local else model, rows
 
-        def push_update(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
-            arrived(sent)
-            return server.push_update(_checked(caller, wire), number, inbox, *rest)
+        def pushing(push: Callable[..., int]) -> Callable[..., int]:
+            def pushed(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
+                # What was sent has to lie in the inbox now.
+                shape = None if sent is None else sent.shape
+                if shape != (None if wire.is_local else inbox.shape):
+                    raise ValueError("a gradient of another length")
+                return push(_checked(caller, wire), number, inbox, *rest)
 
-        def push_gradient(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
-            arrived(sent)
-            return server.push_gradient(_checked(caller, wire), number, inbox, *rest)
-
-        def arrived(sent: Vector | None) -> None:
-            """Raises ValueError where it is not what lies in the inbox now."""
-            if (sent is None) != wire.is_local or (sent is not None and sent.shape != inbox.shape):
-                raise ValueError("a gradient of another length")
+            return pushed
 
         methods: Methods = {
             "pull": pull,
-            "push_update": push_update,
-            "push_gradient": push_gradient,
+            "push_update": pushing(server.push_update),
+            "push_gradient": pushing(server.push_gradient),
         }
         # Where memory is shared, what comes over the wire is rows of embeddings alone.
         serve(wire, WORKER_TO_SERVER, methods, None if wire.is_local else inbox)
@@ -109,9 +111,9 @@ class ServerPart:
             lambda: next(rows),
             plan.embeddings,
         )
-        embeddings = self._server.embeddings
-        self.methods |= {name: getattr(self._server, name) for name in _FOR_CHIEFS}
-        self.methods |= {name: getattr(embeddings, name) for name in _FOR_CHIEFS_OF_EMBEDDINGS}
+        for name in CHIEF_TO_SERVER.keys() - self.methods.keys():
+            holder = self._server if hasattr(self._server, name) else self._server.embeddings
+            self.methods[name] = getattr(holder, name)
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:
@@ -121,11 +123,87 @@ def _checked(caller: Caller, wire: Wire) -> Caller:
     return caller
 
 
+class WorkerPart:
+    """A worker, and those that fetch pieces of its replica.
+
+    Args:
+        own: Which part of the cluster it is.
+        reference: See `Place`.
+    """
+
+    guests = (CHIEF, WORKER)
+    calls = CHIEF_TO_WORKER
+
+    def __init__(self, own: Identity, reference: str | None = None) -> None:
+        self._own = own
+        self._reference = reference
+        self._servers: RemoteServers | None = None
+        self._peers = Peers(own)
+        self.methods: dict[str, Callable[..., Any]] = {"build": self._build}
+        self._for_guests: dict[str, Callable[..., Any]] = {}
+
+    def on_wire(self, wire: Wire) -> None:
+        """Serves another worker, or the chief."""
+        serve(wire, TO_WORKER, self._for_guests)
+
+    def close(self) -> None:
+        """Waits for nobody any more."""
+        for one in (self._servers, *self._peers.values()):
+            if one is not None:
+                one.close()
+
+    def _build(self, plan: WorkerPlan) -> None:
+        from syncswitch.trainers.cluster.exchange.worker import Worker, step_of
+        from syncswitch.trainers.model.batches.feed import feed_of
+
+        source = plan.source.restored(self._reference)
+        source.check()
+        feed = feed_of(source, plan.batch_size)
+        self._size = plan.sizes.model
+        self._computed = Block(1, self._size)
+        self._worker = worker = Worker(
+            plan.sizes,
+            step_of(plan, feed),
+            feed,
+            self._computed.rows[0],
+            plan.decay,
+            lambda: update_of(plan.update),
+            embeddings=None if plan.embeddings is None else plan.embeddings.restored(),
+        )
+        self.methods |= {
+            "connect": self._connect,
+            "take": worker.take,
+            "reduce": lambda *group: worker.reduce(group[0], self._members(*group)),
+            "gather": lambda *group: worker.gather(group[0], self._members(*group)),
+            "commit": worker.commit,
+        }
+        self._for_guests["fetch"] = worker.fetch
+
+    def _connect(self, caller: Caller, servers: Sequence[tuple[str, Address, slice]]) -> None:
+        """Joins parameter servers, new or the same, with their names, addresses and shards."""
+        if self._servers is not None:
+            self._servers.close()
+        joined = [
+            RemoteServer(dial(address, SERVER, self._own), name, shard, self._computed)
+            for name, address, shard in servers
+        ]
+        self._servers = RemoteServers(joined, self._size)
+        self._worker.join(caller, self._servers)
+        self.methods["step"] = self._worker.step
+
+    def _members(self, position: int, addresses: Sequence[Address]) -> list[Any]:
+        """The workers of a group; this one itself at its position."""
+        return [
+            self._worker if number == position else self._peers[address]
+            for number, address in enumerate(addresses)
+        ]
+
+
 SECRET = "SYNCSWITCH_SECRET"
 """Variable of the environment with the secret of a cluster."""
 
 PULSE_SECONDS = 0.5
-"""So often a process says that it lives."""
+"""Time after which a process says again that it lives."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +212,10 @@ class Place:
 
     Attributes:
         part: Role and number.
-        chief: Address.
-        listen: Where it lets others in.
-        secret: Of the cluster; see `Identity`.
-        reference: Of the workload, as `load_workload` takes it; None where that is not known.
+        chief: Address of the chief.
+        listen: Address at which it lets others in.
+        secret: Secret of the cluster; see `Identity`.
+        reference: The workload, as `load_workload` takes it; None where that is not known.
     """
 
     part: Part

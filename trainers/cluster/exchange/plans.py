@@ -1,4 +1,4 @@
-"""What the parts of a cluster are told, and what they answer: the protocol."""
+"""The protocol: what the parts of a cluster tell and answer each other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a part that holds parameters has to know.
+    """The plan of a part that holds parameters.
 
     Attributes:
         sizes: Lengths of the vectors.
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ServerPlan(Plan):
-    """What a parameter server has to know.
+    """The plan of a parameter server.
 
     Attributes:
         workers: n.
@@ -76,7 +76,7 @@ class EmbeddingsPlan:
     """The embeddings, for a worker.
 
     Attributes:
-        embeddings: Which there are.
+        embeddings: The embeddings of the model.
         ids: See `trace_ids`.
     """
 
@@ -92,7 +92,7 @@ class EmbeddingsPlan:
 
 @dataclass(frozen=True)
 class WorkerPlan(Plan):
-    """What a worker has to know.
+    """The plan of a worker.
 
     Attributes:
         step: Made by `trace_step`.
@@ -133,9 +133,9 @@ class Task:
         number: By which the worker's steps are told apart; each one's is higher.
         worker_step: Its number in the job, which also chooses its batch.
         seed: The run's.
-        exchange: What becomes of the gradient.
+        exchange: How the gradient is exchanged.
         rate: Learning rate, where the worker's gradient alone is an update.
-        momentum: Likewise.
+        momentum: Momentum, where the worker's gradient alone is an update.
         hold: Slows it.
         taken: Parameter servers that have this worker-step from a worker that died over it.
         batches: So many worker-steps, from this one on: the mean of their gradients is pushed.
@@ -177,7 +177,7 @@ class Push(NamedTuple):
 
 
 Calls = Mapping[str, tuple[Any, Any]]
-"""What one process may ask of another: types of the arguments, and of what it answers."""
+"""The calls that one process may make of another, with types of arguments and results."""
 
 CHIEF_TO_SERVER: Calls = {
     "build": (tuple[ServerPlan], None),

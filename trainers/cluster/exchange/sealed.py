@@ -1,4 +1,4 @@
-"""What two processes send each other over a network: encrypted, and nothing can be slipped in."""
+"""Encrypted records between two processes, into which nothing can be slipped on the way."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ A worker that dies while it pushes may have reached some of them.
 
 @dataclass(frozen=True)
 class Shard:
-    """What one parameter server holds of the flat vectors of a training.
+    """The pieces of a training's flat vectors that one parameter server holds.
 
     Attributes:
         parameters: A piece of them.
@@ -44,7 +44,7 @@ class Shard:
 
     @property
     def sizes(self) -> Sizes:
-        """Of its vectors."""
+        """Lengths of its vectors."""
         return Sizes(
             _length(self.parameters), _length(self.statistics), sum(map(_length, self.slots))
         )
@@ -86,7 +86,7 @@ def cut_between_variables(
         statistics: Sizes of those that are not trained.
         slots: Size of each of the optimizer's variables, and which trained variable it belongs to;
             None where it belongs to no single one.
-        count: Of shards.
+        count: Number of shards.
     """
     ends = list(accumulate([*parameters, *statistics], initial=0))
     cuts = [_nearest(ends, ends[-1] * number / count) for number in range(count)] + [ends[-1]]

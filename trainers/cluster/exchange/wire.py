@@ -1,21 +1,25 @@
-"""Connections between the processes of a cluster, which carry long vectors without a copy."""
+"""Messages as bytes, with arrays beside them; what comes in is data, and of the expected type."""
 
 from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import selectors
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_origin
 
-from syncswitch.trainers.cluster.exchange.codec import OddMessageError, packed, unpacked
+import msgspec
+import numpy as np
+
 from syncswitch.trainers.cluster.exchange.handshake import (
     WELCOME,
     Address,
@@ -26,8 +30,112 @@ from syncswitch.trainers.cluster.exchange.handshake import (
     dialing,
     welcoming,
 )
-from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.sealed import Channel, Plain, Reader, Sealed
+from syncswitch.trainers.cluster.exchange.vectors import aligned
+from syncswitch.trainers.job.sources.source import Array
+
+_ARRAY, _OBJECTS = 1, 2
+_Element = str | bytes | int | float | bool | None
+_reading = threading.local()
+
+
+class OddMessageError(OSError):
+    """Something came that is no message, or none that is awaited; as good as none."""
+
+
+def packed(message: Any) -> tuple[bytes, list[memoryview]]:
+    """A message without its arrays, and these.
+
+    Raises:
+        TypeError: It holds something else than data.
+    """
+    beside: list[memoryview] = []
+
+    def put(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return _put_aside(value, beside)
+        if isinstance(value, slice):
+            return value.start, value.stop
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, range):
+            return list(value)
+        raise TypeError(f"a {type(value).__name__} is no data")
+
+    return msgspec.msgpack.encode(message, enc_hook=put), beside
+
+
+def unpacked(content: memoryview, beside: Sequence[memoryview], kind: Any) -> Any:
+    """The message.
+
+    Args:
+        content: The message without its arrays.
+        beside: Its arrays.
+        kind: Type of what is awaited.
+
+    Raises:
+        OddMessageError: It is something else.
+    """
+    decoder = _decoder(kind)
+    _reading.beside = beside
+    try:
+        return decoder.decode(content)
+    except Exception as error:  # whatever it is that somebody sends
+        raise OddMessageError(f"not what was awaited: {error}") from error
+    finally:
+        del _reading.beside
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind, dec_hook=_checked, ext_hook=_taken)
+
+
+def _put_aside(array: Array, beside: list[memoryview]) -> msgspec.msgpack.Ext:
+    if array.dtype == object:
+        # Texts of unequal lengths.
+        content = msgspec.msgpack.encode((array.shape, [_plain(one) for one in array.flat]))
+        return msgspec.msgpack.Ext(_OBJECTS, content)
+    # Of types such as bfloat16, which NumPy does not know, the text is that of some bytes.
+    name = array.dtype.name if array.dtype.kind == "V" else array.dtype.str
+    beside.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    head = msgspec.msgpack.encode((len(beside) - 1, name, array.shape))
+    return msgspec.msgpack.Ext(_ARRAY, head)
+
+
+def _plain(element: Any) -> _Element:
+    found = element.item() if isinstance(element, np.generic) else element
+    if isinstance(found, _Element):
+        return found
+    raise TypeError(f"an array holds a {type(element).__name__}, which is no data")
+
+
+def _taken(code: int, head: memoryview) -> Array:
+    if code == _OBJECTS:
+        shape, elements = msgspec.msgpack.decode(head, type=tuple[tuple[int, ...], list[Any]])
+        made = np.empty(len(elements), object)
+        made[:] = list(map(_plain, elements))
+        return made.reshape(shape)
+    place, name, shape = msgspec.msgpack.decode(head, type=tuple[int, str, tuple[int, ...]])
+    dtype = np.dtype(name)
+    if code != _ARRAY or not 0 <= place < len(_reading.beside) or dtype.hasobject:
+        raise ValueError("no array")
+    memory = _reading.beside[place]
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != memory.nbytes:
+        raise ValueError("an array of another length")
+    return np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
+
+
+def _checked(kind: Any, value: Any) -> Any:
+    """A value of a type that msgspec does not know."""
+    if kind is slice:
+        return slice(*msgspec.convert(value, tuple[int, int]))
+    if get_origin(kind) is np.ndarray and isinstance(value, np.ndarray):
+        (scalar,) = get_args(get_args(kind)[1])
+        if scalar is Any or value.dtype == scalar:
+            return value
+    raise ValueError(f"a {type(value).__name__} of another kind")
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,11 +155,11 @@ _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPC
 
 
 class Message:
-    """What has come, before it is known what it is.
+    """A message that has come, before it is known of what type it is.
 
     Args:
-        content: Without its arrays.
-        beside: These.
+        content: The message without its arrays.
+        beside: Its arrays.
     """
 
     def __init__(self, content: memoryview, beside: list[memoryview]) -> None:
@@ -71,8 +179,9 @@ class Wire:
     """A connection to one other process; one thread sends while another may receive.
 
     Args:
-        connected: To it.
-        session: Agreed upon with it; None for a process of this machine that is known otherwise.
+        connected: Socket to that process.
+        session: Agreed upon in the handshake; None for a process of this machine that is
+            known otherwise.
     """
 
     def __init__(self, connected: socket.socket, session: Session | None = None) -> None:
@@ -182,8 +291,8 @@ class Door:
 
     Args:
         address: Where; port 0 for one that is free.
-        own: Whose it is.
-        roles: Of those who may come in.
+        own: The part whose door it is.
+        roles: Roles of those who may come in.
         on_wire: Called with each new wire, in a thread of its own; what it raises ends the wire.
 
     Attributes:
@@ -342,9 +451,9 @@ def dial(address: Address, role: str, own: Identity) -> Wire:
     """Connects to a door.
 
     Args:
-        address: Of it.
-        role: Of the one whose it is.
-        own: Who dials.
+        address: Address of the door.
+        role: Role of the part whose door it is.
+        own: The part that dials.
 
     Raises:
         OSError: Nobody is there, or it is somebody else.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -11,12 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.cluster.exchange.memory import aligned
+from syncswitch.storage.errors import UserError, WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer, Sizes
-from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task
-from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServers
-from syncswitch.trainers.cluster.exchange.update import Update, mean_of
+from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task, WorkerPlan
+from syncswitch.trainers.cluster.exchange.remote import RemoteServers
+from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
 from syncswitch.trainers.model.batches.feed import Feed
 from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.layout import ModelState, Vector
@@ -35,14 +35,14 @@ class Worker:
     """One worker. One thread calls it, but for `fetch`.
 
     Args:
-        sizes: Of the vectors.
+        sizes: Lengths of the vectors.
         step: See `trace_step`.
-        feed: Of the training examples.
+        feed: Gives the training examples.
         computed: Where it puts what it has computed, shape [P + S].
         decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
         new_update: Makes the update of its replica.
         computing: Is entered for each gradient, from before its parameters are pulled.
-        embeddings: Of embeddings, if there are any.
+        embeddings: Steps with embeddings, if there are any.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Worker:
         self._model = self._mean = self._slots = np.zeros(0, np.float32)
 
     def join(self, caller: Caller, server: ParameterServer | RemoteServers) -> None:
-        """Trains what this parameter server holds, or all do, as the one who it is there."""
+        """Trains what this server, or all of them, hold; `caller` says which worker it is there."""
         self._server = caller, server
 
     def step(self, task: Task) -> Push:
@@ -120,7 +120,7 @@ class Worker:
         """Computes this worker's piece of the mean of a group's replicas.
 
         Args:
-            position: Of this worker in the group.
+            position: Position of this worker in the group.
             peers: The group, in ascending order: workers, or `RemotePeer`s.
         """
         start, stop = self._piece(position, len(peers))
@@ -143,8 +143,8 @@ class Worker:
 
         Args:
             what: `model`, `mean` or `slots`.
-            start: Of the piece.
-            stop: Of the piece.
+            start: Start of the piece.
+            stop: End of the piece.
         """
         with self._moving:
             held = {"model": self._model, "mean": self._mean, "slots": self._slots}[what]
@@ -277,7 +277,7 @@ def _numbers(task: Task) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What TensorFlow says without where in a program, which it tells first, and at length."""
+    """TensorFlow's message without the traceback, with which it begins, and at length."""
     lines = str(error).splitlines()
     told = [number for number, line in enumerate(lines) if line.lstrip().startswith(_WHERE)]
     text = _MARKS.sub("", " ".join(lines[told[-1] + 1 if told else 0 :]))
@@ -289,3 +289,40 @@ def _wait(hold: Hold, busy_seconds: float) -> None:
     seconds = hold.seconds + (hold.slowdown - 1.0) * busy_seconds
     if seconds > 0:
         time.sleep(seconds)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def step_of(plan: WorkerPlan, feed: Feed) -> Callable[..., Sequence[Any]]:
+    """The function for a worker's steps; compiled for a GPU, where that is possible.
+
+    Raises:
+        UserError: There is no GPU.
+    """
+    step = plan.step.restored()
+    if plan.compiled is None:
+        return step
+    if not tf.config.list_logical_devices("GPU"):
+        raise UserError(
+            "--gpus-per-worker: this worker sees no GPU; look at its driver and its"
+            " CUDA_VISIBLE_DEVICES, install TensorFlow with CUDA (pip install"
+            " tensorflow[and-cuda]), or use --gpus-per-worker 0"
+        )
+    return compiled_or(step, plan, feed)
+
+
+def compiled_or(
+    step: Callable[..., Sequence[Any]], plan: WorkerPlan, feed: Feed
+) -> Callable[..., Any]:
+    """The compiled step, if its results can be had; the plain one otherwise."""
+    assert plan.compiled is not None
+    model = np.zeros(plan.sizes.model, np.float32)
+    try:
+        compiled = plan.compiled.restored()
+        found = compiled(model, *feed.rows(0, 0), np.zeros(2, np.int64))
+        as_array(found[0])
+    except Exception as error:  # XLA says in many ways that it cannot
+        _LOG.warning("the step is not compiled: %s", one_line(error))
+        return step
+    return compiled

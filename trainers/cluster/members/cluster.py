@@ -16,17 +16,21 @@ import numpy as np
 
 from syncswitch.storage.errors import FatalError, WorkloadError
 from syncswitch.trainers.cluster.exchange.handshake import Part
-from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import Push, StepError, Task
-from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.exchange.shards import Undone
-from syncswitch.trainers.cluster.exchange.update import mean_of
+from syncswitch.trainers.cluster.exchange.remote import (
+    Call,
+    LostError,
+    Remote,
+    RemotePeer,
+    call_all,
+)
+from syncswitch.trainers.cluster.exchange.shards import Undone, joined
+from syncswitch.trainers.cluster.exchange.vectors import mean_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
-from syncswitch.trainers.cluster.exchange.worker_part import RemotePeer
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers, kept_embeddings
-from syncswitch.trainers.model.embeddings.shard import Ids
+from syncswitch.trainers.model.embeddings.shard import Ids, ids_for, rows_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 
@@ -38,24 +42,163 @@ class WorkerLostError(Exception):
     """A worker is gone, or cannot reach a parameter server."""
 
 
-class Replicas:
-    """Workers, and the replicas that some of them hold.
+class Cluster(ABC):
+    """Moves the numbers of one run after the other.
+
+    Each call to the parameter servers goes to all of them at the same time. Pushes reach one after
+    the other, so while workers push, what one has taken in another may not have yet.
 
     Args:
-        program: What is computed.
-        workers: n.
+        program: The computations of workers and parameter servers.
+        workers: Number of workers.
+        servers: Number of parameter servers that share the state.
 
     Attributes:
+        kind: What can be disturbed there on purpose, as `check_injections` calls it.
+        has_processes: Whether its parts can be lost, stopped and disturbed one by one.
+        numbers: Numbers for tasks, each of them used once; see `Task`.
         members: The workers; None for one that is gone.
+        servers: The parameter servers: over wires, or a single one in this process.
+        embeddings: The embeddings on them.
     """
 
-    def __init__(self, program: Program, workers: int) -> None:
+    kind: str
+    has_processes: bool
+    servers: Sequence[ParameterServer | Remote]
+    embeddings: EmbeddingServers
+
+    def __init__(self, program: Program, workers: int, servers: int = 1) -> None:
         self.program = program
+        self.numbers = itertools.count()
         self.members: list[Worker | None] = [None] * workers
+        self._shards = program.shards(servers)
         # Updates of each worker's replica; none for a worker without one.
         self._replicas: dict[int, int] = {}
         self._committing = threading.Lock()
         self._pool = ThreadPoolExecutor(max(2, workers), thread_name_prefix="members")
+
+    # The state on the parameter servers
+
+    def load(self, state: ModelState, undone: Undone = MappingProxyType({})) -> None:
+        """Puts a state onto the parameter servers.
+
+        Args:
+            state: The new state.
+            undone: The worker-steps by which some servers are ahead of others in it.
+        """
+        count, dense = len(self.servers), replace(state, embeddings=None)
+        ahead = [sum(number in taken for taken in undone.values()) for number in range(count)]
+        parts = [
+            replace(shard.of(dense), updates=state.updates + own - ahead[0])
+            for shard, own in zip(self._shards, ahead, strict=True)
+        ]
+        self._call_servers("load", [(part,) for part in parts])
+        if state.embeddings is not None:
+            self.embeddings.load(state.embeddings)
+
+    def state(self) -> ModelState:
+        """A copy of the state."""
+        self.mark()
+        return self.marked()
+
+    def mark(self) -> list[tuple[int, ...]]:
+        """Remembers the state as it is now, for `marked`.
+
+        Returns:
+            For each worker the numbers of its last task that each server has taken in.
+        """
+        return list(zip(*self._call_servers("mark"), strict=True))
+
+    def marked(self) -> ModelState:
+        """The state at the last `mark`; may take a while, in which the training goes on.
+
+        Raises:
+            NoRoomForEmbeddingsError: There is no place for a copy of the embeddings.
+        """
+        with self._marked() as state:
+            if state.embeddings is None:
+                return state
+            return replace(
+                state, embeddings=kept_embeddings(self.program.form.forms, state.embeddings)
+            )
+
+    @contextmanager
+    def readable_state(self) -> Iterator[ModelState]:
+        """The state, whose embeddings are read from the servers before the training goes on."""
+        self.mark()
+        with self._marked() as state:
+            yield state
+
+    @contextmanager
+    def _marked(self) -> Iterator[ModelState]:
+        """The state at the last `mark`; its embeddings can be read meanwhile."""
+        state = joined(self._call_servers("marked"), self._shards, self.program.sizes)
+        if not self.program.form.forms:
+            yield state
+            return
+        try:
+            yield replace(state, embeddings=self.embeddings.marked())
+        finally:
+            self.embeddings.end_read()
+
+    def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
+        """Copies of parameters and statistics, and of these rows of embeddings.
+
+        No later update is in them; while workers push, the parts of several parameter servers may
+        be an update apart.
+        """
+        asked = ids_for(ids, len(self.servers))
+        found = self._call_servers("snapshot", [(own,) for own in asked])
+        rows = rows_of(ids, [own for _, _, *own in found])
+        if len(found) == 1:
+            return found[0][0], found[0][1], *rows
+        parts = zip(*((one[0], one[1]) for one in found), strict=True)
+        parameters, statistics = (np.concatenate(part) for part in parts)
+        return parameters, statistics, *rows
+
+    def step(self, worker: int, task: Task) -> Push:
+        """Has a worker do a step; returns when that is done.
+
+        Raises:
+            WorkerLostError: The worker is gone; whether the step was taken in is not known.
+            WorkloadError: The step cannot be computed.
+        """
+        try:
+            push = self._member(worker).step(task)
+        except (LostError, FencedError) as error:
+            raise WorkerLostError(str(error)) from error
+        except StepError as error:
+            raise WorkloadError(
+                f"workload {self.program.name!r}: a worker-step fails: {error}"
+            ) from error
+        if worker in self._replicas:
+            self._replicas[worker] += 1
+        return push
+
+    def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> None:
+        """Applies the mean of what these workers have pushed, in this order, as one update."""
+        self._call_servers("apply_round", [(workers, rate, momentum)] * len(self.servers))
+
+    def apply_buffer(
+        self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
+    ) -> None:
+        """Applies the mean of these gradients of the buffer, in this order, as one update."""
+        arguments = (worker_steps, stale, rate, momentum)
+        self._call_servers("apply_buffer", [arguments] * len(self.servers))
+
+    def _call_servers(
+        self, method: str, arguments: Sequence[tuple[Any, ...]] | None = None
+    ) -> list[Any]:
+        each = arguments or [()] * len(self.servers)
+        calls, found = [], []
+        for server, own in zip(self.servers, each, strict=True):
+            if isinstance(server, Remote):
+                calls.append(Call(server, method, own))
+            else:
+                found.append(getattr(server, method)(*own))
+        return call_all(calls) if calls else found
+
+    # Replicas, which lie on the workers
 
     def holds_replica(self, worker: int) -> bool:
         """Whether a worker has a replica, which `scatter` gave it."""
@@ -70,7 +213,7 @@ class Replicas:
         self._replicas.clear()
 
     def scatter(self, state: ModelState, workers: Iterable[int]) -> list[int]:
-        """Gives these workers a copy of `state`; those that could not be reached."""
+        """Gives these workers a copy of `state`; returns those that could not be reached."""
         workers = list(workers)
         lost = self._each(workers, lambda _, worker: self._member(worker).take(state))
         self._replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
@@ -99,7 +242,7 @@ class Replicas:
         return lost
 
     def _exchange_means(self, workers: Sequence[int]) -> list[int]:
-        """Has each of these workers get the mean of all of them; those that failed."""
+        """Has each of these workers get the mean of all of them; returns those that failed."""
         if gone := [worker for worker in workers if self.members[worker] is None]:
             return gone
         group = [self._found_by(worker) for worker in workers]
@@ -147,7 +290,7 @@ class Replicas:
         return found
 
     def _each(self, workers: Sequence[int], do: Callable[[int, int], object]) -> list[int]:
-        """Has all these workers do something at the same time; those that could not."""
+        """Has all these workers do something at the same time; returns those that could not."""
 
         def attempt(position: int) -> bool:
             try:
@@ -173,125 +316,8 @@ class Replicas:
         """By what others in its group find a worker."""
         return self._member(worker)
 
+    # Parts that are lost
 
-class Cluster(Replicas, ABC):
-    """Moves the numbers of one run after the other.
-
-    Args:
-        program: What is computed.
-        workers: n.
-
-    Attributes:
-        kind: What can be disturbed there on purpose, as `check_injections` calls it.
-        has_processes: Whether its parts can be lost, stopped and disturbed one by one.
-        numbers: For tasks, each of them used once; see `Task`.
-        servers: The parameter servers.
-        embeddings: Embeddings on them.
-    """
-
-    kind: str
-    has_processes: bool
-    servers: ServerGroup
-    embeddings: EmbeddingServers
-
-    def __init__(self, program: Program, workers: int) -> None:
-        super().__init__(program, workers)
-        self.numbers = itertools.count()
-
-    def load(self, state: ModelState, undone: Undone = MappingProxyType({})) -> None:
-        """Puts a state onto the parameter servers.
-
-        Args:
-            state: The new one.
-            undone: Of a copy in which some servers are ahead of others.
-        """
-        self.servers.load(replace(state, embeddings=None), undone)
-        if state.embeddings is not None:
-            self.embeddings.load(state.embeddings)
-
-    def state(self) -> ModelState:
-        """A copy of the state."""
-        self.mark()
-        return self.marked()
-
-    def mark(self) -> Sequence[tuple[int, ...]]:
-        """Remembers the state as it is now, for `marked`.
-
-        Returns:
-            For each worker the numbers of its last task that is in the part of each server.
-        """
-        return self.servers.mark()
-
-    def marked(self) -> ModelState:
-        """The state at the last `mark`; may take a while, in which the training goes on.
-
-        Raises:
-            NoRoomForEmbeddingsError: There is no place for a copy of the embeddings.
-        """
-        with self._marked() as state:
-            if state.embeddings is None:
-                return state
-            return replace(
-                state, embeddings=kept_embeddings(self.program.form.forms, state.embeddings)
-            )
-
-    @contextmanager
-    def readable_state(self) -> Iterator[ModelState]:
-        """The state, whose embeddings are read from the servers before the training goes on."""
-        self.mark()
-        with self._marked() as state:
-            yield state
-
-    @contextmanager
-    def _marked(self) -> Iterator[ModelState]:
-        """The state at the last `mark`; its embeddings can be read meanwhile."""
-        state = self.servers.marked()
-        if not self.program.form.forms:
-            yield state
-            return
-        try:
-            yield replace(state, embeddings=self.embeddings.marked())
-        finally:
-            self.embeddings.end_read()
-
-    def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Copies of parameters and statistics, and of these rows of embeddings.
-
-        No later update is in them; while workers push, the parts of several parameter servers may
-        be an update apart.
-        """
-        return self.servers.snapshot(ids)
-
-    def step(self, worker: int, task: Task) -> Push:
-        """Has a worker do a step; returns when that is done.
-
-        Raises:
-            WorkerLostError: Whether it was taken in is not known.
-            WorkloadError: It cannot be computed.
-        """
-        try:
-            push = self._member(worker).step(task)
-        except (LostError, FencedError) as error:
-            raise WorkerLostError(str(error)) from error
-        except StepError as error:
-            raise WorkloadError(
-                f"workload {self.program.name!r}: a worker-step fails: {error}"
-            ) from error
-        if worker in self._replicas:
-            self._replicas[worker] += 1
-        return push
-
-    def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> None:
-        """Applies the mean of what these workers have pushed as one update."""
-        self.servers.apply_round(workers, rate, momentum)
-
-    def apply_buffer(
-        self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
-    ) -> None:
-        """Applies the mean of these gradients of the buffer as one update."""
-        self.servers.apply_buffer(worker_steps, stale, rate, momentum)
-
-    @abstractmethod
     def fence(self, worker: int) -> tuple[int, ...]:
         """From now on nothing counts that comes from the process that was this worker.
 
@@ -299,15 +325,24 @@ class Cluster(Replicas, ABC):
             The numbers of its last task that each parameter server has taken in.
 
         Raises:
-            ServerLostError: One of these does not answer either.
+            ServerLostError: A parameter server does not answer either.
         """
+        found = self._call_servers("fence", [(worker,)] * len(self.servers))
+        incarnations, pushed = zip(*found, strict=True)
+        self.forget_replica(worker)
+        self._give_up(worker, incarnations[0])
+        return pushed
+
+    @abstractmethod
+    def _give_up(self, worker: int, incarnation: int) -> None:
+        """Gives up a worker; whoever takes its place is this incarnation of it."""
 
     @abstractmethod
     def revive(self, worker: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Replaces a lost worker, after `fence`.
 
         Args:
-            worker: Which.
+            worker: The worker to replace.
             is_wanted: Whether to go on waiting for it; asked now and then.
 
         Raises:
@@ -326,7 +361,7 @@ class Cluster(Replicas, ABC):
     def repair(self) -> None:
         """Replaces what was lost since the run before."""
 
-    def look_after(self) -> None:
+    def look_after(self) -> None:  # noqa: B027 (threads do not hang)
         """Gives up on parts that hang; called again and again."""
 
     def signal(self, part: Part, number: int) -> None:
@@ -335,4 +370,4 @@ class Cluster(Replicas, ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it; may be called twice."""
+        """Ends the cluster; may be called twice."""

@@ -27,17 +27,17 @@ from syncswitch.trainers.cluster.exchange.plans import (
 from syncswitch.trainers.cluster.exchange.remote import (
     Call,
     LostError,
+    Peers,
     Remote,
     RemoteError,
+    RemotePeer,
     call_all,
 )
 from syncswitch.trainers.cluster.exchange.wire import Door, Wire
 from syncswitch.trainers.cluster.exchange.worker import Worker
-from syncswitch.trainers.cluster.exchange.worker_part import Peers, RemotePeer
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.engine import Engine, Life
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
 
 
@@ -46,7 +46,7 @@ class Arrival:
     """A process that has come.
 
     Attributes:
-        token: Of it; see `Hello`.
+        token: Its token; see `Hello`.
         address: Where others reach it.
         wire: For calls; it has proved which part it is.
         heard_seconds: When it was heard of last, on the monotonic clock.
@@ -76,8 +76,8 @@ class Hub:
     """Lets the parts of a cluster in.
 
     Args:
-        address: Where.
-        secret: Of the cluster; see `Identity`.
+        address: Where they are let in.
+        secret: Secret of the cluster; see `Identity`.
     """
 
     def __init__(self, address: Address, secret: bytes | None) -> None:
@@ -158,10 +158,10 @@ class ConnectedCluster(Cluster):
     """Workers and parameter servers that are processes, here or elsewhere.
 
     Args:
-        program: What is computed.
-        workers: n.
-        engine: Starts them.
-        servers: How many parameter servers share the state.
+        program: The computations of workers and parameter servers.
+        workers: Number of workers.
+        engine: Starts the processes.
+        servers: Number of parameter servers that share the state.
 
     Raises:
         UserError: The optimizer cannot be shared by several of these.
@@ -171,8 +171,7 @@ class ConnectedCluster(Cluster):
     has_processes = True
 
     def __init__(self, program: Program, workers: int, engine: Engine, servers: int = 1) -> None:
-        super().__init__(program, workers)
-        self._shards = program.shards(servers)
+        super().__init__(program, workers, servers)
         self.kind = engine.kind
         self._engine = engine
         self._hub = Hub(engine.listen, engine.secret)
@@ -187,14 +186,10 @@ class ConnectedCluster(Cluster):
             raise
 
     @override
-    def fence(self, worker: int) -> tuple[int, ...]:
-        # Where a parameter server is gone, this one may be well.
-        incarnation, numbers = self.servers.fence(worker)
+    def _give_up(self, worker: int, incarnation: int) -> None:
         self._incarnations[worker] = incarnation
         self.members[worker] = None
-        self.forget_replica(worker)
         self._hub.drop((WORKER, worker))
-        return numbers
 
     @override
     def revive(self, worker: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
@@ -323,7 +318,7 @@ class ConnectedCluster(Cluster):
         ]
         plans = self.program.server_plans(self._shards, len(self.members))
         call_all([Call(*pair) for pair in zip(remotes, repeat("build"), zip(plans))])
-        self.servers = ServerGroup(remotes, self._shards, self.program.sizes)
+        self.servers = remotes
         self.embeddings = EmbeddingServers(remotes, self.program.form.forms)
         self._incarnations = [0] * len(self.members)
 

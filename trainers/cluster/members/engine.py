@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import enum
+import os
+import signal
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
 
 from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 
@@ -36,7 +42,7 @@ class Engine(ABC):
     Attributes:
         kind: What can be disturbed there on purpose, as `check_injections` calls it.
         listen: Where the chief lets the parts in.
-        secret: Of the cluster; see `Identity`.
+        secret: Secret of the cluster; see `Identity`.
         start_seconds: How long a part may take until it is there.
         has_gpus: Whether each worker has a GPU, or a share of one.
         waits_aloud: Whether the user is told who is waited for.
@@ -54,8 +60,8 @@ class Engine(ABC):
         """Starts a process for a part, after it has ended the one before.
 
         Args:
-            part: Which.
-            chief: Where it finds its chief.
+            part: The part of the cluster.
+            chief: Address of its chief.
 
         Raises:
             RetryableError: It cannot be started now.
@@ -72,3 +78,55 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Ends all of them; may be called twice."""
+
+
+# A process with threads may be a zombie for a while before its end can be waited for.
+_LIVES = {
+    psutil.STATUS_STOPPED: Life.STOPPED,
+    psutil.STATUS_ZOMBIE: Life.DEAD,
+    psutil.STATUS_DEAD: Life.DEAD,
+}
+_LINES = 5
+_LONGEST_LINE = 200
+
+
+def condition_of(process_id: int, exit_code: int | None) -> Condition:
+    """Condition of a child.
+
+    Args:
+        process_id: Its own.
+        exit_code: As `subprocess` has it: negative for a signal, None while it has not ended.
+    """
+    if exit_code is not None:
+        return Condition(Life.DEAD, _ended(exit_code))
+    try:
+        status = psutil.Process(process_id).status()
+    except psutil.Error:
+        return Condition(Life.DEAD)
+    return Condition(_LIVES.get(status, Life.RUNNING))
+
+
+def with_last_words(condition: Condition, log: Path) -> Condition:
+    """The condition of a process that prints into this log."""
+    if condition.life is not Life.DEAD:
+        return condition
+    return replace(condition, report=f"{condition.report or 'died'}; {tail_of_log(log)}")
+
+
+def tail_of_log(log: Path) -> str:
+    """The last lines of a log, shortened; ends with neither line nor full stop."""
+    content = b""
+    with suppress(OSError), log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        # Enough for lines of the longest letters.
+        file.seek(max(0, size - _LINES * _LONGEST_LINE * 4))
+        content = file.read()
+    lines = content.decode(errors="replace").strip().splitlines()
+    tail = " | ".join(line.strip()[:_LONGEST_LINE] for line in lines[-_LINES:]) or "nothing"
+    return f"its last words: {tail}"
+
+
+def _ended(exit_code: int) -> str:
+    with suppress(ValueError):
+        return f"died of {signal.Signals(-exit_code).name}"
+    return f"ended with status {exit_code}"

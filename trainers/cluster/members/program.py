@@ -15,7 +15,7 @@ from syncswitch.trainers.cluster.exchange.shards import (
     cut_between_variables,
     uncut,
 )
-from syncswitch.trainers.cluster.exchange.update import Update, momentum_update, traced_update
+from syncswitch.trainers.cluster.exchange.vectors import Update, momentum_update, traced_update
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
@@ -41,15 +41,15 @@ class Program:
     """The computations of workers and parameter servers, traced once.
 
     Args:
-        workload: What is trained.
-        data: Of the workload.
+        workload: The workload to train.
+        data: Its data.
         has_gpus: Whether workers compute on GPUs of their own.
 
     Attributes:
-        data: Of the workload.
+        data: Data of the workload.
         function: The model.
-        form: Of its states.
-        sizes: Of its vectors.
+        form: Form of its states.
+        sizes: Lengths of its vectors.
         step: See `trace_step`.
         ids: See `trace_ids`; None where there are no embeddings.
     """
@@ -134,6 +134,14 @@ class Program:
     @cached_property
     def worker_plan(self) -> WorkerPlan:
         """For a worker in another process."""
+        compiled = embeddings = None
+        if self.ids is not None:
+            ids = ShippedFunction.of(self.ids, self._workload)
+            embeddings = EmbeddingsPlan(self.function.embeddings, ids)
+        elif self._has_gpus:
+            # Not with embeddings: XLA compiles anew for each number of rows.
+            traced = trace_step(self.function, self.data, BESIDE_GPU, is_compiled=True)
+            compiled = ShippedFunction.of(traced, self._workload)
         return WorkerPlan(
             self.sizes,
             self.decay,
@@ -141,25 +149,9 @@ class Program:
             ShippedFunction.of(self.step, self._workload),
             ShippedSource.of(self.data.train, self._workload),
             self.function.batch_size,
-            self._compiled,
-            self._embeddings_plan,
+            compiled,
+            embeddings,
         )
-
-    @property
-    def _embeddings_plan(self) -> EmbeddingsPlan | None:
-        if self.ids is None:
-            return None
-        return EmbeddingsPlan(
-            self.function.embeddings, ShippedFunction.of(self.ids, self._workload)
-        )
-
-    @property
-    def _compiled(self) -> ShippedFunction | None:
-        # XLA compiles anew for each number of rows.
-        if not self._has_gpus or self.function.embeddings:
-            return None
-        traced = trace_step(self.function, self.data, BESIDE_GPU, is_compiled=True)
-        return ShippedFunction.of(traced, self._workload)
 
     def _update_of(self, shard: Shard) -> ShippedFunction | None:
         """The optimizer for the variables of a shard."""

@@ -7,12 +7,11 @@ import threading
 
 from typing_extensions import override
 
-from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
+from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.cluster.members.server_group import ServerGroup
 from syncswitch.trainers.model.batches.feed import Feed, HeldFeed, feed_of
 from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
 from syncswitch.trainers.model.tensorflow_api import for_threads
@@ -36,13 +35,6 @@ class ThreadsCluster(Cluster):
         self._step = for_threads(program.step, cores)
         self.renew()
 
-    @override
-    def fence(self, worker: int) -> tuple[int, ...]:
-        incarnation, numbers = self.servers.fence(worker)
-        self._join(worker, incarnation)
-        self.forget_replica(worker)
-        return numbers
-
     def revive(self, worker: int, is_wanted: object = None) -> None:
         """Nothing to do: its thread goes on."""
 
@@ -64,7 +56,7 @@ class ThreadsCluster(Cluster):
             lambda: aligned(sizes.model),
             program.form.shard_plan(),
         )
-        self.servers = ServerGroup([self._server], program.shards(1), sizes)
+        self.servers = [self._server]
         self.embeddings = EmbeddingServers([self._server.embeddings], program.form.forms)
         for worker in range(len(self.members)):
             self.members[worker] = Worker(
@@ -77,7 +69,7 @@ class ThreadsCluster(Cluster):
                 self._computing,
                 program.embedding_steps,
             )
-            self._join(worker, 0)
+            self._give_up(worker, 0)
 
     def repair(self) -> None:
         """Nothing to do: nothing is lost."""
@@ -87,5 +79,6 @@ class ThreadsCluster(Cluster):
         self._feed.close()
         self._pool.shutdown(wait=False)
 
-    def _join(self, worker: int, incarnation: int) -> None:
+    @override
+    def _give_up(self, worker: int, incarnation: int) -> None:
         self._member(worker).join(Caller(worker, incarnation), self._server)

@@ -13,9 +13,8 @@ from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 from syncswitch.trainers.cluster.exchange.parts import Place
 from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
-from syncswitch.trainers.cluster.processes.condition import with_last_words
-from syncswitch.trainers.cluster.processes.messages import ChiefPlan
+from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life, with_last_words
+from syncswitch.trainers.cluster.processes.chief import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import Placement, thread_limits
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 
@@ -34,7 +33,7 @@ class LocalEngine(Engine):
         zygote: Forks them.
         placement: Their devices.
         folder: For sockets and logs.
-        reference: Of the workload; see `Place`.
+        reference: The workload; see `Place`.
     """
 
     kind = "processes"

@@ -1,10 +1,9 @@
-"""Which devices the parts of a cluster use, and the environment for that; pure.
+"""The devices of the parts of a cluster, and the environment that gives them to each; pure.
 
 Only the steps of workers use GPUs, each step one of them. Updates, batches and evaluations are made
-on CPUs. A process sees
-those GPUs that its environment named when TensorFlow was imported, and no others afterwards; so
-with GPUs each part is a process of its own from the start, not a fork of one that has imported
-TensorFlow.
+on CPUs. A process sees those GPUs that its environment named when TensorFlow was imported, and no
+others afterwards; so with GPUs each part is a process of its own from the start, not a fork of one
+that has imported TensorFlow.
 """
 
 from __future__ import annotations
@@ -69,13 +68,17 @@ def place_on_gpus(workers: int, gpus: Sequence[str], gpus_per_worker: float) -> 
     check_gpus_per_worker(gpus_per_worker)
     if not gpus_per_worker:
         return place_on_cpus(workers)
-    sharers = _sharers(gpus_per_worker)
+    # Three workers have 0.33 of a GPU each, as they have 0.3333.
+    sharers = math.floor(1.0 / gpus_per_worker + 1e-9)
     needed = math.ceil(workers / sharers)
     if needed > len(gpus):
+        listed = f"{len(gpus)} ({', '.join(gpus)})" if gpus else "none"
+        # Rounded down, or one worker too few would share.
+        fitting_share = math.floor(100 * len(gpus) / workers) / 100
         raise UserError(
             f"--gpus-per-worker {gpus_per_worker:g} needs {needed} GPUs for {workers} workers, and"
-            f" this process sees {_listed(gpus)}; use fewer --workers, a smaller share such as"
-            f" {_fitting_share(workers, len(gpus))}, or look at {VISIBLE_GPUS}"
+            f" this process sees {listed}; use fewer --workers, a smaller share such as"
+            f" {fitting_share:g}, or look at {VISIBLE_GPUS}"
         )
     shared = gpu_worker_environment(gpus_per_worker)
     environments = tuple(
@@ -105,19 +108,3 @@ def visible_gpus(environment: Mapping[str, str], count: int) -> tuple[str, ...]:
     if named is None:
         return tuple(map(str, range(count)))
     return tuple(name.strip() for name in named.split(","))[:count]
-
-
-def _sharers(gpus_per_worker: float) -> int:
-    """Workers on one GPU; three have 0.33 each, as they have 0.3333."""
-    return math.floor(1.0 / gpus_per_worker + 1e-9)
-
-
-def _listed(gpus: Sequence[str]) -> str:
-    return f"{len(gpus)} ({', '.join(gpus)})" if gpus else "none"
-
-
-def _fitting_share(workers: int, gpus: int) -> str:
-    if not gpus:
-        return "0"
-    # Rounded down, or one worker too few would share.
-    return f"{math.floor(100 * gpus / workers) / 100:g}"

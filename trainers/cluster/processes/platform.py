@@ -17,7 +17,7 @@ from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.trainers.cluster.exchange.handshake import LEAST_SECRET_BYTES, Address, Part
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chief
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
-from syncswitch.trainers.cluster.processes.messages import ChiefPlan
+from syncswitch.trainers.cluster.processes.chief import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, gpu_worker_environment
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.tf_config import TF_CONFIG, TfConfig, host_and_port
@@ -32,9 +32,9 @@ class PlatformOptions:
     """Options of the engine.
 
     Attributes:
-        config: Of the chief.
+        config: The cluster, as the chief has it.
         limit_seconds: How long a part may take until it is there, first or again.
-        secret: Of the cluster; see `Identity`.
+        secret: Secret of the cluster; see `Identity`.
         has_gpus: Whether each worker has a GPU, or a share of one.
     """
 
@@ -113,7 +113,7 @@ class TfConfigTrainer(ProcessTrainer):
 
     Args:
         reference: The workload, as `load_workload` takes it.
-        options: Of the cluster.
+        options: The cluster to train on.
 
     Raises:
         UserError: The workload cannot be loaded.
@@ -165,11 +165,11 @@ def serve_until_chief_is_gone(
     """Is the part that TF_CONFIG names until its chief has gone.
 
     Args:
-        options: Of the cluster, as this part has them.
+        options: The cluster, as this part has it.
         grace_seconds: How long to wait for a chief that has gone: it may be started again.
-        say: Told what it does.
+        say: Is told what this part does.
         gpus_per_worker: Whether a worker is to use the GPU that it sees.
-        reference: Of the workload; see `Place`.
+        reference: The workload; see `Place`.
 
     Raises:
         UserError: Somebody else listens at its address.

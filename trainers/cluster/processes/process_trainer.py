@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import socket
 import time
@@ -18,8 +19,8 @@ from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief
 from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.processes.condition import tail_of_log
-from syncswitch.trainers.cluster.processes.messages import (
+from syncswitch.trainers.cluster.members.engine import tail_of_log
+from syncswitch.trainers.cluster.processes.chief import (
     LOCAL_ENGINE,
     ChiefPlan,
     Message,
@@ -48,7 +49,7 @@ class ProcessTrainer(Trainer):
     Args:
         reference: The workload, as `load_workload` takes it.
         workers: n.
-        options: Of the engine; by default a placement on no GPUs.
+        options: Options of the engine; by default a placement without GPUs.
         engine: Who starts the other processes, see `ChiefPlan`; by default this machine does.
         servers: How many parameter servers share the state.
     """
@@ -119,7 +120,9 @@ class ProcessTrainer(Trainer):
                         self._heard = LostChief(worker_step, elapsed_seconds, told_step)
                         if worker_step != reached:
                             reached, since = worker_step, time.monotonic()
-                        self._check_patience(time.monotonic() - since)
+                        waited_seconds = time.monotonic() - since
+                        if waited_seconds > (self._patience_seconds or math.inf):
+                            raise self._hanging(f"it has got no further for {waited_seconds:.0f} s")
                         observer.on_progress(worker_step)
                     case Evaluation() as evaluation:
                         # It goes on, though by tests alone.
@@ -194,11 +197,6 @@ class ProcessTrainer(Trainer):
         took_seconds = time.monotonic() - start
         self._patience_seconds = max(self.least_patience_seconds, _STARTS * took_seconds)
 
-    def _check_patience(self, seconds: float) -> None:
-        """A chief that reports no progress for too long is taken for hanging."""
-        if self._patience_seconds is not None and seconds > self._patience_seconds:
-            raise self._hanging(f"it has got no further for {seconds:.0f} s")
-
     def _hanging(self, how: str) -> _ClusterLostError:
         return _ClusterLostError(f"the cluster of {self._workers} workers hangs: {how}")
 
@@ -210,22 +208,21 @@ class ProcessTrainer(Trainer):
             raise _ClusterLostError(self._death_report()) from error
 
     def _receive(self) -> Message:
-        while isinstance(message := self._next_message(), Warned):
+        """The next message of the chief, warnings aside, which the user is told of."""
+        assert self._connection is not None
+        while True:
+            try:
+                if not self._connection.poll(self._patience_seconds):
+                    raise self._hanging(f"it has said nothing for {self._patience_seconds:.0f} s")
+                message: Message = self._connection.recv()
+            except (EOFError, OSError) as error:
+                raise _ClusterLostError(self._death_report()) from error
+            if not isinstance(message, Warned):
+                return message
             # Each cluster that takes the place of another would say it again.
             if message.text not in self._warnings:
                 self._warnings.add(message.text)
                 _LOG.warning("%s", message.text)
-        return message
-
-    def _next_message(self) -> Message:
-        assert self._connection is not None
-        try:
-            if not self._connection.poll(self._patience_seconds):
-                raise self._hanging(f"it has said nothing for {self._patience_seconds:.0f} s")
-            message: Message = self._connection.recv()
-        except (EOFError, OSError) as error:
-            raise _ClusterLostError(self._death_report()) from error
-        return message
 
     def _death_report(self) -> str:
         assert self._zygote is not None

@@ -37,8 +37,8 @@ class TfConfig:
     Attributes:
         addresses: By job: one `chief`, and each `ps` and `worker` in the order of their numbers;
             each `host:port`.
-        job: Of this process: one of these, or `evaluator`, for which there is nothing to do.
-        task: Its number.
+        job: Job of this process: one of these, or `evaluator`, which has nothing to do.
+        task: Number of this process in its job.
     """
 
     addresses: Mapping[str, tuple[str, ...]]
@@ -87,12 +87,8 @@ def parse_tf_config(text: str) -> TfConfig:
         raise _bad("has no cluster")
     addresses = _addresses(jobs)
     job, task = _task(content.get("task"))
-    if job == "evaluator":
-        # Platforms leave it out of the cluster.
-        return TfConfig({name: addresses[name] for name in _JOBS[:3]}, job, task)
-    if job not in addresses:
-        raise _bad(f"says that this process is a {job!r}, of which its cluster has none")
-    if not 0 <= task < len(addresses[job]):
+    # Platforms leave the evaluator out of the cluster.
+    if job != "evaluator" and not 0 <= task < len(addresses[job]):
         raise _bad(
             f"says that this process is {job} {task}, and the cluster has {len(addresses[job])}"
             " of them, numbered from 0"

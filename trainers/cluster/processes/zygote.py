@@ -28,8 +28,7 @@ from typing import Any, NoReturn
 
 from syncswitch.storage.errors import RetryableError
 from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.members.engine import Condition, Life
-from syncswitch.trainers.cluster.processes.condition import condition_of
+from syncswitch.trainers.cluster.members.engine import Condition, Life, condition_of
 from syncswitch.trainers.parent import die_with_parent
 
 _OUTPUTS = (1, 2)
@@ -40,7 +39,7 @@ class Fork:
     """A process to be forked.
 
     Attributes:
-        target: What it is: `module:function`, called with `argument` and its connections.
+        target: Its body, `module:function`, called with `argument` and its connections.
         argument: Can be pickled.
         log: File that takes what it prints.
         environment: All of it.
@@ -78,9 +77,9 @@ class Zygote:
         """Forks a process.
 
         Args:
-            target: This and the next two: see `Fork`.
-            argument: Of it.
-            log: Of it.
+            target: See `Fork`.
+            argument: See `Fork`.
+            log: See `Fork`.
             environment: Besides that of this process.
             connection: For a target that has connections.
 
@@ -173,7 +172,7 @@ def main() -> None:
         return
     # What those who are forked need, so that each of them need not import it.
     from syncswitch.trainers.cluster.chief import trainer  # noqa: F401
-    from syncswitch.trainers.cluster.exchange import gpu, parts  # noqa: F401
+    from syncswitch.trainers.cluster.exchange import parts, worker  # noqa: F401
     from syncswitch.trainers.cluster.members import connected  # noqa: F401
 
     _Family(Connection(descriptor)).serve()

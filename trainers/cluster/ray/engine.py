@@ -1,4 +1,4 @@
-"""Trains on actors of a Ray cluster, which finds them their nodes."""
+"""Connects this process to a Ray cluster as a driver, and reserves room there."""
 
 from __future__ import annotations
 
@@ -7,22 +7,31 @@ import os
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 from typing_extensions import override
 
+from syncswitch.storage.errors import RetryableError, UserError, one_line
 from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 from syncswitch.trainers.cluster.exchange.parts import Place, program
 from syncswitch.trainers.cluster.exchange.plans import WORKER
-from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
-from syncswitch.trainers.cluster.processes.condition import condition_of, with_last_words
-from syncswitch.trainers.cluster.processes.messages import ChiefPlan
+from syncswitch.trainers.cluster.members.engine import (
+    Condition,
+    Engine,
+    Life,
+    condition_of,
+    with_last_words,
+)
+from syncswitch.trainers.cluster.processes.chief import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import (
     NO_GPU,
     gpu_worker_environment,
@@ -30,19 +39,108 @@ from syncswitch.trainers.cluster.processes.placement import (
 )
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import Zygote
-from syncswitch.trainers.cluster.ray.connection import connect, reserve
-from syncswitch.trainers.cluster.ray.options import RayOptions
+from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions, bundles, check_capacity
+
+_LOG = logging.getLogger(__name__)
+
+_PROBE_SECONDS = 2.0
+_CONNECT_SECONDS = 30.0
+_ROOM_SECONDS = 600.0
+_LOOK_SECONDS = 5.0
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "error",
+}
+
+
+def connect(options: RayOptions) -> None:
+    """Makes this process a driver of the cluster."""
+    if options.address != AUTO and not _listens(*options.host_and_port()):
+        raise UserError(
+            f"nobody listens at --ray-address {options.address}; start a cluster there with"
+            f" `ray start --head`, look at the port, or use {AUTO} on one of its nodes"
+        )
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    failures: list[Exception] = []
+    # Ray waits for minutes for a cluster that is gone, and cannot be told otherwise.
+    thread = threading.Thread(target=_init, args=(options.address, failures), daemon=True)
+    thread.start()
+    thread.join(_CONNECT_SECONDS)
+    if thread.is_alive():
+        raise UserError(
+            f"the Ray cluster at --ray-address {options.address} does not answer within"
+            f" {_CONNECT_SECONDS:.0f} s; look at `ray status`, or give the address of another one"
+        )
+    if failures:
+        raise UserError(
+            f"cannot join the Ray cluster at --ray-address {options.address}"
+            f" ({one_line(failures[0])}); start one with `ray start --head`, and join this machine"
+            " to it with `ray start --address`"
+        )
+    _warn_of_open_network()
+
+
+def reserve(options: RayOptions, workers: int) -> Any:
+    """Reserves a place for each parameter server and worker, waiting for others to leave.
+
+    Returns:
+        The placement group, with the parameter servers' bundles first.
+
+    Raises:
+        UserError: They would not fit, though nobody else were there.
+        RetryableError: Others stay there for too long.
+    """
+    import ray
+    from ray.util.placement_group import placement_group
+
+    check_capacity([node["Resources"] for node in ray.nodes() if node["Alive"]], options, workers)
+    group = placement_group(bundles(options, workers), strategy=options.placement.upper())
+    if not group.wait(_LOOK_SECONDS):
+        _LOG.warning("waiting for room on the Ray cluster, which others use")
+        if not group.wait(_ROOM_SECONDS):
+            raise RetryableError(
+                f"the Ray cluster had no room for {workers:,} workers for {_ROOM_SECONDS:.0f} s;"
+                " look at `ray status` for who uses it"
+            )
+    return group
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_PROBE_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _init(address: str, failures: list[Exception]) -> None:
+    try:
+        import ray
+
+        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+    except Exception as error:
+        failures.append(error)
+
+
+def _warn_of_open_network() -> None:
+    others = [name for name, state in psutil.net_if_stats().items() if state.isup and name != "lo"]
+    if others:
+        _LOG.warning(
+            "Ray asks nobody for a password, unless it was set up to (RAY_AUTH_MODE=token); use it"
+            " behind a firewall"
+        )
 
 
 class PartActor:
     """One process, which ends with its actor; Ray calls one method after the other.
 
     Args:
-        part: What it is.
-        chief: Where it finds its chief.
-        secret: Of the cluster.
+        part: The part of the cluster that it is.
+        chief: Address of its chief.
+        secret: Secret of the cluster.
         environment: Besides that of the actor, which names the GPUs that Ray gives it.
-        reference: Of the workload; see `Place`.
+        reference: The workload; see `Place`.
     """
 
     def __init__(
@@ -90,26 +188,13 @@ _LONGEST_CAUSE = 160
 _CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Exception): ")
 
 
-@dataclass
-class _Keeper:
-    """The keeper of one process.
-
-    Attributes:
-        actor: A `PartActor`.
-        asked: The condition, once it has been asked for and until it has answered.
-    """
-
-    actor: Any
-    asked: Any = None
-
-
 class RayEngine(Engine):
     """Each process has an actor of its own, in one placement group; they end with this process.
 
     Args:
         group: Placement group: the parameter servers' bundles first, then the workers'.
-        options: What each is to have.
-        reference: Of the workload; see `Place`.
+        options: The resources of each part.
+        reference: The workload; see `Place`.
     """
 
     kind = "ray"
@@ -124,7 +209,9 @@ class RayEngine(Engine):
         self._group = group
         self._options = options
         self.has_gpus = options.gpus_per_worker > 0
-        self._keepers: dict[Part, _Keeper] = {}
+        # The `PartActor` of each part, and its condition once it has been asked for.
+        self._actors: dict[Part, Any] = {}
+        self._asked: dict[Part, Any] = {}
         self.secret = secrets.token_bytes(32)
         self.listen = (ray.util.get_node_ip_address(), 0)
 
@@ -133,7 +220,7 @@ class RayEngine(Engine):
         import ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        if part in self._keepers and (report := self.condition(part).report):
+        if part in self._actors and (report := self.condition(part).report):
             _LOG.warning("%s %d of the Ray cluster: %s", *part, report)
         self._end(part)
         options, is_worker = self._options, part[0] == WORKER
@@ -148,14 +235,14 @@ class RayEngine(Engine):
             num_cpus=cpus, num_gpus=gpus, scheduling_strategy=place
         )
         arguments = part, chief, self.secret, environment, self._reference
-        self._keepers[part] = _Keeper(actor_class.remote(*arguments))
+        self._actors[part] = actor_class.remote(*arguments)
 
     @override
     def condition(self, part: Part) -> Condition:
         import ray
 
-        keeper = self._keepers[part]
-        asked = keeper.asked = keeper.asked or keeper.actor.condition.remote()
+        asked = self._asked.get(part) or self._actors[part].condition.remote()
+        self._asked[part] = asked
         try:
             found: Condition = ray.get(asked, timeout=_ANSWER_SECONDS)
         except ray.exceptions.GetTimeoutError:
@@ -164,25 +251,26 @@ class RayEngine(Engine):
             return Condition(Life.RUNNING, report)
         except ray.exceptions.RayError as error:
             found = Condition(Life.DEAD, cause_of_death(str(error)))
-        keeper.asked = None
+        self._asked.pop(part, None)
         return found
 
     @override
     def signal(self, part: Part, number: int) -> None:
-        if part in self._keepers:
+        if part in self._actors:
             # Nobody waits for an actor whose node is gone.
-            self._keepers[part].actor.signal.remote(number)
+            self._actors[part].signal.remote(number)
 
     @override
     def close(self) -> None:
-        for part in list(self._keepers):
+        for part in list(self._actors):
             self._end(part)
 
     def _end(self, part: Part) -> None:
         import ray
 
-        if part in self._keepers:
-            ray.kill(self._keepers.pop(part).actor)
+        if part in self._actors:
+            self._asked.pop(part, None)
+            ray.kill(self._actors.pop(part))
 
 
 def new_engine(plan: ChiefPlan, zygote: Zygote) -> RayEngine:
@@ -225,7 +313,7 @@ class RayTrainer(ProcessTrainer):
 
 
 def bundle_number(options: RayOptions, part: Part) -> int:
-    """Which of the placement group's bundles is for a part."""
+    """Number of the placement group's bundle for a part."""
     role, number = part
     return number + options.parameter_servers * (role == WORKER)
 

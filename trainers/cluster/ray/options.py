@@ -29,7 +29,7 @@ class RayOptions:
     """The resources of a trial, and where they are.
 
     Attributes:
-        address: Of the cluster's head, `host:port`; `auto` for what runs on this machine, or what
+        address: Address of the head, `host:port`; `auto` for what runs on this machine, or what
             RAY_ADDRESS names.
         cpus_per_worker: CPUs, as Ray counts them, of each worker.
         gpus_per_worker: GPUs of each worker: 0, 1, or the share of one.

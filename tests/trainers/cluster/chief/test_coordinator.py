@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, SegmentSteps, Ticket
+from tests.processes import until
 from tests.properties import more_examples
 from tests.trainers.job.test_schedule import segments, trial
 
@@ -128,10 +130,7 @@ def test_in_asp_a_slow_worker_holds_up_nobody() -> None:
 
     with FakeCluster(3, step) as cluster:
         cluster.coordinator.begin(ASP, 100)
-        deadline = time.monotonic() + 20
-        while cluster.coordinator.done < 99 and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert cluster.coordinator.done == 99
+        until(lambda: cluster.coordinator.done == 99)
         assert not cluster.coordinator.wait_until_drained(0.05)
         release.set()
         assert cluster.coordinator.wait_until_drained(20)
@@ -168,41 +167,38 @@ def test_stopped_it_finishes_what_is_out_and_starts_nothing(kind: str) -> None:
         assert cluster.coordinator.done == done
 
 
-@pytest.mark.parametrize("kind", ["bsp", "asp"])
-def test_a_step_that_raises_ends_the_segment(kind: str) -> None:
-    def step(worker: int, ticket: Ticket) -> None:
-        if ticket.worker_step == 7:
-            raise RuntimeError("lost")
+def lost(*_: object) -> None:
+    raise RuntimeError("lost")
 
-    with FakeCluster(3, step) as cluster:
+
+def lost_at_step_7(worker: int, ticket: Ticket) -> None:
+    if ticket.worker_step == 7:
+        lost()
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "broken"),
+    [
+        ("bsp", 3, {"step": lost_at_step_7}),
+        ("asp", 3, {"step": lost_at_step_7}),
+        # As when the parameter server is lost between the pushes and the update.
+        ("bsp", 1, {"apply_round": lost}),
+        ("bsp", 3, {"apply_round": lost}),
+        # A copy of the model that fails.
+        ("asp", 1, {"on_done": lost}),
+        ("local-sgd:1", 2, {"apply_round": lost}),
+    ],
+)
+def test_what_a_step_or_an_update_raises_ends_the_segment(
+    kind: str, workers: int, broken: dict[str, Any]
+) -> None:
+    with FakeCluster(workers, **broken) as cluster:
         cluster.run(kind, 100_000)
         assert cluster.coordinator.stopping
         assert str(cluster.coordinator.error) == "lost"
         assert cluster.coordinator.done < 100_000
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_round_that_cannot_be_applied_ends_the_segment(workers: int) -> None:
-    """As when the parameter server is lost between the pushes and the update."""
-
-    def lost(members: Sequence[int], first_step: int) -> None:
-        raise RuntimeError("lost")
-
-    with FakeCluster(workers, apply_round=lost) as cluster:
-        cluster.coordinator.begin(BSP, 9)
-        assert cluster.coordinator.wait_until_drained(3), "waits for ever"
-        assert str(cluster.coordinator.error) == "lost"
-        assert cluster.coordinator.done == 0
-
-
-def test_a_copy_of_the_model_that_fails_ends_the_segment() -> None:
-    def lost(done: int) -> None:
-        raise RuntimeError("lost")
-
-    with FakeCluster(1, on_done=lost) as cluster:
-        cluster.coordinator.begin(ASP, 9)
-        assert cluster.coordinator.wait_until_drained(3), "waits for ever"
-        assert str(cluster.coordinator.error) == "lost"
+        if (kind, *broken) == ("bsp", "apply_round"):
+            assert cluster.coordinator.done == 0
 
 
 def test_staleness_is_summed_and_its_maximum_kept_for_each_segment() -> None:
@@ -290,26 +286,13 @@ class TestReplicas:
         with FakeCluster(4, apply_round=join) as cluster:
             coordinator = cluster.coordinator
             coordinator.begin(choose_protocol("ds-sync:2").machine, 16)
-            deadline = time.monotonic() + 20
-            while coordinator.done < 6:
-                assert time.monotonic() < deadline
-                time.sleep(0.001)
+            until(lambda: coordinator.done >= 6)
             assert not coordinator.wait_until_drained(0.1)
             by_worker = Counter(worker for worker, _ in cluster.tickets)
             assert by_worker[0] == 1, "it has no replica to go on with"
             release.set()
             assert coordinator.wait_until_drained(20)
         assert coordinator.done == 16
-
-    def test_what_an_average_raises_ends_the_segment(self) -> None:
-        def lost(workers: Sequence[int], first: int) -> None:
-            raise RuntimeError("lost")
-
-        with FakeCluster(2, apply_round=lost) as cluster:
-            cluster.coordinator.begin(choose_protocol("local-sgd:1").machine, 100)
-            assert cluster.coordinator.wait_until_drained(20)
-            assert str(cluster.coordinator.error) == "lost"
-            assert cluster.coordinator.done < 100
 
     def test_whoever_could_not_be_reached_is_told_and_goes_on_no_more(self) -> None:
         coordinator = Coordinator(range(3), lambda workers, first: [1], lambda done: None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -19,6 +18,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Group, Ticket
+from tests.processes import until
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, spec_of
 
 WORKERS, W = 4, 24
@@ -92,10 +92,7 @@ class Segment:
 
     def settle(self) -> None:
         """Groups are averaged by other threads."""
-        deadline = time.monotonic() + 60
-        while self.coordinator._averaging:
-            assert time.monotonic() < deadline
-            time.sleep(0.0005)
+        until(lambda: not self.coordinator._averaging)
 
     def assert_exact(self) -> None:
         self.settle()

@@ -3,14 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
     FencedError,
     ParameterServer,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.update import momentum_update
+from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
 from syncswitch.trainers.model.embeddings.rules import MomentumRule
 from syncswitch.trainers.model.embeddings.shard import RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector

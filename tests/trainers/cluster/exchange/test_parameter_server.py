@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.exchange.memory import aligned
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
     FencedError,
     ParameterServer,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.update import Update, momentum_update
+from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, momentum_update
 from syncswitch.trainers.model.layout import FlatLayout, ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
 from tests.properties import more_examples
+from tests.trainers.cluster.members.cluster_contract import arrays_of, assert_same, in_parallel
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT
 
 SGD = MomentumSGD(FlatLayout((), ()))
@@ -49,27 +49,6 @@ def new_server(
     )
 
 
-def in_parallel(*bodies: Callable[[], Any]) -> None:
-    """Runs each body in a thread, all started together; raises what one of them raises."""
-    together, errors = threading.Barrier(len(bodies)), list[BaseException]()
-
-    def run(body: Callable[[], Any]) -> None:
-        together.wait(30)
-        try:
-            body()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(body,), daemon=True) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    if errors:
-        raise errors[0]
-
-
 def push_from_all(
     server: ParameterServer,
     pushes: int,
@@ -93,17 +72,6 @@ def push_from_all(
 def state_of(server: ParameterServer) -> ModelState:
     server.mark()
     return server.marked()
-
-
-def arrays(state: ModelState) -> tuple[Vector, Vector, Vector]:
-    return state.parameters, state.slots, state.statistics
-
-
-def assert_same(one: ModelState, other: ModelState) -> None:
-    """To the last bit."""
-    for mine, yours in zip(arrays(one), arrays(other), strict=True):
-        np.testing.assert_array_equal(mine, yours)
-    assert one.updates == other.updates
 
 
 def random_vectors(count: int, size: int = 5) -> list[Vector]:
@@ -315,7 +283,7 @@ class TestRounds:
                 server.apply_round(range(WORKERS), 0.1, 0.9)
             states.append(state_of(server))
         expected = ModelState(*(np.ones(size, np.float32) for size in (1000, 1000, 3)), 3)
-        parameters, slots, statistics = arrays(expected)
+        parameters, slots, statistics = arrays_of(expected)
         for computed in np.split(np.array(random_vectors(3 * WORKERS, 1003)), 3):
             mean = np.mean(computed, axis=0)
             parameters, slots = SGD.apply(
@@ -366,6 +334,16 @@ class TestRounds:
 
 
 class TestBuffer:
+    def test_has_no_room_for_worker_steps_without_end(self) -> None:
+        server, zeros = new_server(workers=2), np.zeros(4, np.float32)
+        for worker_step in range(8):
+            server.push_gradient(Caller(1, 0), worker_step, zeros, worker_step)
+        with pytest.raises(ValueError, match="8 gradients wait already"):
+            server.push_gradient(Caller(1, 0), 8, zeros, 8)
+        server.push_gradient(Caller(1, 0), 9, zeros, 3)
+        server.apply_buffer(range(8), [], 0.1, 0.0)
+        assert server.push_gradient(Caller(1, 0), 10, zeros, 8) == 1
+
     def test_keeps_copies_of_several_gradients_of_a_worker(self) -> None:
         """In the order that is told, to the last bit as a round."""
         server, computed = new_server(5, 2, decay=0.5), random_vectors(3, 7)
@@ -478,10 +456,10 @@ class TestFence:
 class TestState:
     def test_what_was_loaded_is_there_and_is_nobody_elses(self) -> None:
         expected = ModelState(*random_vectors(2, 3), random_vectors(1, 2)[0], 17)
-        loaded = ModelState(*(vector.copy() for vector in arrays(expected)), 17)
+        loaded = ModelState(*(vector.copy() for vector in arrays_of(expected)), 17)
         server = new_server(3, 2)
         server.load(loaded)
-        for vector in (*arrays(loaded), *server.snapshot(), *arrays(state_of(server))):
+        for vector in (*arrays_of(loaded), *server.snapshot(), *arrays_of(state_of(server))):
             vector[:] = 99.0
         assert_same(state_of(server), expected)
         for found, held in zip(

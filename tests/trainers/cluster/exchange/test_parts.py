@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
-from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError, Sizes
-from syncswitch.trainers.cluster.exchange.parts import ServerPart
+from syncswitch.trainers.cluster.exchange.parts import Peers, ServerPart
 from syncswitch.trainers.cluster.exchange.plans import SERVER, TO_WORKER, WORKER, ServerPlan
-from syncswitch.trainers.cluster.exchange.remote import LostError, serve
-from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServer, RemoteServers
+from syncswitch.trainers.cluster.exchange.remote import (
+    LostError,
+    RemoteServer,
+    RemoteServers,
+    serve,
+)
+from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
-from syncswitch.trainers.cluster.exchange.worker_part import Peers
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 SECRET = b"of this cluster alone"

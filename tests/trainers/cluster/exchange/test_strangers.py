@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -31,9 +30,8 @@ from syncswitch.trainers.cluster.exchange.handshake import (
     dialing,
     welcoming,
 )
-from syncswitch.trainers.cluster.exchange.memory import Block
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
-from syncswitch.trainers.cluster.exchange.parts import Place, ServerPart, serve_chief
+from syncswitch.trainers.cluster.exchange.parts import Place, ServerPart, WorkerPart, serve_chief
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
     CHIEF_TO_WORKER,
@@ -44,14 +42,14 @@ from syncswitch.trainers.cluster.exchange.plans import (
     ServerPlan,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, serve
-from syncswitch.trainers.cluster.exchange.remote_servers import RemoteServer
+from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer, serve
 from syncswitch.trainers.cluster.exchange.sealed import Reader, Sealed
+from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
-from syncswitch.trainers.cluster.exchange.worker_part import WorkerPart
 from syncswitch.trainers.cluster.members.connected import Hub
 from syncswitch.trainers.model.layout import ModelState
 from tests.private_network import free_ports
+from tests.processes import until
 
 SECRET = b"of this cluster alone"
 OF_SERVER, OF_WORKER = Identity((SERVER, 0), SECRET), Identity((WORKER, 3), SECRET)
@@ -331,6 +329,7 @@ class TestAFlood:
             subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as child,
             ExitStack() as held,
         ):
+            held.callback(child.kill)
             assert child.stdout is not None
             address = "127.0.0.1", int(child.stdout.readline())
             for _ in range(100):
@@ -360,9 +359,7 @@ class TestAFlood:
                 assert "Too many open files" in child.stderr.readline()
             limits = resource.prlimit(child.pid, resource.RLIMIT_NOFILE)
             resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (limits[1], limits[1]))
-            deadline = time.monotonic() + 20
-            while not _is_let_in_among_others(address):
-                assert time.monotonic() < deadline, "the line stays short"
+            until(lambda: _is_let_in_among_others(address), 20)
 
 
 def _is_let_in_among_others(address: tuple[str, int]) -> bool:

@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.exchange import wire as wires
-from syncswitch.trainers.cluster.exchange.codec import OddMessageError, unpacked
 from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.plans import Hold, Push, Task
-from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.wire import Door, OddMessageError, Wire, dial, unpacked
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.protocols import Exchange
 from tests.properties import FIXTURES_STAY, more_examples

@@ -12,6 +12,7 @@ from syncswitch.trainers.cluster.exchange.plans import CHIEF, PARAMETER_SERVER, 
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import connected as hubs
 from syncswitch.trainers.cluster.members.connected import Arrival, Hub
+from tests.processes import until
 
 SECRET = b"of this cluster alone"
 ONE: Part = (WORKER, 1)
@@ -46,13 +47,6 @@ def arrived(hub: Hub, part: Part = ONE) -> Arrival:
     found = hub.wait_for(part, 20.0)
     assert found is not None
     return found
-
-
-def until(condition: object) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def has_ended(wire: Wire) -> bool:

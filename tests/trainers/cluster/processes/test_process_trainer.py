@@ -25,6 +25,7 @@ from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
+from tests.processes import until
 from tests.trainers import jobs, trainer_contract
 from tests.trainers.cluster.engines import all_gone, family
 from tests.trainers.final import train_to_end
@@ -312,10 +313,7 @@ def test_what_is_refused_is_one_line_and_leaves_nothing(
     with pytest.raises((UserError, FatalError), match="metric"):
         ProcessTrainer(f"{__name__}:BROKEN_METRIC", 2)
     assert list(tmp_path.iterdir()) == []
-    deadline = time.monotonic() + 30
-    while len(set(psutil.Process().children(recursive=True)) - before) > 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: len(set(psutil.Process().children(recursive=True)) - before) <= 1)
 
 
 def test_close_leaves_nothing_behind_and_may_come_twice(make_trainer: MakeTrainer) -> None:

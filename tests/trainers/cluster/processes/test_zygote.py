@@ -20,6 +20,7 @@ import pytest
 
 from syncswitch.trainers.cluster.members.engine import Condition, Life
 from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
+from tests.processes import until
 from tests.trainers.cluster.engines import all_gone
 
 
@@ -42,12 +43,9 @@ def fork(
 
 def ended(process_id: int, zygote: Zygote | None = None) -> Condition:
     """What has become of a process that ends by itself."""
-    deadline = time.monotonic() + 60
     zygote = zygote or shared_zygote()
-    while (condition := zygote.condition(process_id)).life is Life.RUNNING:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return condition
+    until(lambda: zygote.condition(process_id).life is not Life.RUNNING)
+    return zygote.condition(process_id)
 
 
 # What is forked.
@@ -114,9 +112,7 @@ def test_how_it_ended_is_known(tmp_path: Path) -> None:
     assert zygote.condition(sleeping) == Condition(Life.RUNNING)
     for number, life in ((signal.SIGSTOP, Life.STOPPED), (signal.SIGCONT, Life.RUNNING)):
         zygote.signal(sleeping, number)
-        deadline = time.monotonic() + 60
-        while zygote.condition(sleeping).life is not life:
-            assert time.monotonic() < deadline
+        until(lambda life=life: zygote.condition(sleeping).life is life)
     zygote.signal(sleeping, signal.SIGKILL)
     assert zygote.condition(sleeping) == Condition(Life.DEAD, "died of SIGKILL")
     zygote.signal(sleeping, signal.SIGKILL)

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from syncswitch.trainers.cluster.processes.messages import ChiefPlan
+from syncswitch.trainers.cluster.processes.chief import ChiefPlan
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 from syncswitch.trainers.cluster.ray import engine
 from tests.private_network import enter_network, isolate_network

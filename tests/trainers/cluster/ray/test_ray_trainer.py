@@ -17,7 +17,7 @@ from syncswitch.cli.search.main import main as search
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
-from syncswitch.trainers.cluster.processes.messages import ChiefPlan
+from syncswitch.trainers.cluster.processes.chief import ChiefPlan
 from syncswitch.trainers.cluster.ray.engine import RayTrainer
 from syncswitch.trainers.cluster.ray.options import RayOptions
 from syncswitch.trainers.job.workload import Workload

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.trainers.cluster.local import LocalCluster, choose_cluster
 from syncswitch.trainers.cluster.processes.placement import place_on_cpus
 from tests.private_network import free_ports
 from tests.trainers.jobs import CONSTANT
@@ -24,49 +25,79 @@ def tf_config(job: str = "chief", index: int = 0, servers: int = 1) -> dict[str,
     }
 
 
-def test_a_cluster_that_is_described_is_joined_unless_another_is_asked_for() -> None:
-    joined = choose_cluster(None, 0.0, None, None, tf_config())
-    assert (joined.launcher, joined.workers(None), joined.workers(2)) == ("tf-config", 2, 2)
-    own = choose_cluster("processes", 0.0, None, None, tf_config())
-    assert own == LocalCluster("processes")
-    assert (own.workers(None), own.workers(7)) == (None, 7)
-    assert choose_cluster(None, 0.0, None, None, {}) == LocalCluster("in-process")
+@pytest.fixture
+def joining(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of the chief of a cluster of two workers."""
+    environment = tf_config()
+    monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
+    return environment
+
+
+@pytest.fixture(autouse=True)
+def _no_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+def test_a_cluster_that_is_described_is_joined_unless_another_is_asked_for(
+    joining: dict[str, str],
+) -> None:
+    joined, own = LocalTrainer(), LocalTrainer("processes")
+    assert (joined.launcher_kind, joined.workers(None), joined.workers(2)) == ("tf-config", 2, 2)
+    assert (own.launcher_kind, own.workers(None), own.workers(7)) == ("processes", None, 7)
     assert own.placement(2) == place_on_cpus(2)
 
 
-def test_several_parameter_servers_are_those_of_the_cluster_or_asked_for() -> None:
-    assert choose_cluster("processes", 0.0, None, None, {}, parameter_servers=3).servers == 3
-    for given in (None, 2):
-        config = tf_config(servers=2)
-        assert choose_cluster(None, 0.0, None, None, config, parameter_servers=given).servers == 2
+def test_without_one_workers_are_threads() -> None:
+    assert (LocalTrainer().launcher_kind, LocalTrainer().servers) == ("in-process", 1)
+    assert LocalTrainer("processes", 3).servers == 3
+
+
+def test_several_parameter_servers_are_those_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", tf_config(servers=2)["TF_CONFIG"])
+    assert LocalTrainer().servers == LocalTrainer(None, 2).servers == 2
     with pytest.raises(UserError, match="--parameter-servers is 3, and TF_CONFIG has 2 ps"):
-        choose_cluster(None, 0.0, None, None, tf_config(servers=2), parameter_servers=3)
-    with pytest.raises(UserError, match=r"^--parameter-servers 2 needs a process for each"):
-        choose_cluster(None, 0.0, None, None, {}, parameter_servers=2)
+        LocalTrainer(parameter_servers=3)
 
 
-def test_what_does_not_go_together_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"launcher": "tf-config"}, "TF_CONFIG is not set"),
+        ({"gpus_per_worker": 0.5}, r"0\.5 needs a process for each .* --launcher processes"),
+        ({"parameter_servers": 2}, "^--parameter-servers 2 needs a process for each"),
+        (
+            {"launcher": "processes", "cluster_timeout": 3.0},
+            "--cluster-timeout is for --launcher tf-config",
+        ),
+        ({"server_grace": 3.0}, "--server-grace is for --launcher tf-config"),
+        ({"open_network": True}, "--open-network is for --launcher tf-config, and this is --laun"),
+        (
+            {"launcher": "processes", "open_network": True},
+            "--open-network is for --launcher tf-config, and this is --launcher processes",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        LocalTrainer(**options)
+
+
+def test_workers_and_gpus_that_are_not_there_are_refused(joining: dict[str, str]) -> None:
+    assert LocalTrainer(open_network=True).open_network
     with pytest.raises(UserError, match="--workers is 3, and TF_CONFIG has 2 of them"):
-        choose_cluster(None, 0.0, None, None, tf_config()).workers(3)
-    with pytest.raises(UserError, match="TF_CONFIG is not set"):
-        choose_cluster("tf-config", 0.0, None, None, {})
-    with pytest.raises(UserError, match=r"0\.5 needs a process for each .* --launcher processes"):
-        choose_cluster(None, 0.5, None, None, {})
-    with pytest.raises(UserError, match="--cluster-timeout is for --launcher tf-config"):
-        choose_cluster("processes", 0.0, 3.0, None, tf_config())
-    with pytest.raises(UserError, match="--server-grace is for --launcher tf-config"):
-        choose_cluster(None, 0.0, None, 3.0, {})
+        LocalTrainer().workers(3)
     # This test runs on machines without GPUs; with one, the second worker has none.
     with pytest.raises(UserError, match=r"--gpus-per-worker 1 needs \d+ GPUs for 1\d+ workers"):
-        choose_cluster("processes", 1.0, None, None, {}).check_capacity(100)
+        LocalTrainer("processes", gpus_per_worker=1.0).check_capacity(100)
 
 
-def test_parts_that_are_not_there_are_named() -> None:
-    config = tf_config()
-    cluster = choose_cluster(None, 0.0, 0.01, None, config, open_network=True)
+def test_parts_that_are_not_there_are_named(joining: dict[str, str]) -> None:
+    cluster = LocalTrainer(cluster_timeout=0.01, open_network=True)
     with pytest.raises(RetryableError) as caught:
         cluster.open(CONSTANT, "tests.trainers.jobs:CONSTANT", 2)
-    (address,) = json.loads(config["TF_CONFIG"])["cluster"]["ps"]
+    (address,) = json.loads(joining["TF_CONFIG"])["cluster"]["ps"]
     assert f"it is {address} in TF_CONFIG" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -97,13 +128,6 @@ def test_both_programs_say_so_in_one_line(
     assert len(done.output.splitlines()) == 1
 
 
-def test_an_open_network_is_for_a_cluster_that_is_joined() -> None:
-    assert choose_cluster(None, 0.0, None, None, tf_config(), open_network=True).open_network
-    for launcher in ("in-process", "processes"):
-        with pytest.raises(UserError, match=r"--open-network is for --launcher tf-config, and"):
-            choose_cluster(launcher, 0.0, None, None, {}, open_network=True)
-
-
 def test_one_cluster_makes_one_run_at_once() -> None:
     for environment, arguments, words in (
         (tf_config(), [], "--jobs 2 needs a cluster for each, and TF_CONFIG has one"),
@@ -116,9 +140,10 @@ def test_one_cluster_makes_one_run_at_once() -> None:
         assert words in done.output
 
 
-def test_a_worker_trains_nothing_by_itself() -> None:
+def test_a_worker_trains_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", tf_config("worker", index=1)["TF_CONFIG"])
     with pytest.raises(UserError, match="makes this process worker 1, and only its chief trains"):
-        choose_cluster(None, 0.0, None, None, tf_config("worker", index=1)).check_capacity(2)
+        LocalTrainer().check_capacity(2)
 
 
 def test_parts_that_others_start_cannot_be_started_anew() -> None:

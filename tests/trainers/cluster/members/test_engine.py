@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.processes.condition import tail_of_log
+from syncswitch.trainers.cluster.members.engine import tail_of_log
 
 
 @pytest.mark.parametrize(
