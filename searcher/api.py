@@ -124,8 +124,8 @@ def search(
         strategy: Strategy of the search: adaptive or paper.
         settings: M, how often the range of switch points may be halved.
         runs: R, runs of each switch point; but for the paper's strategy, at most.
-        threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01,
-            which metrics other than shares have to be told.
+        threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01
+            where its best value is 1, and else for what `measured_threshold` says.
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: False for a policy that holds with the bare switch; else trainings are expected
             to go back to a switch that failed, as those of `syncswitch-run` do.
@@ -241,7 +241,7 @@ def sweep(
         protocols: Pairs such as `bsp,asp`; empty for the usual one.
         storage: As for `search`.
         runs: R, runs at each switch point, recorded ones included.
-        threshold: beta, in the unit of the metric; None for 0.01 where its best value is 1.
+        threshold: beta, in the unit of the metric; None as for `search`.
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: Whether a training that fails after its switch goes back there.
         seed: The seeds of all runs derive from it.

@@ -65,7 +65,9 @@ def search_words(
     for pair in search.pairs or [identity.pair]:
         words += ["--protocols", pair]
     words += ["--strategy", search.strategy, "--settings", str(search.settings)]
-    words += ["--runs", str(search.runs), "--threshold", f"{search.threshold:g}"]
+    words += ["--runs", str(search.runs)]
+    if not search.options.get("threshold_runs"):
+        words += ["--threshold", f"{search.threshold:g}"]
     if search.target_accuracy is not None:
         target = identity.decided_by.value(search.target_accuracy)
         words += ["--target-accuracy", f"{target!r}"]

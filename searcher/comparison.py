@@ -6,6 +6,7 @@ is decided, and no policy is published.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -13,13 +14,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, named
-from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold, replicate_seed
+from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop
 from syncswitch.searcher.simulation.estimates import mean
 from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
-from syncswitch.searcher.strategies.base import Wait
-from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
+from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Wait
+from syncswitch.searcher.strategies.baseline import (
+    ROUNDING,
+    THRESHOLD_RUNS,
+    check_baseline,
+    measured_threshold,
+)
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
@@ -27,7 +33,6 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -41,7 +46,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _USUAL_REFERENCE = "bsp"
-_USUAL_THRESHOLD = 0.01
 _MOST_POINTS = 30
 
 
@@ -382,13 +386,13 @@ class Sweep:
     Attributes:
         reference_percent: At this switch point the first of the jobs trains with one protocol
             alone, which says what the accuracy is to be, and how long a training usually takes.
-        threshold: beta, the accuracy that may be lost.
+        given_threshold: beta, the accuracy that may be lost; None to measure it.
         given_target: A, where nobody has to measure it.
     """
 
     jobs: tuple[SweptJob, ...]
     reference_percent: float
-    threshold: float
+    given_threshold: float | None
     given_target: float | None = None
 
     @property
@@ -396,16 +400,28 @@ class Sweep:
         """A; None where nobody gave it, and all runs of the reference diverged."""
         if self.given_target is not None:
             return self.given_target
-        points = (one for one in self.jobs[0].switch_points)
-        return next(
-            (one.mean_accuracy for one in points if one.switch_percent == self.reference_percent),
-            None,
-        )
+        return None if self._reference is None else self._reference.mean_accuracy
+
+    @property
+    def threshold(self) -> float | None:
+        """beta; None where nobody gave it, and the runs of the reference do not say it."""
+        if self.given_threshold is not None or self._reference is None:
+            return self.given_threshold
+        with contextlib.suppress(UserError):
+            return measured_threshold(self._reference.accuracies)
+        return None
+
+    @property
+    def _reference(self) -> EvaluatedSwitchPoint | None:
+        points = self.jobs[0].switch_points
+        return next((one for one in points if one.switch_percent == self.reference_percent), None)
 
     def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int | None:
-        """Runs that lose at most the threshold against the target; None without one."""
-        target = self.target_accuracy
-        return None if target is None else switch_point.kept_runs(target, self.threshold)
+        """Runs that lose at most the threshold against the target; None without these."""
+        target, threshold = self.target_accuracy, self.threshold
+        if target is None or threshold is None:
+            return None
+        return switch_point.kept_runs(target, threshold)
 
     def speed_up(self, job: int, percent: float) -> SpeedUp | None:
         """Times as fast as the reference; None where all runs of either diverged, or none ran."""
@@ -426,7 +442,7 @@ class SweepPlan:
             conditions; one size of cluster after the other.
         columns: How many jobs there are of each size.
         reference_percent: See `Sweep`.
-        threshold: beta, as an accuracy.
+        threshold: beta, as an accuracy; None to measure it for each size.
         target_accuracy: A, as an accuracy; None to measure it for each size.
     """
 
@@ -434,7 +450,7 @@ class SweepPlan:
     columns: int
     percents: tuple[float, ...]
     reference_percent: float
-    threshold: float
+    threshold: float | None
     target_accuracy: float | None
     trainer: str
     runs: int
@@ -472,7 +488,7 @@ class SweepPlan:
         ):
             if len(self.to_train) > 1:
                 say(f"{called} on {job.identity.cluster}:")
-            is_first = not made and self.target_accuracy is None
+            is_first = not made and None in (self.target_accuracy, self.threshold)
             strategy = self._strategy(is_first=is_first)
             options["reference"] = called
             comparison = Comparison(
@@ -514,8 +530,9 @@ class SweepPlan:
         return ComparisonStrategy(
             len(different),
             self.runs,
-            self.threshold,
+            self.threshold or 0.0,
             self.target_accuracy,
+            threshold_runs=0 if self.threshold else THRESHOLD_RUNS,
             percents=different,
             has_baseline=is_first and self.reference_percent == BASELINE_PERCENT,
             guarded=self.guarded,
@@ -549,7 +566,7 @@ def plan_sweep(
         sizes: n of each cluster; None for the usual size.
         chosen: The conditions of the runs.
         runs: R, how many runs of each switch point there are to be.
-        threshold: beta, in the unit of the metric; None for the usual one.
+        threshold: beta, in the unit of the metric; None for the usual one, or to measure it.
         target_accuracy: The value of the metric to keep; None to measure it.
         guarded: Whether what fails goes back to its switch.
         seed: The seeds of all runs derive from it.
@@ -577,14 +594,26 @@ def plan_sweep(
         called = job.reference or normal_reference(named(request))
         to_train.append((called, job, conditions))
     metric = to_train[0][1].identity.decided_by  # no variant has another one
-    allowed, target = _allowed_and_target(metric, threshold, target_accuracy)
+    if threshold is None and metric.has_usual_threshold:
+        threshold = USUAL_THRESHOLD
+    if threshold is None and runs < THRESHOLD_RUNS:
+        raise UserError(
+            f"--runs is {runs}: without a --threshold for {metric.name} it is measured in"
+            f" {THRESHOLD_RUNS} runs; give as many, or --threshold"
+        )
+    allowed = USUAL_THRESHOLD if threshold is None else threshold
+    given = ComparisonStrategy(1, 1, allowed, target_accuracy, percents=(100.0,))
+    if threshold is None:
+        given = given.without_threshold()
+    given = given.measured_by(metric)
+    SearchPlan(given).check()
     return SweepPlan(
         to_train=tuple(to_train),
         columns=len(names) * len(pairs),
         percents=points,
         reference_percent=reference_percent,
-        threshold=allowed,
-        target_accuracy=target,
+        threshold=threshold,
+        target_accuracy=given.target_accuracy,
         trainer=trainer.kind,
         runs=runs,
         seed=seed,
@@ -604,20 +633,3 @@ def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
             f"--at is {text!r}: give 1 to {_MOST_POINTS} percents from 0 to 100, such as 100,50,0"
         )
     return found
-
-
-def _allowed_and_target(
-    metric: Metric, threshold: float | None, target_value: float | None
-) -> tuple[float, float | None]:
-    """Beta and A, given in the unit of the metric; A is None where it is to be measured.
-
-    Raises:
-        UserError: The metric has no usual threshold, or cannot lose or be as much.
-    """
-    if threshold is None:
-        check_usual_threshold(metric)
-        threshold = _USUAL_THRESHOLD
-    given = ComparisonStrategy(1, 1, threshold, target_value, percents=(100.0,))
-    strategy = given.measured_by(metric)
-    SearchPlan(strategy).check()
-    return strategy.threshold, strategy.target_accuracy

@@ -46,7 +46,7 @@ _STARTING = timedelta(minutes=3)
 # Before it has done this much, what a run needs to begin counts for too much.
 _LEAST_SHARE = 0.1
 _LIVING = frozenset({TrialState.RUNNING, TrialState.STALE})
-_OVER = frozenset({"done", "baseline diverged", "dropped"})
+_OVER = frozenset({"done", "baseline diverged", "no threshold", "dropped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,8 @@ class SearchStatus:
     Attributes:
         decided_by: The metric of the job.
         simulated_cluster: Digest of its profile; None for a real one.
-        state: `starting`, `running`, `stopped`, `done`, `baseline diverged` or `dropped`.
+        state: `starting`, `running`, `stopped`, `done`, `dropped`, `baseline diverged`, or `no
+            threshold`: all runs with the first protocol alone measured the same.
         is_under_way: Somebody makes it, or did a minute ago.
         most_runs: Of the longest search; None where the strategy cannot say.
         failed_runs: Stale ones included.
@@ -250,7 +251,8 @@ def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | Non
     """What is to come; None for an evaluation, too early, or where the baseline diverged."""
     if isinstance(strategy, ComparisonStrategy):
         return None
-    if strategy.repeats is None and len(finished) < LEAST_RUNS:
+    is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
+    if is_early or strategy.missing_for_threshold(finished):
         return None
     try:
         return rest_of_search(strategy, finished)
@@ -295,7 +297,14 @@ def search_status(
     needed = None if is_brief and policy else _needed(strategy, finished)
     progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
-    state = _state(strategy, progress, policy, is_running=bool(running), is_new=is_new)
+    state = _state(
+        strategy,
+        progress,
+        policy,
+        is_running=bool(running),
+        is_new=is_new,
+        has_diverged=any(run.diverged for run in finished),
+    )
     state = "dropped" if search.dropped else state
     spent = total_cost(identity, rows.values())
     costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
@@ -356,7 +365,7 @@ def search_status(
 
 
 def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
-    """The runs that the search asked for; None where its baseline diverged.
+    """The runs that the search asked for; None where its baseline leaves nothing to compare with.
 
     Others are speculative, and it does not look at them.
     """
@@ -373,11 +382,12 @@ def _state(
     *,
     is_running: bool,
     is_new: bool,
+    has_diverged: bool,
 ) -> str:
     if policy is not None:
         return "done"
     if progress is None:
-        return "baseline diverged"
+        return "baseline diverged" if has_diverged else "no threshold"
     # An evaluation looks for no switch point and publishes nothing.
     if isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
         return "done"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.rows import condition_values
@@ -67,6 +68,21 @@ def accuracy_around(mean: float | None, half: float | None, metric: Metric) -> s
     if mean is None or half is None:
         return accuracy_text(mean, metric)
     return accuracy_interval(mean, metric.limited(mean - half), metric.limited(mean + half), metric)
+
+
+def sentence(clause: str) -> str:
+    """With a capital, and its full stop."""
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
+def measured_threshold_text(threshold: float, metric: Metric, first: str) -> str:
+    """Where a threshold comes from that nobody gave; a sentence without its full stop."""
+    amount = metric.with_unit(f"{threshold:g}")
+    return (
+        f"no threshold was given for {metric.name}, so up to {amount} worse is accepted: by more"
+        f" than that, 1 run in 20 with {first} alone is worse by chance, as its first"
+        f" {THRESHOLD_RUNS} runs differ; --threshold sets another"
+    )
 
 
 def metric_title(metrics: Iterable[Metric]) -> str:

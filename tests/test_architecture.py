@@ -20,6 +20,9 @@ LAYERS = (*LIBRARY, "cli")
 HOME_OF_LIBRARY = {
     "tensorflow": "trainers",
     "keras": "trainers",
+    "torch": "trainers",
+    "lightning": "trainers",
+    "transformers": "trainers",
     "optuna": "searcher",
     "sqlalchemy": "storage",
     "alembic": "storage",
@@ -81,6 +84,16 @@ def test_tensorflow_internals_stay_in_one_module() -> None:
     assert users == {"tensorflow_api.py"}
 
 
+def test_pytorch_and_its_libraries_stay_in_one_folder() -> None:
+    libraries = {"torch", "lightning", "transformers", "accelerate"}
+    users = {
+        path.parent.relative_to(ROOT).as_posix()
+        for path in modules("trainers")
+        if any(name.split(".")[0] in libraries for name in imports(path))
+    }
+    assert users == {"trainers/pytorch"}
+
+
 CODE_IN_DATA = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "copyreg"}
 
 
@@ -121,6 +134,7 @@ HEAVY = {
     "matplotlib",
     "jinja2",
     "mlflow",
+    "torch",
 }
 
 

@@ -69,8 +69,12 @@ class LoopSwitch:
             saves and loads its state itself, see `saves_at`.
         clock: Training time so far, in seconds.
         is_chief: Whether this process decides and records; of several, one does. None for rank 0
-            of `torch.distributed` where that is initialized, and for a single process otherwise.
+            of `torch.distributed` where that is initialized at the first test, and for a single
+            process otherwise.
         broadcast: Gives every process what the chief has; None as above.
+
+    Attributes:
+        events: The alarms so far, where this process decides.
 
     Raises:
         PolicyError: The file is no policy of one switch.
@@ -86,16 +90,16 @@ class LoopSwitch:
         is_chief: bool | None = None,
         broadcast: Broadcast | None = None,
     ) -> None:
-        if is_chief is None and broadcast is None:
-            is_chief, broadcast = _torch_processes()
-        self._is_chief, self._broadcast = is_chief is not False, broadcast
+        self._processes: tuple[bool, Broadcast | None] | None = None
+        if is_chief is not None or broadcast is not None:
+            self._processes = is_chief is not False, broadcast
         self._keeps = tuple(keeps)
         self._kept: list[Any] = []
         self._clock, self._started = clock, clock()
         self._started_at = datetime.now(timezone.utc)
         self._use_id = uuid.uuid4().hex
         self._evaluations: list[Evaluation] = []
-        self._events: tuple[RunEvent, ...] = ()
+        self.events: tuple[RunEvent, ...] = ()
         self._lost_seconds = 0.0
         self._guarding: Guarding | None = None
         self._is_over = False
@@ -105,7 +109,7 @@ class LoopSwitch:
             self._path = Path(plan or policy or "")
             self._policy, spec = _read(self._path, seed)
             self._guarding = Guarding(spec)
-            if self._policy is None and self._is_chief:
+            if self._policy is None and (self._processes is None or self._processes[0]):
                 tell_run(self._path)
 
     @property
@@ -115,6 +119,16 @@ class LoopSwitch:
             return self._told_step
         plan = self._guarding.plan
         return switch_worker_step(plan) if plan.switch_percent < 100 else None
+
+    @property
+    def total_steps(self) -> int | None:
+        """The steps of the job, where a policy file or a plan says them."""
+        return None if self._guarding is None else self._guarding.plan.identity.total_worker_steps
+
+    @property
+    def may_go_back(self) -> bool:
+        """Whether a switch is guarded here, so that its state has to be saved."""
+        return self._guarding is not None and self._guarding.is_on
 
     def is_second(self, step: int) -> bool:
         """Whether the step after so many is made in the second way.
@@ -154,18 +168,21 @@ class LoopSwitch:
             switch `keeps` is loaded already.
         """
         guarding = self._guarding
+        if self._processes is None:
+            self._processes = _torch_processes()
+        is_chief, broadcast = self._processes
         if guarding is None:
-            if self._is_chief and self._told_step is not None:
+            if is_chief and self._told_step is not None:
                 # Without a clock of the loop's own, that of whoever reads the report is as good.
                 seconds = None if self._clock is time.monotonic else self._clock() - self._started
                 report(step, value, seconds=seconds, loss=None if math.isnan(loss) else loss)
             return None
-        back = self._decide(guarding, step, value, loss) if self._is_chief else None
-        if self._broadcast is not None:
-            back = self._broadcast(back)
+        back = self._decide(guarding, step, value, loss) if is_chief else None
+        if broadcast is not None:
+            back = broadcast(back)
         if back is None:
             return None
-        if not self._is_chief:
+        if not is_chief:
             guarding.switch = None
             guarding.fail(FailedSwitch(guarding.plan.switch_percent, "", step, 0.0, 0.0))
         for one, state in zip(self._keeps, self._kept, strict=True):
@@ -183,7 +200,7 @@ class LoopSwitch:
             "elapsed_seconds": self._clock() - self._started,
             "lost_seconds": self._lost_seconds,
             "evaluations": [asdict(one) for one in self._evaluations],
-            "events": [asdict(one) for one in self._events],
+            "events": [asdict(one) for one in self.events],
             "history": None if guarding is None else guarding.history(),
             "switch": None if mark is None else [mark.done, mark.elapsed_seconds],
             "kept": self._kept,
@@ -205,7 +222,7 @@ class LoopSwitch:
         self._started = self._clock() - state["elapsed_seconds"]
         self._lost_seconds = state["lost_seconds"]
         self._evaluations = [Evaluation.of(one) for one in state["evaluations"]]
-        self._events = tuple(RunEvent(**one) for one in state["events"])
+        self.events = tuple(RunEvent(**one) for one in state["events"])
         self._kept, self._is_over = state["kept"], False
 
     def _decide(self, guarding: Guarding, step: int, value: float, loss: float) -> int | None:
@@ -223,7 +240,7 @@ class LoopSwitch:
             guarding.catches("it diverged")
         if guarding.alarm is not None:
             mark, event = guarding.go_back(step, seconds, self._evaluations)
-            self._events += (event,)
+            self.events += (event,)
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
             if self._policy is None:
@@ -256,7 +273,7 @@ class LoopSwitch:
                 phases=[asdict(one) for one in phases],
                 diverged=diverged,
                 training_seconds=seconds,
-                events=[asdict(one) for one in self._events],
+                events=[asdict(one) for one in self.events],
                 guard=None if outcome is None else asdict(outcome),
             )
             return
@@ -268,7 +285,7 @@ class LoopSwitch:
             phases=phases,
             diverged=diverged,
             training_seconds=seconds,
-            events=self._events,
+            events=self.events,
             guard=outcome,
         )
         use = whole_use(self._policy, self._use_id, record)

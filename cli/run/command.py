@@ -135,7 +135,7 @@ def _run(
         band, retries = planned.band, planned.retry_percents
         if seed is None:
             seed = own_seed(storage_url, job.identity, job.name)
-        console.print_note(run_text(job.identity, seed, switch_percent, policy))
+        console.print_note(run_text(job.identity, seed, switch_percent, planned))
     elif switch_percent is None:
         policy, job = _fitting(described, name, choice, workers, pair, storage_url)
         switch_percent = policy.switch_percent

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.uses.summary import is_kept
@@ -299,6 +300,11 @@ def _outcome(report: RunReport) -> str:
     accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
     if policy is None:
         return f"{job}, {_switch_text(record)} as you asked: {accuracy}."
+    if not policy.threshold:
+        return (
+            f"{job} with policy version {policy.version}: {accuracy}. How much worse later ones may"
+            f" be is measured in the first {THRESHOLD_RUNS} runs."
+        )
     verdict = "within" if _reaches_target(policy, record) else "NOT within"
     reached = "never reached"
     if report.time_to_accuracy_seconds is not None:

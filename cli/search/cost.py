@@ -28,7 +28,7 @@ from syncswitch.cli.console import (
 from syncswitch.cli.options import common_options, protocols_option, workers_option
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.options import STRATEGY_OPTIONS, strategy_options
-from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
+from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.simulation.cost import (
     CostSummary,
     deepest_switch_points,
@@ -38,6 +38,7 @@ from syncswitch.searcher.simulation.cost import (
 from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.registry import make_strategy
@@ -136,14 +137,20 @@ def cost(
     _check_most_runs(runs, options["baseline_runs"])
     recording = _read(storage_url, reference, workers, protocols)
     metric = recording.identity.decided_by
-    if threshold is None:
-        check_usual_threshold(metric)
     _check_baseline(reference, recording)
+    if threshold is None and not metric.has_usual_threshold:
+        baseline = [run.accuracy for run in recording.at(BASELINE_PERCENT) if not run.diverged]
+        threshold = measured_threshold(baseline)
+        if threshold is None:
+            raise UserError(
+                f"{metric.name} has no usual --threshold, and it takes {THRESHOLD_RUNS} recorded"
+                " runs of the first protocol alone to measure one; give --threshold"
+            )
     # Of a table the last row alone has runs that are stopped.
     last = _strategy_of(rows[-1], 1, threshold)
     stop = StopRule.of(last, recording.identity.learning_rate_boundaries)
     played = PlayedRecording.of(recording, stop)
-    depth = settings or _deepest_switch_points(reference, first.threshold, played)
+    depth = settings or _deepest_switch_points(reference, last.threshold, played)
     strategies = [
         _knowing(strategy, recording) if row.recurring else strategy
         for row in rows

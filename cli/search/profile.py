@@ -30,7 +30,7 @@ from syncswitch.trainers.simulated.profile import (
     profile_names,
     write_profile,
 )
-from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
+from syncswitch.trainers.simulated.timeline import TimedJob, simulate_phases
 
 if TYPE_CHECKING:
     from syncswitch.trainers.simulated.calibration import Network

@@ -238,7 +238,9 @@ def _answer(search: SearchStatus) -> str:
         return search.dropped
     metric, target = search.decided_by, search.target_accuracy
     known = "not measured yet" if target is None else metric.text(target)
-    threshold = metric.with_unit(f"{search.threshold:g}")
+    threshold = (
+        metric.with_unit(f"{search.threshold:g}") if search.threshold else "not measured yet"
+    )
     accuracy = f"target {metric.name} {known}, threshold {threshold}"
     if search.lower_percent is None:
         return accuracy

@@ -1,4 +1,4 @@
-"""The interface of a kind of trainer: its options, and the job it makes of a request."""
+"""Kinds of trainers: their options, and the job that each makes of a request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """The job that the user asked for.
+    """A request to train something, as the user made it.
 
     Attributes:
         reference: The workload; None where none was named.
@@ -137,7 +137,7 @@ class TrainerChoice(ABC):
 
     @abstractmethod
     def job(self, request: JobRequest) -> Job:
-        """Return the training side of a search.
+        """The job that a request asks for.
 
         Raises:
             UserError: Something in the request does not exist, or does not fit the rest.
@@ -159,7 +159,7 @@ class ClusterChoice(TrainerChoice):
 
     @property
     def launcher_kind(self) -> str:
-        """What can be disturbed there on purpose, as `check_injections` calls it."""
+        """Name of the launcher, by which `check_injections` knows what can be disturbed there."""
         return self.name
 
     @property
@@ -238,7 +238,7 @@ class ClusterChoice(TrainerChoice):
 
 
 def servers_text(servers: int) -> str:
-    """What a kind of trainers says of its parameter servers, whose number decides about times."""
+    """Number of parameter servers in the name of a kind, as it decides how long a run takes."""
     return "" if servers == 1 else f", {servers:,} parameter servers"
 
 
@@ -267,14 +267,14 @@ def plan_search(
 ) -> tuple[SearchPlan, Job]:
     """Return the plan of a search and its job; the plan is checked first.
 
-    The strategy's target is in the unit of the job's metric, and so is its threshold, for which
-    there is a usual value only where the best is 1 (`threshold_is_given`).
+    The strategy's target is in the unit of the job's metric, and so is its threshold. Where that is
+    not given and the best value is not 1, the search measures it.
 
     Where no run can start from the checkpoint of another, the plan does without, unless the user
     asked for shared prefixes (`forks_are_wanted`). Raises UserError where something is out of
     range, does not exist, or does not fit the rest.
     """
-    from syncswitch.searcher.search.plan import SearchPlan, check_usual_threshold
+    from syncswitch.searcher.search.plan import SearchPlan
 
     plan = SearchPlan(
         strategy,
@@ -286,8 +286,8 @@ def plan_search(
     replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
     metric = job.identity.decided_by
-    if not threshold_is_given:
-        check_usual_threshold(metric)
+    if not (threshold_is_given or metric.has_usual_threshold):
+        strategy = strategy.without_threshold()
     strategy = strategy.measured_by(metric)
     if not job.can_go_back:
         strategy = strategy.without_going_back()

@@ -31,7 +31,7 @@ class UsersCommand(CommandChoice, TrainerChoice):
 
     @override
     def pair(self, text: str | None) -> tuple[str, str]:
-        """The names that the command gives its two ways of training."""
+        """The command's own names for its two ways of training."""
         from syncswitch.trainers.protocols import parse_named_pair
 
         return parse_named_pair(text or self.default_protocols)

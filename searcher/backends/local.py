@@ -156,7 +156,7 @@ class LocalTrainer(ClusterChoice):
         return self.config.workers
 
     def placement(self, workers: int) -> Placement:
-        """Which GPUs of this machine the workers use.
+        """The GPUs of this machine that the workers use.
 
         Raises:
             UserError: There are not enough.

@@ -65,7 +65,7 @@ class RayCluster(ClusterChoice):
     @property
     @override
     def kind(self) -> str:
-        """The kind, with what each worker has: it decides how long a run takes."""
+        """Names the resources of a worker too, which decide how long a run takes."""
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
         cpus = "" if is_usual else f", {self.cpus_per_worker:g} CPU"

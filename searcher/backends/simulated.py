@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import ClusterChoice, Job, JobRequest
 from syncswitch.trainers.job.loading import find_module, load_workload
-from syncswitch.trainers.simulated.options import PROFILE
+from syncswitch.trainers.simulated import PROFILE
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import WorkloadIdentity

@@ -11,8 +11,10 @@ from datetime import datetime, timezone
 from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.search.observations import cost_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
-from syncswitch.searcher.strategies.base import Decided, Decision
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
@@ -125,6 +127,21 @@ class UsedJob:
         """Whether the switch kept the accuracy, for each use of this version with its switch."""
         return switches_kept(self.policy, map(observation_of, self.uses))
 
+    @property
+    def threshold(self) -> float:
+        """beta: the policy's, or what its first uses say; 0 while these are too few.
+
+        Raises UserError where they say that there is nothing to tell chance by.
+        """
+        if self.policy.threshold:
+            return self.policy.threshold
+        try:
+            return measured_threshold(self._baseline_accuracies) or 0.0
+        except UserError as error:
+            raise UserError(
+                f"{error} in a search, with `syncswitch-search run`, and learn from its policy"
+            ) from error
+
     def next_percent(self, expected_uses: int) -> float:
         """The switch of the next run: what it should try, or the best that is known.
 
@@ -132,7 +149,8 @@ class UsedJob:
             expected_uses: How often the job is trained in all; after so many nothing is tried.
 
         Raises:
-            UserError: The first protocol alone diverged, so there is nothing to compare with.
+            UserError: The first protocol alone diverged, so there is nothing to compare with, or
+                all runs with it measured the same, so there is no threshold.
         """
         decision = self._decision(expected_uses)
         return self.policy.switch_percent if decision is None else decision.switch_percent
@@ -160,6 +178,8 @@ class UsedJob:
 
     def _decision(self, expected_uses: int) -> Decision | None:
         """The next switch to try, or the answer once nothing is left to try; None for neither."""
+        if not self.threshold:
+            return NextTrial(BASELINE_PERCENT)
         left = expected_uses - len(self.uses)
         return (
             self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
@@ -200,7 +220,7 @@ class UsedJob:
         known_runs = policy.band.runs if policy.band is not None else 0
         return replace(
             usual,
-            threshold=policy.threshold,
+            threshold=self.threshold,
             guarded=policy.guarded,
             goes_back=self.goes_back,
             keep=policy.keep or usual.keep,
@@ -229,7 +249,22 @@ class UsedJob:
             total = own.target_accuracy * own.runs + math.fsum(known)
             return replace(own, target_accuracy=total / (own.runs + len(known)))
         measured = [curves[use.trial_id] for use in self._baseline_uses if use.trial_id in curves]
-        return measured_band(statistics.fmean(known), self.policy.threshold, measured)
+        return measured_band(statistics.fmean(known), self.threshold, measured)
+
+    def with_measured_threshold(self) -> TimingPolicy | None:
+        """The version to publish once its first uses say how much may be lost; None if not so."""
+        threshold = self.threshold
+        if threshold == self.policy.threshold:
+            return None
+        band = self.policy.band
+        return replace(
+            self.policy,
+            threshold=threshold,
+            band=None if band is None else replace(band, threshold=threshold),
+            study=f"{LEARNT}{self.policy.fingerprint[:12]}-{self.policy.version}",
+            created_at=datetime.now(timezone.utc).isoformat(),
+            software=software_versions(),
+        )
 
     def draft(self, revision: Revision) -> TimingPolicy:
         """The version to publish after this one."""

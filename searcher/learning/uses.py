@@ -19,8 +19,8 @@ from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.words import measured_threshold_text
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.records.guard import Band, later_switch_points
@@ -47,19 +47,41 @@ def next_run(
         goes_back: See `used_job`.
 
     Raises:
-        UserError: Nobody knows how much of the job's metric may be lost.
+        UserError: As `UsedJob.next_percent`.
     """
     with open_database(storage_url, create=True) as database:
         found = PolicyRegistry(database).lookup(identity.fingerprint, alias=CURRENT)
-        if not found:
-            metric = identity.decided_by
-            if not metric.has_usual_threshold:
-                raise UserError(
-                    f"--learn: how much worse {metric.name} may be is not known; search first, with"
-                    " `syncswitch-search run` and --threshold, and learn from its policy"
-                )
+        if found:
+            return _next_run(database, found[0], uses, goes_back)
+        begin = simulated_policy(database, identity)
+        if begin is None:
             return NextRun(None, BASELINE_PERCENT, None, 0)
-        return _next_run(database, found[0], uses, goes_back)
+        percent = begin.switch_percent
+        return NextRun(None, percent, _band_of(begin), 0, later_switch_points(percent), begin)
+
+
+def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
+    """The policy from which the first real run of a job may begin; the newest where several may.
+
+    It was found for the same job on a simulated cluster. The first protocol alone makes the same
+    steps on a virtual clock as on a real one, so what it reached there is a target and a band to
+    hold that run against. How long trainings take, and what becomes of stale gradients, real runs
+    alone say.
+    """
+    if identity.simulated_cluster is not None:
+        return None
+    registry = PolicyRegistry(database)
+    for policy in registry.lookup(identity.name):
+        entry = registry.entry(policy.fingerprint, policy.version)
+        if entry is not None and entry.identity.simulated_cluster is not None:
+            real = replace(entry.identity, simulated_cluster=None)
+            if real.fingerprint == identity.fingerprint and policy.threshold:
+                return policy
+    return None
+
+
+def _band_of(policy: TimingPolicy) -> Band:
+    return policy.band or Band(policy.target_accuracy, policy.threshold)
 
 
 def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | None:
@@ -85,12 +107,22 @@ def _next_run(
 
 
 def first_policy(
-    storage_url: str, identity: WorkloadIdentity, reference: str, record: TrialRecord
+    storage_url: str,
+    identity: WorkloadIdentity,
+    reference: str,
+    record: TrialRecord,
+    begins_from: TimingPolicy | None = None,
 ) -> TimingPolicy | None:
-    """Publishes the first run of a job as its policy; None where it diverged."""
+    """Publishes what the first run of a job found; None where it diverged.
+
+    Where it began from a policy of simulated runs, that is the switch that held in it, with target
+    and band of that policy until runs of its own say better.
+    """
     if record.diverged:
         return None
     accuracy, usual = record.converged_accuracy, AdaptiveStrategy()
+    if not identity.decided_by.has_usual_threshold:
+        usual = usual.without_threshold()
     policy = TimingPolicy(
         fingerprint=identity.fingerprint,
         version=1,
@@ -115,6 +147,20 @@ def first_policy(
         band=measured_band(accuracy, usual.threshold, [record.evaluations]),
         **identity.decided_by.fields,
     )
+    if begins_from is not None:
+        guard, began = record.guard, record.spec.switch_percent
+        held = began if guard is None or guard.held_percent is None else guard.held_percent
+        policy = replace(
+            policy,
+            switch_percent=held,
+            target_accuracy=begins_from.target_accuracy,
+            threshold=begins_from.threshold,
+            training_seconds=record.training_seconds if held == began else None,
+            baseline_seconds=None,
+            reason=f"begun from version {begins_from.version} for {begins_from.workers} simulated"
+            f" workers, a switch at {begins_from.switch_percent:g} %",
+            band=_band_of(begins_from),
+        )
     with open_database(storage_url, create=True) as database:
         register_workload(database, identity, reference)
         return PolicyRegistry(database).publish(policy)
@@ -210,6 +256,13 @@ def after_use(
             return []
         drift = uses_of(database, stored).drift
         words = [] if drift is None else [drift_text(drift)]
+        measured = used_job(database, stored).with_measured_threshold()
+        if measured is not None and expected_uses is not None:
+            registry = PolicyRegistry(database)
+            if registry.aliases(stored.fingerprint).get(CURRENT) == stored.version:
+                stored = registry.publish(measured, replaces=stored.version)
+                first, metric = stored.first_protocol.upper(), stored.decided_by
+                words.append(measured_threshold_text(stored.threshold, metric, first))
         revision = revision_of(database, stored, expected_uses, goes_back)
         if revision is None:
             return words
@@ -243,7 +296,11 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
     if found and entry.imported_at is None:
         return search_explained(database, found[0])
     job = used_job(database, policy)
-    return explain(job.strategy(), job.observations())
+    is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
+    return replace(
+        explain(job.strategy(), job.observations()),
+        threshold_is_measured=is_learnt and not policy.decided_by.has_usual_threshold,
+    )
 
 
 def search_explained(database: Database, search: SearchInfo) -> Explanation:

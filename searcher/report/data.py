@@ -32,6 +32,7 @@ from syncswitch.storage.queries.summaries import (
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.rows import condition_values
@@ -548,7 +549,7 @@ def load_report(
             switch_points=switch_points,
             path=path,
             why=_why(read, policy, search),
-            acceptance=_acceptance(policy, search, target, switch_points),
+            acceptance=_acceptance(policy, search, target, switch_points, job.identity.decided_by),
             software=policy.policy.software if policy else _software(read, complete),
             uses=tuple(use_facts(read, fingerprint=fingerprint)),
             use_summaries={
@@ -603,17 +604,18 @@ def _acceptance(
     search: SearchInfo | None,
     measured_target: float | None,
     switch_points: Sequence[SwitchPointStatistics],
+    metric: Metric,
 ) -> Acceptance | None:
     """Of the policy, else of the search as far as it is, else of the recorded baseline."""
     if policy is not None:
         found = policy.policy
         return Acceptance(found.target_accuracy, found.threshold, "as the policy says")
     if search is not None:
-        if measured_target is None:
+        if measured_target is None or not search.threshold:
             return None
         origin = "as given to the search" if search.target_accuracy else "as measured so far"
         return Acceptance(measured_target, search.threshold, origin)
-    for switch_point in switch_points:
+    for switch_point in switch_points if metric.has_usual_threshold else ():
         if (
             switch_point.candidate_percent == BASELINE_PERCENT
             and switch_point.mean_accuracy is not None

@@ -10,6 +10,7 @@ import numpy as np
 
 from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
@@ -133,8 +134,15 @@ def comparison_band(
     ]
     whole = whole_runs(complete, store.curves(fingerprint))
     baseline = [whole[row.trial_id] for row in rows if row.trial_id in whole]
-    target = statistics.fmean(row.converged_accuracy or 0.0 for row in rows)
-    return measured_band(target, strategy.threshold, (run.evaluations for run in baseline))
+    accuracies = [row.converged_accuracy or 0.0 for row in rows]
+    threshold = strategy.threshold
+    if strategy.threshold_runs:
+        measured = measured_threshold(accuracies)
+        if measured is None:
+            return None
+        threshold = measured
+    target = statistics.fmean(accuracies)
+    return measured_band(target, threshold, (run.evaluations for run in baseline))
 
 
 def alarmed(record: TrialRecord, alarm: RunEvent) -> TrialRecord:

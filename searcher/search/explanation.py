@@ -13,7 +13,7 @@ from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import asked_trials
 from syncswitch.searcher.strategies.progress import SwitchPointBelief
-from syncswitch.searcher.words import percent_text
+from syncswitch.searcher.words import measured_threshold_text, percent_text, sentence
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
@@ -77,12 +77,13 @@ class Explanation:
     """Why a search stands where it stands.
 
     Attributes:
-        strategy: The strategy that was asked.
+        strategy: The strategy that was asked, with its threshold.
         runs: Those that count, in the order in which they were asked for.
         answer: What it would answer if it ended now; None without a target.
         is_decided: It needs no further run.
         untried: Switch points without a run, ascending.
         changes: The fewest further runs of each kind that change the answer, of those thought of.
+        threshold_is_measured: Nobody gave it.
     """
 
     strategy: Strategy
@@ -91,6 +92,7 @@ class Explanation:
     is_decided: bool
     untried: tuple[Untried, ...]
     changes: tuple[Change, ...]
+    threshold_is_measured: bool = False
 
     @property
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
@@ -119,7 +121,7 @@ def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
     made = tuple(runs)
     answer = strategy.standing_answer(made)
     return Explanation(
-        strategy=strategy,
+        strategy=strategy.with_measured_threshold(made),
         runs=tuple(
             ExplainedRun(run, strategy.beliefs(made[: number + 1]))
             for number, run in enumerate(made)
@@ -128,6 +130,7 @@ def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
         is_decided=isinstance(strategy.decide(made), Decided),
         untried=() if answer is None else tuple(_untried(strategy, made, answer)),
         changes=() if answer is None else tuple(_changes(strategy, made, answer)),
+        threshold_is_measured=strategy.threshold_runs > 0,
     )
 
 
@@ -174,7 +177,7 @@ def _change(
     strategy: Strategy, runs: Sequence[Observation], answer: Decided, percent: float, fails: bool
 ) -> Change | None:
     """The fewest alike runs at a switch point that move the answer; None where three do not."""
-    loss = _FAILING_LOSS * strategy.threshold if fails else 0.0
+    loss = _FAILING_LOSS * strategy.with_measured_threshold(runs).threshold if fails else 0.0
     accuracy = answer.target_accuracy - loss
     imagined = tuple(runs)
     for number in range(1, _MOST_FURTHER_RUNS + 1):
@@ -264,11 +267,14 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     """Sentences for everything that is not in the rows."""
     if why.answer is None:
         return ["There is no answer yet: no run has been measured that it could be compared with."]
+    said = []
+    if why.threshold_is_measured:
+        said.append(sentence(measured_threshold_text(why.strategy.threshold, metric, first)))
     if not why.beliefs:
-        return [f"{NO_BELIEFS[0].upper()}{NO_BELIEFS[1:]}.", *untried_sentences(why)]
-    certain = certainty_sentence(why, first, metric)
-    rest = (*untried_sentences(why), *change_sentences(why, first, metric))
-    return [*([certain] if certain else []), *rest]
+        return [*said, sentence(NO_BELIEFS), *untried_sentences(why)]
+    if certain := certainty_sentence(why, first, metric):
+        said.append(certain)
+    return [*said, *untried_sentences(why), *change_sentences(why, first, metric)]
 
 
 def why_as_json(why: Explanation) -> dict[str, Any]:
@@ -285,6 +291,8 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
             }
             for one in why.runs
         ],
+        "threshold": why.strategy.threshold,
+        "threshold_is_measured": why.threshold_is_measured,
         "answer_percent": None if why.answer is None else why.answer.switch_percent,
         "is_decided": why.is_decided,
         "never_tried": list(map(asdict, why.untried)),

@@ -217,7 +217,7 @@ class _PairSearch(TrialLoop[PairOutcome]):
     def _found(self, state: SearchState) -> Decided | Dropped | None:
         """The first that its runs say, in the order in which they were asked for."""
         if self._best is not None:
-            lost = dropped(self.strategy, state.course.runs, self._best.seconds)
+            lost = dropped(state.measured_strategy, state.course.runs, self._best.seconds)
             if lost is not None:
                 return lost
         decision = state.course.decision

@@ -15,7 +15,6 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
-from syncswitch.storage.records.metric import Metric
 
 # What depends on what the database holds when a study begins is no part of its name: it is kept
 # with the study.
@@ -109,17 +108,15 @@ def replicate_seed(base_seed: int, replicate: int) -> int:
     return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
 
 
-def check_usual_threshold(metric: Metric) -> None:
-    """Raises UserError where nobody but the user knows how much of a metric may be lost."""
-    if not metric.has_usual_threshold:
-        unit = f", in {metric.unit}" if metric.unit else ""
-        raise UserError(
-            f"{metric.name} has no usual --threshold: say how much worse it may be{unit}, such as"
-            " a hundredth of what is good"
-        )
-
-
 def _check_threshold(strategy: Strategy) -> None:
+    if strategy.threshold_runs:
+        budget = strategy.options.get("budget", math.inf)
+        if budget < strategy.threshold_runs:
+            raise UserError(
+                f"--budget is {budget:g}: without a --threshold the search begins with"
+                f" {strategy.threshold_runs} trainings to measure one; give as many, or --threshold"
+            )
+        return
     threshold, (least, largest) = strategy.threshold, strategy.accuracy_range
     is_possible = math.isfinite(threshold) and threshold > 0
     if least is None or largest is None:

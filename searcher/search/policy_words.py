@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.searcher.words import NONE, counted
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT
@@ -154,6 +155,8 @@ def _measured(policy: TimingPolicy) -> str:
     if accuracies:
         mean, runs = statistics.fmean(accuracies), counted(len(accuracies), "run")
         target = f"{policy.first_protocol.upper()} alone reached {metric.text(mean)} ({runs})"
+    if not policy.threshold:
+        return f"{target}; how much worse is accepted is measured in {THRESHOLD_RUNS} runs."
     worse = "more" if metric.is_less_better else "less"
     beta = metric.with_unit(f"{policy.threshold:g}")
     allowed = f"{target}, and up to {beta} {worse} is accepted."

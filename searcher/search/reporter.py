@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.progress import SearchProgress
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 
@@ -40,6 +42,9 @@ class Reporter:
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """The history as it is before each decision; `most_runs` is None where none can say."""
+
+    def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
+        """The threshold was measured, and the strategy has it."""
 
     def on_run(self, trial: ReportedTrial) -> None:
         """A run starts."""

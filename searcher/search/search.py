@@ -162,6 +162,11 @@ class SearchState:
         return course_of(self.strategy, self.finished)
 
     @cached_property
+    def measured_strategy(self) -> Strategy:
+        """The strategy with its threshold, as soon as that is measured; raises as `course`."""
+        return self.strategy.with_measured_threshold(self.course.runs)
+
+    @cached_property
     def plan(self) -> PlannedTrial | Wait | Decided:
         """The next step of the search. Raises UserError where the baseline diverged."""
         in_flight = in_flight_runs(self.trials, PARAMETER)
@@ -609,6 +614,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             ),
         )
         self.strategy = stored_strategy(known)
+        self._told_threshold = known.threshold
         # A budget is kept by the runs that are needed; others would come on top of it.
         speculate = options.get("speculate", True) and "budget" not in self.strategy.options
         self.study = SearchStudy(
@@ -675,6 +681,11 @@ class TrialLoop(ABC, Generic[_Answer]):
             UserError: The baseline diverged.
         """
         progress = self.strategy.progress(state.course.runs)
+        threshold = state.measured_strategy.threshold
+        if threshold != self._told_threshold:
+            self._told_threshold = threshold
+            self.store.set_threshold(self.study_name, threshold)
+            self._reporter.on_threshold(state.measured_strategy, self._identity)
         most_runs = self.strategy.most_runs if self.strategy.repeats else None
         self._reporter.on_state(len(state.finished), most_runs, progress)
 
@@ -753,7 +764,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             if is_cancelled:
                 self.store.cancel(self.study_name, claim.number, record, CANCELLED)
             else:
-                plateau = self._plateau_accuracy(record)
+                plateau = self._plateau_accuracy(record, claim.state.measured_strategy)
                 self.store.complete(self.study_name, claim.number, record, plateau)
         except BaseException as error:
             self._give_back(claim.number, error)
@@ -831,7 +842,7 @@ class TrialLoop(ABC, Generic[_Answer]):
         self, trial: ReportedTrial, spec: TrialSpec, prefix: Prefix, state: SearchState
     ) -> TrialObserver:
         """Watches a run of a search that was at this state when it was planned."""
-        known = state.course.runs
+        known, strategy = state.course.runs, state.measured_strategy
 
         def heartbeat(worker_step: int, evaluation: Evaluation | None) -> None:
             # A heartbeat that is lost does no harm, a run that is lost for it does.
@@ -841,12 +852,12 @@ class TrialLoop(ABC, Generic[_Answer]):
                     self.study.note_evaluation(trial.number, evaluation)
 
         stop = None
-        if may_stop(self.strategy, spec.switch_percent, known):
-            is_candidate = spec.switch_percent < self.strategy.highest_percent
-            target = self.strategy.progress(known).target_accuracy
+        if may_stop(strategy, spec.switch_percent, known):
+            is_candidate = spec.switch_percent < strategy.highest_percent
+            target = strategy.progress(known).target_accuracy
             # What measures the target is never hopeless.
             boundaries = self._identity.learning_rate_boundaries
-            stop = StopRule.of(self.strategy, boundaries, target if is_candidate else None)
+            stop = StopRule.of(strategy, boundaries, target if is_candidate else None)
         curves = functools.partial(curves_of, self.store, self.study_name, state.rows)
         return TrialObserver(
             trial,
@@ -856,7 +867,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             stop=stop,
             inherited=prefix.evaluations,
             switch_worker_step=_planned_switch_worker_step(spec),
-            guard=guard_of(self.strategy, known, spec, curves),
+            guard=guard_of(strategy, known, spec, curves),
             look=self._warn_once,
             is_decided=self.is_decided,
         )
@@ -868,11 +879,12 @@ class TrialLoop(ABC, Generic[_Answer]):
             self._has_warned = True
             _LOG.warning(word)
 
-    def _plateau_accuracy(self, record: TrialRecord) -> float | None:
+    def _plateau_accuracy(self, record: TrialRecord, strategy: Strategy) -> float | None:
         """The accuracy that a run made to its end would have had if it had been stopped."""
-        if not self.strategy.early_stop or record.stopped_early or record.diverged:
+        is_known = strategy.early_stop and strategy.threshold > 0
+        if not is_known or record.stopped_early or record.diverged:
             return None
-        stop = StopRule.of(self.strategy, self._identity.learning_rate_boundaries)
+        stop = StopRule.of(strategy, self._identity.learning_rate_boundaries)
         evaluations = (*record.spec.inherited_evaluations, *record.evaluations)
         return stop.plateau_accuracy(evaluations, _planned_switch_worker_step(record.spec))
 
@@ -935,11 +947,12 @@ class SwitchPointResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The end of a search."""
+    """The end of a search; `threshold_runs` is that of its strategy."""
 
     policy: TimingPolicy
     switch_points: tuple[SwitchPointResult, ...]
     cost: SearchCost
+    threshold_runs: int = 0
 
 
 class Search(TrialLoop[SearchResult]):
@@ -991,11 +1004,11 @@ class Search(TrialLoop[SearchResult]):
                 for one in summaries
             )
         cost = total_cost(self._identity, state.rows.values())
-        return SearchResult(policy, switch_points, cost)
+        return SearchResult(policy, switch_points, cost, self.strategy.threshold_runs)
 
     def _draft(self, decided: Decided, state: SearchState) -> TimingPolicy:
         """The policy to publish; its version is given by the registry."""
-        strategy, identity, runs = self.strategy, self._identity, state.course.runs
+        strategy, identity, runs = state.measured_strategy, self._identity, state.course.runs
         percent, highest = decided.switch_percent, strategy.highest_percent
         accuracies = {
             one.switch_percent: one.mean_accuracy for one in strategy.progress(runs).summaries

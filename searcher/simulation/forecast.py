@@ -11,7 +11,7 @@ import numpy as np
 
 from syncswitch.searcher.simulation.cost import ratio_or_infinity
 from syncswitch.searcher.simulation.simulator import PlayedRun, search_with
-from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
 from syncswitch.storage.errors import UserError
 
 # Of a job without a known target; only differences from it count.
@@ -85,7 +85,9 @@ class _ImaginedJob:
         chance = np.random.default_rng([_STREAM, search, round(percent * 1e6), replicate])
         below = max(0.0, math.log2(self.knee_percent / percent))
         noise = _STANDARD_DEVIATION * float(chance.standard_normal())
-        return self._run(percent, self.strategy.threshold * (_SLOPE * below + noise))
+        # A threshold that is measured fits whatever scale the noise has.
+        scale = self.strategy.threshold or USUAL_THRESHOLD
+        return self._run(percent, scale * (_SLOPE * below + noise))
 
     def _run(self, percent: float, loss: float) -> PlayedRun:
         target = _TARGET if self.strategy.target_accuracy is None else self.strategy.target_accuracy

@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from typing_extensions import Self
+
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
 from syncswitch.searcher.strategies.observation import (
     SHARES,
     AccuracyRange,
@@ -86,7 +89,7 @@ class Strategy(ABC):
     Attributes:
         settings: M, how often the range of switch points may be halved.
         runs: R, the most runs of a switch point.
-        threshold: beta, the accuracy that may be lost.
+        threshold: beta, the accuracy that may be lost; 0 where it is yet to be measured.
         target_accuracy: A; None to measure it with runs of the first protocol alone.
         share_prefix: Runs start from checkpoints of other runs of their replicate.
         early_stop: Runs end as soon as their accuracy is known.
@@ -94,6 +97,8 @@ class Strategy(ABC):
         highest_percent: Upper end: the first protocol alone.
         accuracy_range: Least and largest accuracy that there can be; None for no limit. Of a metric
             where less is better, accuracies are negatives; see `storage.records.metric`.
+        threshold_runs: In so many runs of the first protocol alone the threshold is measured, which
+            come before all others; 0 where it was given.
     """
 
     settings: int = 5
@@ -105,6 +110,7 @@ class Strategy(ABC):
     lowest_percent: float = 0.0
     highest_percent: float = 100.0
     accuracy_range: AccuracyRange = SHARES
+    threshold_runs: int = 0
 
     @property
     @abstractmethod
@@ -130,7 +136,7 @@ class Strategy(ABC):
         """Runs that decide on one switch point, unless one diverges; None as for `repeats`."""
         return self.repeats
 
-    def measured_by(self, metric: Metric) -> Strategy:
+    def measured_by(self, metric: Metric) -> Self:
         """Returns this strategy for a job with this metric; its target is in the metric's unit.
 
         Raises:
@@ -144,6 +150,35 @@ class Strategy(ABC):
                 f" {metric.range_text}"
             )
         return replace(self, accuracy_range=metric.accuracies, target_accuracy=target)
+
+    def without_threshold(self) -> Self:
+        """The same strategy where the threshold is to be measured."""
+        return replace(self, threshold=0.0, threshold_runs=THRESHOLD_RUNS)
+
+    def with_measured_threshold(self, finished: Iterable[Observation]) -> Self:
+        """The same strategy with the threshold that these runs say, where it is to be measured.
+
+        It is 0 while they are too few. As they count in the order in which the strategy asks for
+        them, it never changes. Raises UserError as `measured_threshold`.
+        """
+        if not self.threshold_runs:
+            return self
+        runs = {
+            run.replicate: run for run in finished if run.switch_percent == self.highest_percent
+        }
+        asked = map(runs.get, self.replicates(self.highest_percent))
+        known = itertools.takewhile(lambda run: run is not None, asked)
+        sound = [run.accuracy for run in known if run is not None and not run.diverged]
+        least, largest = self.accuracy_range
+        most = None if least is None or largest is None else largest - least
+        return replace(self, threshold=measured_threshold(sound, most) or 0.0)
+
+    def missing_for_threshold(self, finished: Iterable[Observation]) -> int:
+        """How many more runs of the first protocol alone the threshold needs; 0 for none."""
+        sound = sum(
+            run.switch_percent == self.highest_percent and not run.diverged for run in finished
+        )
+        return max(0, self.threshold_runs - sound)
 
     @property
     def largest_loss(self) -> float:
@@ -198,18 +233,26 @@ class Strategy(ABC):
             finished: Completed runs in any order; those at other switch points are ignored.
 
         Raises:
-            UserError: The baseline diverged, so there is nothing to compare with.
+            UserError: The baseline diverged, so there is nothing to compare with; or its runs do
+                not differ, so that a threshold cannot be measured.
         """
 
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """Likely results of a run: probabilities, which sum to 1, each with its accuracy."""
+        """Likely results of a run: probabilities, which sum to 1, each with its accuracy.
+
+        Empty while the threshold is unknown, as nothing is to be guessed before.
+        """
+        finished = list(finished)
+        if self.missing_for_threshold(finished):
+            return []
         target = self.progress(finished).target_accuracy
         if target is None or percent == self.highest_percent:
             # Nothing is compared yet, so any accuracy does.
             return [(1.0, _ANY_ACCURACY if target is None else target)]
-        return [(0.5, target), (0.5, target - 2 * self.threshold)]
+        threshold = self.with_measured_threshold(finished).threshold
+        return [(0.5, target), (0.5, target - 2 * threshold)]
 
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
         """How likely each switch point is to be the answer; empty where the strategy does not say.

@@ -120,9 +120,10 @@ class StopRule:
 def may_stop(strategy: Strategy, percent: float, observations: Iterable[Observation]) -> bool:
     """Whether a new run may be stopped.
 
-    One of the first protocol alone always; a candidate once a run showed what stopping changes.
+    One of the first protocol alone once there is a threshold; a candidate once a run showed what
+    stopping changes.
     """
-    if not strategy.early_stop:
+    if not strategy.early_stop or not strategy.threshold:
         return False
     return percent == strategy.highest_percent or correction(observations) is not None
 

@@ -43,7 +43,7 @@ class PaperStrategy(Strategy):
     @property
     @override
     def most_runs(self) -> int:
-        is_measured = self.target_accuracy is None
+        is_measured = self.target_accuracy is None or self.threshold_runs > 0
         baselines = self.runs_at(self.highest_percent) if is_measured else 0
         return baselines + self.settings * self.runs
 
@@ -58,8 +58,11 @@ class PaperStrategy(Strategy):
 
     @override
     def runs_at(self, percent: float) -> int:
-        is_baseline = percent == self.highest_percent
-        return self.baseline_runs or self.runs if is_baseline else self.runs
+        if percent < self.highest_percent:
+            return self.runs
+        if self.threshold_runs and self.target_accuracy is not None:
+            return self.threshold_runs
+        return max(self.baseline_runs or self.runs, self.threshold_runs)
 
     @override
     def decide(self, finished: Iterable[Observation]) -> Decision:
@@ -75,11 +78,12 @@ class PaperStrategy(Strategy):
     @override
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
         finished = list(finished)
+        threshold = self.with_measured_threshold(finished).threshold
         lower, upper = self.lowest_percent, self.highest_percent
         percents: list[float] = []
         reached: list[list[Observation]] = []
         verdicts: list[bool | None] = []
-        if self.target_accuracy is None:
+        if self.target_accuracy is None or self.threshold_runs:
             percents.append(upper)
             reached.append(self._counted(upper, finished))
             verdicts.append(len(reached[0]) == self.runs_at(upper) or None)
@@ -91,11 +95,11 @@ class PaperStrategy(Strategy):
             reached.append(self._counted(middle, finished))
             # Only what was known then, so that no later run opens a verdict again.
             known = self._corrected(reached)
-            verdicts.append(self._verdict(known[-1], self._target(known)))
+            verdicts.append(self._verdict(known[-1], self._target(known) - threshold))
             if verdicts[-1] is not None:
                 lower, upper = (lower, middle) if verdicts[-1] else (middle, upper)
         known = self._corrected(reached)
-        is_measured = self.target_accuracy is not None or verdicts[0] is not None
+        is_measured = verdicts[:1] != [None] or self.target_accuracy is not None
         return SearchProgress(
             summaries=tuple(map(summary_of, percents, known, verdicts)),
             lower_percent=lower,
@@ -104,13 +108,13 @@ class PaperStrategy(Strategy):
             open_percent=percents[-1] if None in verdicts else None,
         )
 
-    def _verdict(self, candidate: Sequence[Observation], target: float) -> bool | None:
+    def _verdict(self, candidate: Sequence[Observation], least: float) -> bool | None:
         """Whether a switch point is acceptable; None while runs of it are missing."""
         if any(run.diverged for run in candidate):
             return False
         if len(candidate) < self.runs:
             return None
-        return mean_accuracy(candidate) - target >= -self.threshold - ROUNDING
+        return mean_accuracy(candidate) - least >= -ROUNDING
 
     def _target(self, reached: Sequence[Sequence[Observation]]) -> float:
         return mean_accuracy(reached[0]) if self.target_accuracy is None else self.target_accuracy

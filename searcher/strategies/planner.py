@@ -124,7 +124,8 @@ def _as_alone(strategy: Strategy, before: tuple[Observation, ...], run: Observat
     """A run as a search without company would have made it, which might have stopped it."""
     if run.stopped_early or run.plateau_accuracy is None or run.diverged or run.is_recorded:
         return run
-    if not may_stop(strategy, run.switch_percent, before):
+    measured = strategy.with_measured_threshold(before)
+    if not may_stop(measured, run.switch_percent, before):
         return run
     return replace(run, accuracy=run.plateau_accuracy, plateau_accuracy=None, stopped_early=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from syncswitch.searcher.training.uses import (
@@ -53,6 +53,7 @@ class Chosen:
         retry_percents: Where it switches again if that fails, see `TrialSpec`.
         seed: Of the run.
         learns: What it measures decides where later runs switch.
+        begins_from: See `NextRun`.
     """
 
     workload: Workload
@@ -63,6 +64,7 @@ class Chosen:
     band: Band | None = None
     retry_percents: tuple[float, ...] = ()
     learns: bool = False
+    begins_from: TimingPolicy | None = None
 
 
 @dataclass(frozen=True)
@@ -131,12 +133,28 @@ def chosen_by_policy(
     how often the job is trained in all, by runs that may try other switch points; None where they
     keep to the policy.
     """
-    candidates = policies_of_cluster(cluster, reference, choice, workers, pair, storage_url)
+    if not is_guarded or cluster.simulated_cluster is not None:
+        learnt_uses = None
+    try:
+        candidates = policies_of_cluster(cluster, reference, choice, workers, pair, storage_url)
+    except PolicyError:
+        if learnt_uses is None:
+            raise
+        for job in simulated_jobs(reference, choice, workers, pair, storage_url):
+            both = job.first_protocol, job.second_protocol
+            workload = cluster.load(reference, job.workers)
+            identity = cluster.identity(workload, job.workers, both)
+            if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
+                begun = next_run(identity, storage_url, learnt_uses)
+                name = normal_reference(reference)
+                return _learning(
+                    workload, identity, begun, seed, storage_url, interrupted, tell, name
+                )
+        raise
     workload = cluster.load(reference, max(one.workers for one in candidates))
     policy, identity = fitting_policy(cluster, candidates, workload, reference, choice)
-    learns = learnt_uses is not None and is_guarded and cluster.simulated_cluster is None
     planned = None
-    if learns and learnt_uses is not None:
+    if learnt_uses is not None:
         planned = planned_use(policy, storage_url, learnt_uses, tell)
     if planned is not None and planned.band is not None:
         return _learning(workload, identity, planned, seed, storage_url, interrupted, tell)
@@ -168,10 +186,17 @@ def _learning(
     percent = goes_on[1] if goes_on else planned.switch_percent
     if seed is None:
         seed = goes_on[0] if goes_on else own_seed(storage_url, identity, reference)
-    tell(run_text(identity, seed, percent, planned.policy))
-    retries = tuple(one for one in planned.retry_percents if one > percent)
+    tell(run_text(identity, seed, percent, planned))
     return Chosen(
-        workload, identity, percent, seed, planned.policy, planned.band, retries, learns=True
+        workload,
+        identity,
+        percent,
+        seed,
+        planned.policy,
+        planned.band,
+        tuple(one for one in planned.retry_percents if one > percent),
+        learns=True,
+        begins_from=planned.begins_from,
     )
 
 
@@ -250,12 +275,7 @@ def policies_of_cluster(
         found = [_Found(content.policy, content.workload.identity)]
     else:
         found = _stored(normal_reference(reference), choice, storage_url)
-    fitting = [
-        one
-        for one in found
-        if workers in (None, one.policy.workers)
-        and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
-    ]
+    fitting = _fitting(found, workers, pair)
     here = [one.policy for one in fitting if one.job.simulated_cluster == cluster.simulated_cluster]
     if here:
         return here
@@ -268,8 +288,10 @@ def policies_of_cluster(
         which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
         raise PolicyError(
             f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
-            f" {reference!r}; try it on the real job with: syncswitch-search evaluate"
-            f" {shlex.join([which, reference])}{options}; or search for the real job with: {search}"
+            f" {reference!r}; a guarded run that learns begins from it, as long as the workload is"
+            f" the same: leave out --policy, --no-learn and --no-guard; or try it on the real job"
+            f" with: syncswitch-search evaluate {shlex.join([which, reference])}{options}; or"
+            f" search for the real job with: {search}"
         )
     have = "; ".join(one.job.cluster for one in found)
     if is_file:
@@ -284,6 +306,30 @@ def policies_of_cluster(
         + (f" (there is one for {have})" if have else "")
         + f"; find one with: {search}"
     )
+
+
+def simulated_jobs(
+    reference: str,
+    choice: str,
+    workers: int | None,
+    pair: tuple[str, str] | None,
+    storage_url: str,
+) -> list[WorkloadIdentity]:
+    """Jobs on simulated clusters whose policies may be meant; see `policies_of_cluster`."""
+    found = _stored(normal_reference(reference), choice, storage_url)
+    jobs = [one.job for one in _fitting(found, workers, pair)]
+    return [job for job in jobs if job.simulated_cluster is not None]
+
+
+def _fitting(
+    found: list[_Found], workers: int | None, pair: tuple[str, str] | None
+) -> list[_Found]:
+    return [
+        one
+        for one in found
+        if workers in (None, one.policy.workers)
+        and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
+    ]
 
 
 def _asked(cluster: ClusterChoice, workers: int | None, pair: tuple[str, str] | None) -> str:

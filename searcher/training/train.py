@@ -208,7 +208,7 @@ def train_with_policy(
             checkpoints.name_use()
             if run.learns and policy is None:
                 called = normal_reference(reference)
-                policy = first_policy(identity, called, record, storage_url, tell)
+                policy = first_policy(identity, called, record, storage_url, tell, run.begins_from)
             uses.record(policy, checkpoints.use_id, record)
             after_use(policy, storage_url, tell, expected_uses if run.learns else None)
             SideOutput("checkpoints that are needed no longer stay; remove them", tell)(

@@ -213,23 +213,31 @@ def first_policy(
     record: TrialRecord,
     storage_url: str,
     tell: Tell,
+    begins_from: TimingPolicy | None = None,
 ) -> TimingPolicy | None:
     """What the first run of such a job is kept as; None where it diverged or cannot be kept."""
     from syncswitch.searcher.learning import uses as learning
 
     try:
-        return learning.first_policy(storage_url, identity, reference, record)
+        return learning.first_policy(storage_url, identity, reference, record, begins_from)
     except Exception as error:
         tell(f"error: this run teaches nothing: {reason_of(error)}")
         return None
 
 
-def run_text(
-    identity: WorkloadIdentity, seed: int, percent: float, policy: TimingPolicy | None
-) -> str:
+def run_text(identity: WorkloadIdentity, seed: int, percent: float, planned: NextRun) -> str:
     """How a run of a job that is learnt from its runs trains."""
     first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
     begin, is_switch = f"this run, with seed {seed},", percent < BASELINE_PERCENT
+    policy = planned.policy
+    if planned.begins_from is not None:
+        found = planned.begins_from
+        how = f"switches to {second} at {percent:g} %, guarded" if is_switch else f"uses {first}"
+        return (
+            f"{begin} begins from what simulated runs found (version {found.version} for"
+            f" {found.workers} simulated workers): it {how}; from then on only runs on this cluster"
+            " decide"
+        )
     if policy is None or percent == policy.switch_percent:
         how = f"switches to {second} at {percent:g} %" if is_switch else f"uses {first} alone"
         return f"{begin} {how}"

@@ -37,7 +37,8 @@ class TimingPolicy:
         second_protocol: Protocol after the switch.
         switch_percent: Percent of W in the first protocol.
         target_accuracy: A, mean converged accuracy of the first protocol alone, or as given.
-        threshold: beta, the accuracy that may be lost, in the unit of the metric.
+        threshold: beta, the accuracy that may be lost, in the unit of the metric; 0 where it is yet
+            to be measured, in runs with the first protocol alone.
         mean_accuracy: Measured at `switch_percent`; None where no run was made there.
         training_seconds: Mean at `switch_percent`; None where no run was made there.
         baseline_seconds: Mean training time of the first protocol alone; None where unknown.

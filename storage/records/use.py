@@ -44,6 +44,8 @@ class NextRun:
         band: What it is held against; None before the first run of the first protocol alone.
         retry_percents: Where it switches again if that fails, see `TrialSpec`.
         number: How many runs there were before.
+        begins_from: A policy of simulated runs whose switch and target the first real run takes;
+            None where the job has runs of its own, or there is no such policy.
     """
 
     policy: TimingPolicy | None
@@ -51,6 +53,7 @@ class NextRun:
     band: Band | None
     number: int
     retry_percents: tuple[float, ...] = ()
+    begins_from: TimingPolicy | None = None
 
 
 def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyUse | None:

@@ -52,7 +52,8 @@ def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
     """Adds a search, or brings its settings up to date; gives it as the database has it then.
 
     Its options stay its first writer's: they may be computed from what the database held when the
-    search began, and its strategy must not change while it runs. That it was dropped stays, too.
+    search began, and its strategy must not change while it runs. That it was dropped stays, too,
+    and the threshold, which the search may have measured.
 
     Raises:
         DatabaseError: The study belongs to another workload.
@@ -71,7 +72,7 @@ def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
             f" {search.fingerprint[:12]}; give the new search a study name of its own"
         )
     stored = asdict(record_of(SearchInfo, row))
-    fixed = {"options", "dropped"}
+    fixed = {"options", "dropped", "threshold"}
     changed = {name: values[name] for name in stored.keys() - fixed if stored[name] != values[name]}
     if changed:
         connection.execute(update(SEARCHES).where(SEARCHES.c.study == search.study).values(changed))
@@ -419,6 +420,10 @@ class TrialStore:
         """Deletes what is known of the checkpoints of a search; the files stay."""
         of_study = select(TRIALS.c.trial_id).where(TRIALS.c.study == study)
         self._execute(delete(CHECKPOINTS).where(CHECKPOINTS.c.trial_id.in_(of_study)))
+
+    def set_threshold(self, study: str, threshold: float) -> None:
+        """Records the threshold that a search has measured."""
+        self._execute(update(SEARCHES).where(SEARCHES.c.study == study).values(threshold=threshold))
 
     def set_target(self, study: str, target_accuracy: float) -> None:
         """Records the accuracy that a search wants, and when each complete run reached it."""

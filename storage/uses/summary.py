@@ -78,8 +78,11 @@ def observation_of(use: StoredTrial) -> UseObservation:
 
 
 def is_kept(accuracy: float, diverged: bool, target_accuracy: float, threshold: float) -> bool:
-    """Whether a run that ended with this accuracy lost no more than it may."""
-    return not diverged and accuracy >= target_accuracy - threshold
+    """Whether a run that ended with this accuracy lost no more than it may.
+
+    A threshold of 0 is one that is yet to be measured, in runs that nothing is compared with.
+    """
+    return not diverged and (not threshold or accuracy >= target_accuracy - threshold)
 
 
 def is_counted(use: StoredTrial) -> bool:

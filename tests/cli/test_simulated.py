@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
+from tests import warm_program
 from tests.tiny_job import write_tiny_job
 
 PROFILE = {"compute_seconds": 1.0, "barrier_seconds": 3.0}
@@ -66,7 +68,69 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     other = refused(*words[:1], "--trainer", "simulated")
     assert "for --trainer simulated --profile uniform (there is one for 2 simulated" in other
     assert f"syncswitch-search run {words[0]} --trainer simulated --profile uniform" in other
-    assert "was found for a simulated job" in refused(words[0])
+    for keeps_to_it in (["--no-learn"], ["--no-guard"], ["--policy", "1"]):
+        assert "was found for a simulated job" in refused(words[0], *keeps_to_it)
+
+
+def real_run(job: str, *options: str) -> tuple[dict[str, Any], str]:
+    """The report of a run on threads, and what it told."""
+    done = CliRunner().invoke(run, [job, "--json", *options])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout), done.stderr
+
+
+def listed(*words: str) -> list[dict[str, Any]]:
+    rows = json.loads(CliRunner().invoke(search, [*words, "--json"]).stdout)
+    assert isinstance(rows, list)
+    return rows
+
+
+def test_real_runs_begin_from_the_policy_of_simulated_ones(folder: Path) -> None:
+    """The first takes its switch and is guarded; all later ones go by real runs alone."""
+    job = said_to_use(folder)[0]
+    (simulated,) = listed("policy", "list")
+    assert simulated["switch_percent"] == 50.0
+    report, told = real_run(job)
+    assert "begins from what simulated runs found (version 1 for 2 simulated workers)" in told
+    assert report["guard"]["state"] == "quiet"
+    assert [phase["protocol"] for phase in report["phases"]] == ["bsp", "asp"]
+    real = next(row for row in listed("policy", "list") if row["simulated_cluster"] is None)
+    assert (real["version"], real["switch_percent"]) == (1, 50.0)
+    assert real["target_accuracy"] == simulated["target_accuracy"]
+    shown = json.loads(
+        CliRunner().invoke(search, ["policy", "show", real["fingerprint"], "--json"]).stdout
+    )
+    # Nothing that a simulated run measured is among what real runs are judged by.
+    assert shown["evidence"] == []
+    assert shown["baseline_seconds"] is None
+    assert "begun from version 1 for 2 simulated workers" in shown["reason"]
+    _, told = real_run(job)
+    assert "simulated" not in told
+    assert len(listed("uses", "list", real["fingerprint"])) == 2
+    # A simulated run still goes by its own policy.
+    where = ["--trainer", "simulated", "--profile", "my cluster.json"]
+    assert real_run(job, *where)[0]["policy"]["fingerprint"] == simulated["fingerprint"]
+
+
+def test_a_first_real_run_that_was_killed_goes_on_as_it_began(folder: Path) -> None:
+    job = said_to_use(folder)[0]
+    stop = ["--checkpoint-every", "10", "--inject", "kill:chief,at=30%"]
+    killed = warm_program.run("syncswitch-run", job, *stop, folder=folder)
+    assert killed.returncode != 0
+    assert "begins from what simulated runs found" in killed.stderr
+    report, told = real_run(job, "--resume", *stop)
+    assert "begins from what simulated runs found" in told
+    assert f"with seed {report['seed']}," in killed.stderr
+    (use,) = listed("uses", "list", report["policy"]["fingerprint"])
+    assert use["switch_percent"] == 50.0
+
+
+def test_a_simulated_run_does_not_begin_from_a_policy_of_real_ones(folder: Path) -> None:
+    job = write_tiny_job(folder)
+    real_run(job, "--learn", "--workers", "2")
+    line = refused(job, "--trainer", "simulated", "--profile", "my cluster.json")
+    assert "(there is one for 2 workers, bsp,asp)" in line
+    assert "find one with: syncswitch-search run" in line
 
 
 @pytest.mark.parametrize(

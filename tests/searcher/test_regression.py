@@ -13,9 +13,12 @@ from syncswitch.cli.search.main import main
 from syncswitch.searcher.api import search
 from syncswitch.searcher.report import load_report
 from syncswitch.searcher.search.policy_words import policy_text
+from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.frames import evaluations, trials
 from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.trial import Evaluation
 from tests.searcher import regression_jobs
 
 
@@ -127,7 +130,7 @@ def test_a_sweep_has_threshold_and_target_in_the_unit_of_the_metric(tmp_path: Pa
     def invoke(*options: str) -> Result:
         return CliRunner().invoke(main, [*sweep, *options], env=environment)
 
-    assert "MeanAbsoluteError has no usual --threshold" in invoke().stderr
+    assert "--runs is 1: without a --threshold for MeanAbsoluteError" in invoke().stderr
     impossible = invoke("--threshold", "2", "--target-accuracy", "-1")
     assert "-1: give a value that MeanAbsoluteError can have, 0 or more" in impossible.stderr
     done = invoke("--threshold", "2", "--target-accuracy", "1.5")
@@ -140,7 +143,68 @@ def test_a_sweep_has_threshold_and_target_in_the_unit_of_the_metric(tmp_path: Pa
     assert all(row["mean_value"] == -row["mean_accuracy"] > 0 for row in rows)
 
 
-def test_how_much_worse_an_error_may_be_has_to_be_said(tmp_path: Path) -> None:
+NEEDED = ["--trainer", "simulated", "--workers", "2"]
+JOB = f"{regression_jobs.__file__}:mae"
+
+
+def test_how_much_worse_an_error_may_be_is_measured_where_nobody_says_it(tmp_path: Path) -> None:
+    """The same after an interruption, by several commands, and in all that they show."""
+    urls = [f"sqlite:///{tmp_path / name}.db" for name in ("whole", "parts")]
+
+    def invoke(url: str, *words: str) -> Result:
+        done = CliRunner().invoke(main, words, env={"SYNCSWITCH_STORAGE": url, "COLUMNS": "200"})
+        assert done.exit_code == 0, done.stderr
+        return done
+
+    class Impatient(Reporter):
+        """Presses Ctrl-C in the third run."""
+
+        def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
+            if trial.number == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(JOB, trainer="simulated", workers=2, storage=urls[1], reporter=Impatient())
+    (begun,) = json.loads(invoke(urls[1], "status", "--once", "--json").stdout)
+    assert begun["threshold"] == 0
+    assert "threshold not measured yet" in invoke(urls[1], "status", "--once").stdout
+    found = [json.loads(invoke(url, "run", JOB, *NEEDED, "--json").stdout) for url in urls]
+    whole, parts = (one["policy"] for one in found)
+    threshold = whole["threshold"]
+    evidence = [
+        one["converged_accuracy"] for one in whole["evidence"] if one["switch_percent"] == 100
+    ]
+    assert threshold == measured_threshold(evidence)
+    assert (parts["threshold"], parts["switch_percent"]) == (threshold, whole["switch_percent"])
+    assert found[0]["search"]["threshold_is_measured"]
+    said = f"up to {threshold:g} km worse is accepted"
+    assert said in invoke(urls[0], "run", JOB, *NEEDED).stdout
+    name = regression_jobs.mae.name
+    assert said in invoke(urls[0], "policy", "show", name, "--why").stdout
+    why = json.loads(invoke(urls[0], "policy", "show", name, "--why", "--json").stdout)
+    (status,) = json.loads(invoke(urls[0], "status", "--once", "--json").stdout)
+    assert threshold == status["threshold"] == why["why"]["threshold"]
+    data = load_report(urls[0], name)
+    assert data.acceptance is not None
+    assert data.acceptance.threshold == threshold
+    swept = invoke(urls[0], "sweep", JOB, *NEEDED, "--at", "50", "--runs", "3", "--json")
+    assert {row["threshold"] for row in json.loads(swept.stdout)} == {threshold}
+    given = search(JOB, trainer="simulated", workers=2, storage=urls[0], threshold=1.5)
+    assert given.threshold == 1.5
+
+
+def test_a_job_whose_runs_never_differ_has_to_be_told(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'search.db'}"
-    with pytest.raises(UserError, match=r"MeanAbsoluteError has no usual --threshold.*, in km"):
-        search(regression_jobs.mae, trainer="simulated", workers=2, storage=url)
+    with pytest.raises(UserError, match="3 runs of the first protocol alone measured the same"):
+        search(regression_jobs.constant, trainer="simulated", workers=2, storage=url)
+    environment = {"SYNCSWITCH_STORAGE": url}
+    (row,) = json.loads(
+        CliRunner().invoke(main, ["status", "--once", "--json"], env=environment).stdout
+    )
+    assert row["state"] == "no threshold"
+
+
+def test_a_budget_has_to_allow_for_measuring_the_threshold(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'search.db'}"
+    with pytest.raises(UserError, match="--budget is 2: without a --threshold"):
+        search(JOB, trainer="simulated", workers=2, storage=url, budget=2.0)

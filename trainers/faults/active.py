@@ -1,4 +1,4 @@
-"""Which injections are active at a moment of a run; pure, single-threaded."""
+"""Tracks which injections are active during a run; pure, single-threaded."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from dataclasses import dataclass
 from syncswitch.trainers.faults.grammar import Extent, Injection
 
 SIMULATED_ABSENCE = Extent(3.0, False)
-"""How long a killed worker of a simulated cluster is away, unless its injection says so."""
+"""Absence of a killed worker of a simulated cluster, unless its injection says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An injection begins, perhaps not for the first time."""
+    """An injection begins, possibly not for the first time."""
 
     injection: Injection
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An injection ends; a real kill or a hang does not end by itself."""
+    """An injection ends; a real kill or hang does not end by itself."""
 
     injection: Injection
 
 
 @dataclass(slots=True)
 class _Occurrence:
-    """One time that an injection happens.
+    """One occurrence of an injection.
 
     Attributes:
-        injection: Of the occurrence.
-        begins: When.
-        lasting: For how long; None where nothing ends.
-        end_done: Worker-steps at which it ends; infinite until it has begun, or if time says so.
-        end_seconds: Training time at which it ends; likewise.
+        injection: The injection.
+        begins: Its beginning.
+        lasting: Its length; None where it does not end.
+        end_done: Worker-steps at which it ends; infinite before it begins, or if it ends by time.
+        end_seconds: Training time at which it ends; infinite likewise.
     """
 
     injection: Injection
@@ -46,21 +46,21 @@ class _Occurrence:
 
 
 class ActiveInjections:
-    """Follows a run's progress.
+    """Begins and ends a run's injections as it progresses.
 
-    A percent is reached when so many of W worker-steps are done, a time when so much training time
-    has gone by since the start of the run. Each occurrence happens once, also where a run falls
+    A percent is reached when that share of W worker-steps is done, a time when that much training
+    time has passed since the start of the run. Each occurrence happens once, even if the run falls
     back to an earlier worker-step.
 
     Args:
-        injections: Of the run.
+        injections: The run's injections.
         total_worker_steps: W.
-        done: Worker-steps that the run begins with. What is over by then does not happen again; at
-            an even pace, where it began at a percent and lasts for a time, or the other way round.
+        done: Worker-steps that the run begins with. What is over by then does not happen again,
+            assuming an even pace where it begins at a percent and lasts for a time, or vice versa.
         now_seconds: Training time that the run begins with.
-        resumed: The run was interrupted and goes on: no injection kills its chief again, which
-            would go on for ever, and no kill or hang happens again at the very worker-step.
-        simulated: A killed worker comes back.
+        resumed: Whether the run resumes after an interruption: then no injection kills its chief
+            again, which would never end, and no kill or hang is repeated at the same worker-step.
+        simulated: Whether killed workers come back.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ActiveInjections:
         return self._next_seconds
 
     def advance(self, done: int, now_seconds: float) -> list[Started | Ended]:
-        """What begins and ends by now, in the order of the injections; ends first."""
+        """Ends and then begins the injections that are due, each in their order."""
         if done < self._next_done and now_seconds < self._next_seconds:
             return []
         changes: list[Started | Ended] = []
@@ -104,7 +104,7 @@ class ActiveInjections:
         return changes
 
     def end(self) -> list[Ended]:
-        """Ends what is going on now: the run is over."""
+        """Ends all active injections, when the run is over."""
         changes = [Ended(one.injection) for one in self._active]
         self._active.clear()
         self._look_ahead()
@@ -112,11 +112,11 @@ class ActiveInjections:
         return changes
 
     def delay_seconds(self, worker: int) -> float:
-        """Seconds added now to each worker-step of a worker."""
+        """Seconds currently added to each worker-step of a worker."""
         return self._delays.get(worker, 0.0)
 
     def slowdown(self, worker: int) -> float:
-        """Factor on the time of a worker's steps now, before the delay."""
+        """Current factor on the duration of a worker's steps, before the delay."""
         return self._slowdowns.get(worker, 1.0)
 
     def _occurrences(self, injection: Injection, resumed: bool) -> list[_Occurrence]:
@@ -137,7 +137,7 @@ class ActiveInjections:
         return end_done <= done or end_seconds <= now_seconds
 
     def _moment(self, extent: Extent, done: int, now_seconds: float) -> tuple[float, float]:
-        """When an extent that has come was reached, at an even pace."""
+        """Worker-steps and training time at which a past extent was reached, at an even pace."""
         if extent.is_percent:
             steps = self._steps(extent)
             return steps, now_seconds * steps / done if done else 0.0
@@ -146,7 +146,7 @@ class ActiveInjections:
     def _begin(self, one: _Occurrence, done: int, now_seconds: float) -> list[Started | Ended]:
         changes: list[Started | Ended] = []
         for earlier in [each for each in self._active if each.injection == one.injection]:
-            # Two at once of the same would count twice.
+            # The same injection twice at a time would count twice.
             self._active.remove(earlier)
             changes.append(Ended(earlier.injection))
         changes.append(Started(one.injection))
@@ -170,7 +170,7 @@ class ActiveInjections:
         return extent.value * self._total / 100
 
     def _look_ahead(self) -> None:
-        """Until when `advance` has nothing to do."""
+        """Finds until when `advance` has nothing to do."""
         begins = [one.begins for one in self._pending]
         self._next_done = min(
             [self._steps(each) for each in begins if each.is_percent]

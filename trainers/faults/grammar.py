@@ -14,7 +14,7 @@ USAGES: Mapping[str, str] = {
     "kill": "kill:worker=1,at=30%[,for=3s] or kill:ps[=1],at=50% or kill:chief,at=50%",
     "hang": "hang:worker=1,at=30% or hang:ps[=1],at=30%",
 }
-"""How each kind is written, for messages."""
+"""The syntax of each kind, for messages."""
 
 _ROLES = {
     "straggler": ("worker",),
@@ -51,24 +51,24 @@ class Extent:
 
     @property
     def text(self) -> str:
-        """The one way in which it is written."""
+        """Its canonical form."""
         return f"{_decimal(self.value)}%" if self.is_percent else _seconds_text(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A disturbance on purpose.
+    """A deliberate disturbance.
 
     Attributes:
         kind: `straggler`, `kill` (SIGKILL) or `hang` (SIGSTOP).
-        role: What it happens to: `worker`, `ps` or `chief`.
-        at: When it begins, for the first time.
+        role: The part that it happens to: `worker`, `ps` or `chief`.
+        at: Its first beginning.
         worker: Number of the worker, from 0; None for another role.
-        lasting: How long it lasts; None for what does not end by itself.
-        delay_seconds: Added to each worker-step.
-        slowdown: Its worker-steps take so many times as long.
-        times: How often it happens.
-        every: From one beginning to the next, in the unit of `at`; None where it happens once.
+        lasting: Its length; None where it does not end by itself.
+        delay_seconds: Time added to each worker-step.
+        slowdown: Factor on the duration of each worker-step.
+        times: Number of occurrences.
+        every: Distance between beginnings, in the unit of `at`; None where it happens once.
         server: Number of the parameter server, from 0; 0 for another role.
     """
 
@@ -85,7 +85,7 @@ class Injection:
 
     @property
     def text(self) -> str:
-        """The one way in which it is written and recorded; reads back as the same."""
+        """Its canonical form, which is recorded, and reads back as the same."""
         number = self.server or None if self.worker is None else self.worker
         target = self.role if number is None else f"{self.role}={number}"
         parts = [f"{self.kind}:{target}", f"at={self.at.text}"]
@@ -101,7 +101,7 @@ class Injection:
 
     @property
     def beginnings(self) -> tuple[Extent, ...]:
-        """When it begins, each time."""
+        """The beginning of each occurrence."""
         step = 0.0 if self.every is None else self.every.value
         return tuple(
             Extent(self.at.value + turn * step, self.at.is_percent) for turn in range(self.times)
@@ -109,7 +109,11 @@ class Injection:
 
 
 def parse_injection(text: str) -> Injection:
-    """Reads one injection."""
+    """Reads one injection.
+
+    Raises:
+        UserError: It is not valid.
+    """
     kind, _, rest = (part.strip() for part in text.lower().partition(":"))
     if kind not in USAGES:
         raise UserError(f"injection {text!r}: it begins with none of {', '.join(USAGES)}")
@@ -123,7 +127,11 @@ def parse_injection(text: str) -> Injection:
 
 
 def parse_seconds(text: str, name: str) -> float:
-    """Reads a length of time that is not zero."""
+    """Reads a time that is not zero.
+
+    Raises:
+        ValueError: It is not valid.
+    """
     extent = _extent(text, name)
     if extent.is_percent:
         raise ValueError(f"{name}={text} must be a time such as 30ms or 1.5s")

@@ -25,7 +25,7 @@ SCENARIOS: Mapping[str, _Scenario] = {
     "mild": _Scenario(stragglers=1, occurrences=1, delay_seconds=0.010),
     "moderate": _Scenario(stragglers=2, occurrences=4, delay_seconds=0.030),
 }
-"""Of the Sync-Switch paper's evaluation of its online policies."""
+"""Scenarios of the Sync-Switch paper's evaluation of its online policies."""
 
 _NOT_OURS = "the processes of TF_CONFIG's cluster belong to whoever started them"
 _USAGE = "mild or moderate[:delay=100ms]"
@@ -43,12 +43,15 @@ _FAILURES = {
 
 
 def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tuple[Injection, ...]:
-    """The injections that the texts of `--inject` mean for one job, in their order.
+    """Reads the texts of `--inject` for one job, in their order.
 
     Args:
-        texts: Each is an injection or a scenario.
+        texts: Injections or scenarios.
         workers: n.
-        switch_percent: The paper's scenarios disturb the part of the job before this.
+        switch_percent: The switch point; the paper's scenarios disturb the part before it.
+
+    Raises:
+        UserError: One is not valid for this job.
     """
     found = tuple(one for text in texts for one in _read(text.strip(), workers, switch_percent))
     _check_workers(found, workers)
@@ -56,16 +59,19 @@ def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tup
 
 
 def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, ...]:
-    """A scenario of the paper as injections.
+    """The injections of one of the paper's scenarios.
 
-    The paper's times are those of its own jobs; here they are shares of the part before the switch:
-    it is cut into as many parts as there are occurrences, and the middle half of each is slow. The
-    workers with the highest numbers are the stragglers, all at the same time.
+    The paper gives times for its own jobs; here the part before the switch is cut into as many
+    parts as there are occurrences, and the middle half of each is slow. The stragglers are the
+    workers with the highest numbers, all at the same time.
 
     Args:
-        text: A name in `SCENARIOS`, or one with another delay: `moderate:delay=100ms`.
+        text: A name in `SCENARIOS`, optionally with another delay: `moderate:delay=100ms`.
         workers: n.
-        switch_percent: Where the switch is.
+        switch_percent: The switch point.
+
+    Raises:
+        UserError: There is no such scenario, or the job is not one for it.
     """
     name, colon, rest = (part.strip() for part in text.lower().partition(":"))
     if name not in SCENARIOS:
@@ -106,12 +112,15 @@ def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, .
 
 
 def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1) -> None:
-    """Refuses what a cluster of this kind cannot do.
+    """Refuses injections that a cluster of this kind cannot carry out.
 
     Args:
-        found: What is to be injected.
+        found: The injections.
         launcher: `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
-        servers: How many parameter servers it has.
+        servers: Number of its parameter servers.
+
+    Raises:
+        UserError: One cannot be carried out.
     """
     for injection in found:
         problem = _problem_of(injection, launcher)
@@ -164,10 +173,10 @@ def _problem_of(injection: Injection, launcher: str) -> str | None:
         return None
     if (injection.kind, injection.role) not in _FAILURES[launcher]:
         if launcher == "simulated":
-            return "a simulated cluster knows stragglers and kill:worker alone; leave it out"
+            return "a simulated cluster only supports stragglers and kill:worker; leave it out"
         if launcher == "tf-config":
             return f"{_NOT_OURS}; use --launcher processes"
         return f"there is no process to {injection.kind}; use --launcher processes"
     if injection.lasting is not None and launcher != "simulated":
-        return "a real worker comes back as soon as it can; leave out for="
+        return "a real worker comes back as soon as it can; leave for= out"
     return None

@@ -229,18 +229,30 @@ class ModelFunction:
         wanted = [*values, *(one.values for one in rows)]
         with tf.GradientTape() as tape:
             tape.watch(wanted)
-            with self._lookups.by(among(rows)):
-                outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
-            loss = self.outputs.loss(labels, outputs)
-            if extra_losses:
-                loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
-        contribution = moved - self.statistics_decay * statistics
+            loss, contribution = self.loss(values, statistics, inputs, labels, seed, rows)
         zero = tf.UnconnectedGradients.ZERO
         # A table of which a batch needs few rows has a sparse gradient.
         gradients = map(
             tf.convert_to_tensor, tape.gradient(loss, wanted, unconnected_gradients=zero)
         )
         return loss, list(gradients), contribution
+
+    def loss(
+        self,
+        values: list[Any],
+        statistics: Any,
+        inputs: Any,
+        labels: Any,
+        seed: Any,
+        rows: Sequence[EmbeddingRows] = (),
+    ) -> tuple[Any, Any]:
+        """Loss, and flat contribution to the statistics, of one batch; see `gradients`."""
+        with self._lookups.by(among(rows)):
+            outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
+        loss = self.outputs.loss(labels, outputs)
+        if extra_losses:
+            loss += tf.add_n([tf.cast(extra, loss.dtype) for extra in extra_losses])
+        return loss, moved - self.statistics_decay * statistics
 
     def _forward(
         self, values: list[Any], statistics: Any, inputs: Any, seed: Any

@@ -119,8 +119,8 @@ def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:
 
 
 def as_tensor(values: Array) -> Any:
-    """A tensor of a writable array; it shares the array's memory where that is aligned."""
-    if values.ctypes.data % _ALIGNMENT:
+    """A tensor of an array; it shares the array's memory where that is aligned and writable."""
+    if values.ctypes.data % _ALIGNMENT or not values.flags.writeable:
         return tf.constant(values)
     return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
 

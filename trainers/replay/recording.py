@@ -1,4 +1,4 @@
-"""Recorded runs of one workload, and which of them answers for a trial."""
+"""Recorded runs of one workload, and the choice of one that answers a trial."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from syncswitch.storage.trials.values import StoredTrial
 
 REPLAY = "replay"
-"""Name of the trainer that answers from recorded runs; what it makes is no recording."""
+"""Name of the trainer that answers from recorded runs; its own runs are not recordings."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One complete run from its first worker-step on.
+    """One complete run, from its first worker-step.
 
     Attributes:
-        candidate_percent: The switch point that it counts for; its own switch may lie a little
-            beside it.
+        candidate_percent: The switch point that it counts for; it may have switched slightly
+            earlier or later.
         accuracy: Converged accuracy, 0 to 1; 0 where a diverged run has none.
-        training_seconds: Of the whole run; 0 where nobody recorded how soon it diverged.
-        diverged: Whether the training blew up.
+        training_seconds: Duration of the whole run; 0 where the time of a divergence is unknown.
+        diverged: Whether training diverged.
         first_seconds: The part of `training_seconds` in the first protocol.
-        worker_steps: Done at the end.
-        evaluations: In the order of their worker-steps; their times count from the run's start.
+        worker_steps: Worker-steps done at the end.
+        evaluations: Evaluations by ascending worker-step; their times count from the run's start.
         phases: One for each protocol that ran.
-        switch_overhead_seconds: As in `TrialRecord`.
-        seed: None where nobody recorded it.
-        stopped_early: It was not made to its end.
-        converged_evaluations: `accuracy` is the mean of so many, or of all where there are fewer.
-        name: What tells it from the other runs of its workload, for people and checkpoints.
+        switch_overhead_seconds: See `TrialRecord`.
+        seed: None where it was not recorded.
+        stopped_early: Whether it was stopped before its end.
+        converged_evaluations: Number of last evaluations whose mean is `accuracy`.
+        name: Distinguishes it from the workload's other runs, for people and checkpoints.
     """
 
     candidate_percent: float
@@ -65,11 +65,11 @@ class RecordedRun:
 
     @property
     def switch_worker_step(self) -> int:
-        """Where its second protocol began; 0 where none follows a first."""
+        """Worker-step at which its second protocol began; 0 if it never switched."""
         return self.phases[-1].start_worker_step if len(self.phases) > 1 else 0
 
     def clock(self) -> RunTimes:
-        """Says when this run did which worker-step."""
+        """Maps the run's worker-steps to times."""
         return RunTimes(self.phases, self.evaluations, self.training_seconds, self.worker_steps)
 
 
@@ -79,8 +79,8 @@ class Recording:
 
     Attributes:
         identity: The workload on its cluster.
-        runs: In the order in which they began.
-        reference: Normal form of how to load the workload; its name where it was imported.
+        runs: The runs, in the order in which they began.
+        reference: Normalized reference that loads the workload; its name where it was imported.
     """
 
     identity: WorkloadIdentity
@@ -96,7 +96,7 @@ class Recording:
 
     @property
     def switch_points(self) -> tuple[float, ...]:
-        """Switch points of which there is a run, in percent, ascending."""
+        """Switch points with a run, in percent, ascending."""
         return tuple(self._by_switch_point)
 
     def at(self, candidate_percent: float) -> tuple[RecordedRun, ...]:
@@ -106,11 +106,11 @@ class Recording:
     def draw(
         self, candidate_percent: float, replicate: int, deck_seed: int = 0
     ) -> RecordedRun | None:
-        """The run that stands for a replicate; None where none is recorded at this switch point.
+        """The run that stands for a replicate; None if none is recorded at this switch point.
 
-        The replicates of a switch point draw without replacement, and anew once all runs are drawn.
-        A replicate draws the same seed at every switch point that has it, as the runs of a search
-        do, which share their start. A draw depends on nothing but the arguments.
+        The replicates of a switch point draw without replacement, and start over once all runs are
+        drawn. A replicate draws the same seed at every switch point that has it, just as the runs
+        of a search share a start. A draw depends on the arguments alone.
         """
         runs = self.at(candidate_percent)
         if not runs:
@@ -123,7 +123,7 @@ class Recording:
 # Replicates draw from one deck, one after the other; 25 and 25.0 are written differently.
 @lru_cache(maxsize=1024, typed=True)
 def _shuffled(percent: float, seeds: tuple[int | None, ...], deal: int, deck: int) -> list[int]:
-    """Indices of the runs of a switch point, whose seeds these are, in the order of a deal."""
+    """Indices of the runs with these seeds at a switch point, in the order of a deal."""
 
     def place(index: int) -> bytes:
         seed = seeds[index]
@@ -139,15 +139,18 @@ def read_recording(
 ) -> Recording:
     """Reads the complete runs of one workload that count for a switch point.
 
-    A run that was forked is completed with what it inherited, and left out where the run that it
-    was forked from is not there. What the `replay` trainer made is left out, too, and what trained
-    with an online policy or with injections: it says nothing of how an undisturbed run would go.
+    A forked run is completed with its parent's start, and left out where its parent is missing.
+    Also left out are runs of the `replay` trainer, and those with an online policy or injections,
+    which do not tell how an undisturbed run goes.
 
     Args:
-        database: Holds them.
+        database: The database.
         workload: Name, reference or start of the fingerprint.
-        workers: Only runs on a cluster of this size.
-        protocols: Only runs with these, before and after the switch.
+        workers: Selects runs on a cluster of this size; None for any.
+        protocols: Selects runs with these protocols before and after the switch.
+
+    Raises:
+        UserError: There are no such runs, or those of several workloads.
     """
     from syncswitch.storage.database.inspection import shown
     from syncswitch.storage.policies.registry import PolicyRegistry
@@ -197,51 +200,36 @@ def _check_one_workload(workload: str, trials: Iterable[StoredTrial]) -> None:
 def whole_runs(
     trials: Iterable[StoredTrial], curves: Mapping[int, tuple[Evaluation, ...]]
 ) -> dict[int, RecordedRun]:
-    """Complete runs from their first worker-step on, by `trial_id`.
+    """Complete runs from their first worker-step, by `trial_id`.
 
-    A fork is completed with what it inherited, and left out where the run that it was forked from
-    is not among them.
+    A fork is completed with its parent's start, and left out where its parent is not among them.
 
     Args:
         trials: Complete runs of one workload.
         curves: Their own evaluations by `trial_id`.
     """
-    known = tuple(trials)
-    completer = _Completer(known, curves)
-    whole = {trial.trial_id: completer.whole(trial.trial_id) for trial in known}
-    return {trial_id: run for trial_id, run in whole.items() if run is not None}
+    by_id = {trial.trial_id: trial for trial in trials}
+    known: dict[int, RecordedRun | None] = {}
 
+    def whole(trial_id: int) -> RecordedRun | None:
+        """The run from its first worker-step; None where a part of it is missing."""
+        if trial_id not in known:
+            known[trial_id] = None  # ends the recursion of a fork that is its own ancestor
+            if trial_id in by_id:
+                known[trial_id] = completed(by_id[trial_id])
+        return known[trial_id]
 
-class _Completer:
-    """Makes whole runs of stored trials."""
-
-    def __init__(
-        self,
-        trials: Iterable[StoredTrial],
-        curves: Mapping[int, tuple[Evaluation, ...]],
-    ) -> None:
-        self._trials = {trial.trial_id: trial for trial in trials}
-        self._curves = curves
-        self._known: dict[int, RecordedRun | None] = {}
-
-    def whole(self, trial_id: int) -> RecordedRun | None:
-        """The run from its first worker-step on; None where a part of it is not there."""
-        if trial_id not in self._known:
-            self._known[trial_id] = None  # also for a fork that would be its own ancestor
-            trial = self._trials.get(trial_id)
-            if trial is not None:
-                self._known[trial_id] = self._complete(trial)
-        return self._known[trial_id]
-
-    def _complete(self, trial: StoredTrial) -> RecordedRun | None:
-        own = _own_part(trial, self._curves.get(trial.trial_id, ()))
+    def completed(trial: StoredTrial) -> RecordedRun | None:
+        own = _own_part(trial, curves.get(trial.trial_id, ()))
         if trial.parent_trial_id is None:
             return own
-        parent = self.whole(trial.parent_trial_id)
-        start = _fork_worker_step(trial)
+        parent, start = whole(trial.parent_trial_id), _fork_worker_step(trial)
         if parent is None or parent.worker_steps < start:
             return None
         return _with_prefix(own, parent, start, trial)
+
+    found = {trial_id: whole(trial_id) for trial_id in by_id}
+    return {trial_id: run for trial_id, run in found.items() if run is not None}
 
 
 def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
@@ -268,7 +256,7 @@ def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
 def _fork_worker_step(trial: StoredTrial) -> int:
     if trial.phases:
         return trial.phases[0].start_worker_step
-    # It diverged at once. To the worker-step it does not matter, as nothing was done after it.
+    # It diverged at once, so an approximate worker-step does no harm.
     return percent_to_worker_steps(trial.fork_percent or 0.0, trial.total_worker_steps)
 
 
@@ -278,7 +266,7 @@ def _with_prefix(
     inherited_seconds = trial.inherited_seconds or 0.0
     prefix = cut_phases(parent.phases, 0, start, parent.clock())
     seconds = sum(phase.seconds for phase in prefix)
-    # When the checkpoint was written was measured, and when its worker-step was done is a guess.
+    # The checkpoint's time was measured; that of its worker-step is interpolated.
     scale = inherited_seconds / seconds if seconds > 0 else 1.0
     prefix = tuple(replace(phase, seconds=scale * phase.seconds) for phase in prefix)
     phases = merge_phases((*prefix, *own.phases))

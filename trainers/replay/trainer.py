@@ -34,7 +34,7 @@ from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdi
 
 
 class ReplayCheckpoint(BaseModel):
-    """Where a replayed run was."""
+    """The position of a replayed run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -48,12 +48,12 @@ class ReplayCheckpoint(BaseModel):
 
 
 def model_of(identity: WorkloadIdentity) -> str:
-    """Digest of the model; of an imported job, whose model is unknown, the name."""
+    """The model's digest, or the job's name where it was imported without its model."""
     return identity.name if identity.model is None else identity.model
 
 
 def write_replay_checkpoint(path: Path, checkpoint: ReplayCheckpoint) -> None:
-    """Writes the file: it is whole or not there."""
+    """Writes a checkpoint, completely or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -77,19 +77,18 @@ def read_replay_checkpoint(path: Path) -> ReplayCheckpoint:
 
 
 class ReplayTrainer(Trainer):
-    """Replays recorded runs; the seconds that it reports are those that were recorded.
+    """Replays recorded runs, with the seconds that were recorded.
 
-    A trial is answered by the recorded run at its switch point that has its seed, and by one that
-    is drawn where there is none. It is never made up: a switch point that nobody recorded is
-    refused. Nor does one go back to its switch, whatever band it is held against.
+    A trial is answered by the recorded run with its switch point and seed, or by a drawn one where
+    its seed was not recorded. Nothing is made up: a switch point without a recording is refused. A
+    replayed run never goes back to its switch, whatever the guard's band.
 
-    A fork goes on with the recorded run of its checkpoint where it has the same switch point. Else
-    its own run is played from there on: its evaluations after that worker-step, and the time that
-    it took for the rest.
+    A fork continues the run of its checkpoint if both have the same switch point. Otherwise its own
+    run is played from there on: its evaluations after that worker-step, and the time of the rest.
 
     Args:
         recordings: One for each workload, size of cluster and pair of protocols; at least one.
-        deck_seed: Of the draws.
+        deck_seed: Seed of the draws.
     """
 
     def __init__(self, *recordings: Recording, deck_seed: int = 0) -> None:
@@ -147,7 +146,7 @@ def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
 
 
 class _Replay:
-    """Replays a recorded run to an observer, from a checkpoint if there is one."""
+    """Replays one recorded run to an observer, from a checkpoint if there is one."""
 
     def __init__(
         self, spec: TrialSpec, run: RecordedRun, start: ReplayCheckpoint | None, observer: Observer
@@ -159,17 +158,17 @@ class _Replay:
         self._clock = run.clock()
         self._start = start.worker_step if start else 0
         self._inherited_seconds = start.elapsed_seconds if start else 0.0
-        # The clock goes on from what was inherited, whatever this run itself took up to there.
+        # The clock continues from the inherited time, whatever this run took up to there.
         before = self._clock.seconds_at(self._start) if start else 0.0
         self._shift_seconds = self._inherited_seconds - before
-        first = self._start + 1 if start else 0  # some logs hold the model before its training
+        first = self._start + 1 if start else 0  # some logs begin with the untrained model
         self._ahead = [one for one in run.evaluations if one.worker_step >= first]
         self._evaluations: list[Evaluation] = []
         self._due = deque(one for one in segments(spec, self._start) if one.checkpoint_percents)
         self._checkpoints: dict[float, Path] = {}
 
     def to_its_end(self) -> TrialRecord:
-        """Plays it to the end, or until the observer says stop."""
+        """Plays the run to its end, or until the observer stops it."""
         self._report_progress(self._start)
         for evaluation in self._ahead:
             self._write_checkpoints_before(evaluation.worker_step)
@@ -184,7 +183,7 @@ class _Replay:
         W = self._spec.identity.total_worker_steps
         self._write_checkpoints_before(W + 1 if is_whole else run.worker_steps)
         record = self._record(
-            # What diverged before the checkpoint, or nobody knows when, diverges right after it.
+            # A divergence before the checkpoint, or at an unknown time, comes right after it.
             max(run.worker_steps, self._start),
             run.training_seconds + self._shift_seconds,
             diverged=run.diverged,

@@ -45,7 +45,7 @@ class Position:
 
     Attributes:
         done: Worker-steps done, and the position in the data.
-        first_protocol_done: How many of them were done before the switch.
+        first_protocol_done: Those of them that were done before the switch.
         elapsed_seconds: Training time so far.
         inherited_seconds: The part of it that a fork did not pay for itself.
         switch_overhead_seconds: Time that switches have taken so far.
@@ -147,10 +147,10 @@ class LossMean:
     pushes: int = 0
     total: float = 0.0
 
-    def add(self, loss: float) -> None:
-        """Counts one push."""
-        self.pushes += 1
-        self.total += loss
+    def add(self, loss: float, pushes: int = 1) -> None:
+        """Counts pushes, of which this is the mean loss."""
+        self.pushes += pushes
+        self.total += pushes * loss
 
     def take(self) -> float:
         """The mean, from which the next one starts anew; NaN where nothing was pushed."""

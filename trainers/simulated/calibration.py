@@ -1,4 +1,4 @@
-"""From measured runs to the profile of the cluster that they ran on."""
+"""Derives the profile of a cluster from runs that were measured on it."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from scipy import integrate, optimize, stats
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.simulated.profile import ClusterProfile
-from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
-from syncswitch.trainers.simulated.timing import BYTES_PER_VALUE, MESSAGES_OF_A_STEP
+from syncswitch.trainers.simulated.step_times import BYTES_PER_VALUE, MESSAGES_OF_A_STEP
+from syncswitch.trainers.simulated.timeline import TimedJob, simulate_phases
 
 Vector = NDArray[np.float64]
 
 _SYNCHRONOUS, _ASYNCHRONOUS = "bsp", "asp"
 _LEAST_SECONDS = 1e-9
-# To learn how long a round takes; chance leaves so much of it open.
+# Played to measure how long a round takes, and the share of it that chance leaves uncertain.
 _PLAYED_STEPS = 4000
 _CHANCE = 0.01
-# Standard deviations beyond which nothing is left of the integral, and its points.
+# Limits of the integral in standard deviations, and its number of points.
 _TAIL = 10.0
 _POINTS = 4001
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a cluster was measured to do.
+    """The pace of a cluster, as measured.
 
     Attributes:
         workers: n.
-        bsp_seconds: Time of one round, in which each worker does one worker-step.
-        asp_seconds: Time in which each worker does one worker-step in ASP.
-        runs: How many runs stand behind it.
+        bsp_seconds: Duration of a BSP round, in which each worker does one worker-step.
+        asp_seconds: Mean time that a worker takes for one worker-step in ASP.
+        runs: Number of runs behind these figures.
     """
 
     workers: int
@@ -47,12 +47,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What is known of a cluster's network; the times of runs do not tell it.
+    """A cluster's network, which the times of runs do not reveal.
 
     Attributes:
         worker_bandwidth: Bytes per second of each worker's link; None for no limit.
-        server_bandwidth: Of the parameter server's.
-        latency_seconds: Of each message.
+        server_bandwidth: Bytes per second of the parameter server's link; None for no limit.
+        latency_seconds: Delay of each message.
         values: P + S of the model that was measured.
     """
 
@@ -63,10 +63,13 @@ class Network:
 
 
 def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measured:
-    """How long a round took, over all phases of these runs.
+    """The mean pace over all phases of these runs.
 
-    Runs with one protocol alone count where there are such of both: what a switch costs is not in
-    them.
+    Runs that never switch are preferred where both protocols have some, because their times do not
+    contain the cost of a switch.
+
+    Raises:
+        UserError: No time was measured with one of the two protocols.
     """
     kept = [phases for phases in runs if phases]
     pure = [phases for phases in kept if len(phases) == 1]
@@ -89,22 +92,22 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
 def calibrate(
     measured: Measured, variation: float, description: str = "", network: Network | None = None
 ) -> ClusterProfile:
-    """A profile whose BSP and ASP take as long as was measured.
+    """A profile with which BSP and ASP take as long as measured.
 
-    In ASP nobody waits, so a worker's step takes as long as computing, and sending where the
-    network is known. A round takes as long as the slowest of n, and what is missing up to the
-    measured time is the barrier's: the parameter server's work for a round, stragglers, and
-    transfers that get into each other's way where the network is not known.
+    In ASP nobody waits, so a worker's step is its computing, plus its transfers where the network
+    is known. A BSP round lasts as long as the slowest of n workers; whatever the measured time has
+    beyond that is attributed to the barrier: the parameter server's work for a round, stragglers,
+    and transfers that slow each other down where the network is not known.
 
     Args:
-        measured: What was.
-        variation: Standard deviation over mean of a worker's computing, which pure BSP and ASP
-            times cannot tell.
-        description: For people.
-        network: What of the times is sending; None where that is not known.
+        measured: The measured pace.
+        variation: Standard deviation over mean of a worker's computing time, which cannot be
+            derived from BSP and ASP times.
+        description: A note for people.
+        network: The cluster's network; None where it is not known.
 
     Raises:
-        UserError: What is given takes longer than what was measured.
+        UserError: The variation or network alone would take longer than measured.
     """
     if network is not None:
         return _with_network(measured, variation, description, network)
@@ -127,7 +130,7 @@ def calibrate(
 def _with_network(
     measured: Measured, variation: float, description: str, network: Network
 ) -> ClusterProfile:
-    """First ASP, which has no barrier; then a round is played, for what the barrier is not."""
+    """Fits computing to ASP, which has no barrier; plays BSP rounds to find the barrier's share."""
     n, asp, bsp = measured.workers, measured.asp_seconds, measured.bsp_seconds
     _check_fits("a worker's step in ASP", asp, asp_seconds(n, _LEAST_SECONDS, network))
     compute = float(
@@ -168,8 +171,8 @@ def asp_seconds(workers: int, compute_seconds: float, network: Network) -> float
 
     Args:
         workers: n.
-        compute_seconds: Mean time of a gradient.
-        network: Over which the parameters come and the gradient goes.
+        compute_seconds: Mean time to compute a gradient.
+        network: Carries the parameters and the gradients.
     """
     delay_seconds = compute_seconds + MESSAGES_OF_A_STEP * network.latency_seconds
     there = np.arange(1, workers + 1)
@@ -188,7 +191,7 @@ def asp_seconds(workers: int, compute_seconds: float, network: Network) -> float
 
 
 def _weights(seconds: Vector) -> Vector:
-    """How likely 0, 1, 2, ... customers are at a station: products of its times, up to a factor."""
+    """Unnormalized probabilities of 0, 1, 2, ... customers at a station: products of its times."""
     logarithms = np.concatenate([[0.0], np.cumsum(np.log(seconds))])
     weights: Vector = np.exp(logarithms - logarithms.max())
     return weights

@@ -9,20 +9,19 @@ from dataclasses import dataclass
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.record import StalenessCount
-from syncswitch.trainers.simulated.links import NEVER, Moment, SharedLink
 from syncswitch.trainers.simulated.membership import Change, Membership
-from syncswitch.trainers.simulated.timing import StepTimes
+from syncswitch.trainers.simulated.step_times import NEVER, Moment, SharedLink, StepTimes
 
 
 class Learner:
-    """Is told, in the order of the virtual time, what happens to the parameters; learns nothing."""
+    """Is notified of what happens to the parameters, in virtual-time order; learns nothing."""
 
     def batches(self, second_since: int | None) -> int:
-        """Of each gradient; see `Configuration.batches`."""
+        """Batches in each gradient; see `Configuration.batches`."""
         return 1
 
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
-        """A segment begins with these workers; nothing is outstanding."""
+        """A segment begins with these workers; no step is under way."""
 
     def finish(self) -> None:
         """The segment is over."""
@@ -37,28 +36,15 @@ class Learner:
         """The work of a group is joined; `worker_step` is the first of their round."""
 
     def leave(self, worker: int) -> None:
-        """The worker takes no further part; what of it has arrived stays."""
+        """The worker drops out; gradients of it that have arrived still count."""
 
     def come_back(self, worker: int) -> None:
-        """The worker takes part again: its first step is about to begin."""
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A segment that was played.
-
-    Attributes:
-        seconds: Training time at its last update; that of its start where there was none.
-        staleness: Updates between pull and push; of replicas nothing is counted.
-    """
-
-    seconds: float
-    staleness: StalenessCount
+        """The worker is back, and about to begin its first step."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """A step that is under way."""
+    """A step under way."""
 
     ticket: Ticket
     start_seconds: float
@@ -66,18 +52,18 @@ class _Step:
 
 
 class SegmentPlayer:
-    """Plays one segment. An event is a moment, and what happens in it.
+    """Plays one segment as a queue of events.
 
-    A step of a worker that shares parameters: its question reaches the server, which reads the
-    parameters and begins to send them; the worker computes; the gradient is sent, and counts when
-    it has arrived and the server has come round to it. All that is sent at the same time shares
-    the server's link, one direction apart from the other. A step of a replica only computes.
+    With shared parameters, a step begins with a request to the server, which reads the parameters
+    and starts sending them; the worker computes, then sends its gradient, which counts once it has
+    arrived and the server has got round to it. Concurrent transfers share the server's link, each
+    direction by itself. A step of a replica only computes.
 
     Args:
-        steps: Of the segment, not yet started.
-        times: Of the run.
-        learner: Told what happens.
-        membership: Says who leaves and comes back.
+        steps: The segment's worker-steps, not yet started.
+        times: The run's times.
+        learner: Notified of what happens.
+        membership: Decides who leaves and comes back.
         start_seconds: Training time at which the segment begins.
         on_done: `(worker-steps done, training time)`: called after each update; both ascend.
     """
@@ -110,16 +96,21 @@ class SegmentPlayer:
         self._events: list[tuple[float, int, int, Callable[[_Step, float], None], _Step]] = []
         self._scheduled = 0
 
-    def play(self) -> Played:
-        """Plays all events."""
+    def play(self) -> tuple[float, StalenessCount]:
+        """Plays the segment to its end.
+
+        Returns:
+            Training time at its last update, or at its start where there was none; and updates
+            between pull and push, which are not counted for replicas.
+        """
         for ticket in self._steps.start().tickets:
             self._begin(ticket, self._seconds)
         while not self._steps.is_over:
             self._go_on()
-        return Played(self._seconds, self._staleness)
+        return self._seconds, self._staleness
 
     def _go_on(self) -> None:
-        """The next event, or a change of the membership before it."""
+        """Handles the next event, or a change of membership that comes before it."""
         event: Moment = self._events[0][:2] if self._events else NEVER
         first = min(event, self._down.next, self._up.next)
         if self._membership.next_seconds <= first[0]:
@@ -133,14 +124,14 @@ class SegmentPlayer:
             happen, step = self._compute, self._down.end()
         else:
             happen, step = self._arrive, self._up.end()
-        # Of a worker that is lost nothing further happens.
+        # Events of a lost worker are dropped.
         if self._under_way.get(step.ticket.worker) is step:
             happen(step, self._now)
 
     def _at(self, seconds: float, happen: Callable[[_Step, float], None], step: _Step) -> None:
-        # In one moment lower numbers come first; a worker has one event at a time. So of equal
-        # workers that push at once each pulls before the next one's push, and DSSP's ties are
-        # those of its known times.
+        # At the same moment lower numbers come first; a worker has one event at a time. So when
+        # equal workers push at once, each pulls before the next one's push, and DSSP breaks ties
+        # as its published times do.
         self._scheduled += 1
         event = (seconds, step.ticket.worker, self._scheduled, happen, step)
         heapq.heappush(self._events, event)
@@ -203,7 +194,11 @@ class SegmentPlayer:
         self._change(self._membership.advance(self._steps.done, now))
 
     def _decide(self, step: _Step, now: float) -> dict[int, float]:
-        """Does what the online policy decides; when those that it lets go on can."""
+        """Carries out the online policy's decision.
+
+        Returns:
+            When each worker that it releases can go on.
+        """
         busy_seconds = (now - step.start_seconds) / step.ticket.batches
         decision = self._membership.decide(step.ticket.worker, busy_seconds, self._steps.done, now)
         ends: dict[int, float] = {}
@@ -218,7 +213,7 @@ class SegmentPlayer:
         return ends
 
     def _change(self, changes: Iterable[Change]) -> None:
-        """Workers are lost and come back."""
+        """Applies workers that are lost or back."""
         ends: dict[int, float] = {}
         for change in changes:
             worker = change.worker
@@ -238,13 +233,17 @@ class SegmentPlayer:
         advance = self._steps.hand_out()
         ends |= self._join(advance.groups, now)
         is_round = self._steps.exchange is Exchange.ROUND
-        # Who is new to a round begins with the others.
+        # A worker that is new to a round begins with the others.
         others = max(ends.values(), default=now) if is_round else now
         for ticket in advance.tickets:
             self._begin(ticket, ends.get(ticket.worker, others))
 
     def _join(self, groups: Groups, now: float) -> dict[int, float]:
-        """Joins the work of groups, each by itself; when its members can go on."""
+        """Joins the work of groups, each by itself.
+
+        Returns:
+            When each member can go on.
+        """
         ends = {}
         for group in groups:
             self._learner.join(group, self._done)

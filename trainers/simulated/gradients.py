@@ -1,14 +1,15 @@
-"""Gradients of many workers at once, each at parameters of its own."""
+"""Computes gradients of many workers at once, at shared or individual parameters."""
 
 from __future__ import annotations
 
 import logging
+import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache, reduce
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, reduce
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,19 +19,21 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
 from syncswitch.trainers.model.batches.feed import feed_of
 from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, specs_of
-from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient
+from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
 from syncswitch.trainers.model.steps import EmbeddingSteps, trace_ids
 from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quiet_log, tf
 
+T = TypeVar("T")
+
 
 def with_patches(model: Any) -> Any:
-    """The same model with convolutions and maxima that a compiler can join.
+    """A copy of a model whose convolutions and maxima a compiler can batch.
 
-    It can neither join kernels of convolutions, but matrix products of patches, nor look quickly
-    for the place of a maximum in windows, but choose between slices of the picture.
+    XLA batches matrix products of patches, but not convolutions with kernels of their own; and it
+    chooses quickly between slices of a picture, but not the place of a maximum in a window.
 
     Returns:
         A model with the same variables in the same order.
@@ -79,30 +82,51 @@ def _patch_layers() -> tuple[Any, Any]:
             return tf.reshape(product, [-1, *patches.shape[1:3], self.filters])
 
     class PatchMaxPooling2D(layers.MaxPooling2D):  # type: ignore[misc]  # Keras has no types
-        """The maximum of windows; of equal values the first has the gradient, as usual."""
+        """The maximum of windows; of equal values the first gets the gradient, as usual."""
 
         def call(self, inputs: Any) -> Any:
             """Replaces the operation."""
             least = inputs.dtype.min
-            slices = _slices(inputs, self.pool_size, self.strides, self.padding, least)
-            return reduce(lambda most, one: tf.where(one > most, one, most), slices)
+            return _largest(*_slices(inputs, self.pool_size, self.strides, self.padding, least))
 
     return PatchConv2D, PatchMaxPooling2D
+
+
+@tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
+def _largest(*slices: Any) -> Any:
+    """The elementwise maximum; of equal values the first gets the gradient."""
+    largest = reduce(tf.maximum, slices)
+
+    def gradient(of_largest: Any) -> list[Any]:
+        found, is_left = [], tf.ones_like(largest, tf.bool)
+        for one in slices:
+            is_chosen = tf.logical_and(is_left, tf.equal(one, largest))
+            is_left = tf.logical_and(is_left, tf.logical_not(is_chosen))
+            found.append(tf.where(is_chosen, of_largest, tf.zeros_like(of_largest)))
+        return found
+
+    return largest, gradient
 
 
 def _slices(
     inputs: Any, size: Sequence[int], strides: Sequence[int], padding: str, outside: float
 ) -> list[Any]:
-    """What windows of this size see at each of their places, row by row.
+    """For each place in a window, row by row, its values in all windows.
 
     Args:
         inputs: Shape [batch, rows, columns, channels].
         size: Rows and columns of a window.
-        strides: From one window to the next.
+        strides: Distance from one window to the next.
         padding: "same" or "valid".
         outside: Value beyond the edges.
     """
     lengths = [int(length) for length in inputs.shape[1:3]]
+    channels = inputs.shape[3]
+    if tuple(size) == tuple(strides) and not any(map(operator.mod, lengths, size)):
+        # Windows side by side are a reshape, whose gradient needs no sum.
+        (rows, columns), (high, wide) = lengths, size
+        windows = tf.reshape(inputs, [-1, rows // high, high, columns // wide, wide, channels])
+        return [one for row in tf.unstack(windows, axis=2) for one in tf.unstack(row, axis=3)]
     if padding == "same":
         paddings = [
             _same_padding(length, one, stride)
@@ -119,7 +143,7 @@ def _slices(
 
 
 def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
-    """As TensorFlow pads: evenly, and what is left over at the end."""
+    """TensorFlow's padding: even, with any remainder at the end."""
     outputs = -(-length // stride)
     total = max((outputs - 1) * stride + size - length, 0)
     return total // 2, total - total // 2
@@ -127,19 +151,19 @@ def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
 
 _LOG = logging.getLogger(__name__)
 THREADS = os.cpu_count() or 1
-"""So many calls are computed at the same time."""
+"""Number of calls computed at the same time."""
 _TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Outstanding:
-    """A gradient that is to be computed.
+class Pulled:
+    """The inputs of a gradient.
 
     Attributes:
         worker_step: Number of its batch.
-        parameters: At which it is taken, shape [P].
+        parameters: Parameters at which it is taken, shape [P].
         statistics: Shape [S].
-        ids: Rows of embeddings that the batch needs.
+        ids: Embedding rows that the batch needs.
         rows: Their values.
     """
 
@@ -151,50 +175,69 @@ class Outstanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
-    """A gradient.
+class Gradient:
+    """The gradient of a batch, or the mean of several.
 
     Attributes:
-        loss: Of the batch.
-        gradient: Shape [P].
-        contribution: To the statistics (see `ModelFunction.move`), shape [S].
-        rows: Gradients of embeddings' rows.
+        loss: Training loss.
+        values: Shape [P].
+        contribution: Contribution to the statistics (see `ModelFunction.move`), shape [S].
+        rows: Gradients of embedding rows.
     """
 
     loss: float
-    gradient: Vector
+    values: Vector
     contribution: Vector
     rows: Sequence[RowGradient] = ()
 
 
+def mean_of(parts: Sequence[Gradient]) -> Gradient:
+    """The mean of gradients; of a single one itself."""
+    if len(parts) == 1:
+        return parts[0]
+    return Gradient(
+        sum(part.loss for part in parts) / len(parts),
+        mean_vector([part.values for part in parts]),
+        mean_vector([part.contribution for part in parts]),
+        [mean_of_rows(rows) for rows in zip(*(part.rows for part in parts), strict=True)],
+    )
+
+
+def mean_vector(vectors: Sequence[Vector]) -> Vector:
+    """The mean of vectors of the same shape."""
+    mean: Vector = np.mean(vectors, axis=0, dtype=np.float32)
+    return mean
+
+
 class GradientSource:
-    """Computes gradients of one workload.
+    """Computes the gradients of one workload, several in a call where its layers allow it.
 
-    Models whose layers allow it are computed several at once, in one compiled call in which every
-    place has parameters of its own; the others one at a time.
+    Batches at the same parameters share one gradient, that of their mean loss. For batches with
+    parameters of their own the call is compiled by XLA, which takes seconds. Each kind of call is
+    built at first use, and checked against one gradient at a time.
 
-    Attributes:
-        at_once: So many are computed in a call.
+    Args:
+        workload: The workload.
+        data: Its data.
+        function: Its model.
+        most: Batches in a call with shared parameters; a call with parameters of their own takes
+            half as many. 1 computes one gradient at a time.
     """
 
     def __init__(
-        self,
-        workload: Workload,
-        data: AnyData,
-        function: ModelFunction,
-        at_once: int,
+        self, workload: Workload, data: AnyData, function: ModelFunction, most: int
     ) -> None:
-        self._name = workload.name
-        self._function = function
-        self._feed = feed_of(data.train, workload.batch_size, 2 * at_once)
+        self._workload, self._data, self._function = workload, data, function
+        self._feed = feed_of(data.train, workload.batch_size, most)
         self._threads = ThreadPoolExecutor(THREADS, "gradients")
         specs = row_specs(data, workload.batch_size)
         self._embeddings: EmbeddingSteps | None = None
         if function.embeddings:
             ids = trace_ids(function, workload, specs)
-            self._embeddings, at_once = EmbeddingSteps(function.embeddings, ids), 1
+            self._embeddings, most = EmbeddingSteps(function.embeddings, ids), 1
+        self._most = most
         self._examples = len(specs)
-        probes = self._probes()
+        self._probes = self._make_probes()
         try:
             traced = concrete(
                 self._traced_single,
@@ -205,30 +248,100 @@ class GradientSource:
                 *(spec for table in function.embeddings for spec in specs_of(table)),
             )
             self._single = for_threads(traced, THREADS)
-            self._call_single(probes[0], 0)
+            self._call_single(self._probes[0], 0)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise WorkloadError(
                 f"workload {workload.name!r}: model, data and loss do not fit together: "
                 f"{one_line(error)}"
             ) from error
-        self.at_once = at_once
-        if at_once > 1 and not self._can_batch(workload, data, probes):
-            self.at_once = 1
 
-    def submit(self, wanted: Sequence[Outstanding], seed: int) -> Future[list[Computed]]:
-        """Begins to compute gradients; what one of them is does not depend on the others."""
-        call = self._call_single_of_one if self.at_once == 1 else self._call_batch
-        return self._threads.submit(call, wanted, seed)
+    @cached_property
+    def at_once(self) -> int:
+        """Number of gradients, each at parameters of its own, in a call."""
+        places = self._most // 2
+        if places < 2:
+            return 1
+
+        def found() -> list[Gradient]:
+            function = ModelFunction(self._workload, self._data, with_patches(self._function.model))
+            # Measured once, of the same layers.
+            function.statistics_decay = self._function.statistics_decay
+            gradients = tf.function(
+                lambda *stacked: tf.vectorized_map(lambda one: function.gradient(*one), stacked),
+                autograph=False,
+                jit_compile=True,
+            )
+
+            def traced(model: Any, statistics: Any, steps: Any, seed: Any, rows: list[Any]) -> Any:
+                return gradients(model, statistics, *_batches(function, steps, seed, rows))
+
+            self._apart = tf.function(traced, autograph=False)
+            return self._call_apart(self._probes, 0, places)
+
+        expected = [self._call_single(one, 0) for one in self._probes]
+        return places if self._agree(found, expected) else 1
+
+    @cached_property
+    def _share_a_call(self) -> bool:
+        """Whether batches at the same parameters are computed in one call."""
+        if self._most < 2:
+            return False
+        function = self._function
+        probes = [replace(self._probes[0], worker_step=step) for step in range(2)]
+
+        def traced(
+            parameters: Any, statistics: Any, weights: Any, steps: Any, seed: Any, rows: list[Any]
+        ) -> tuple[Any, Any, Any]:
+            values = unpack(parameters, function.parameters)
+            with tf.GradientTape() as tape:
+                tape.watch(values)
+                losses, contributions = tf.vectorized_map(
+                    lambda batch: function.loss(values, statistics, *batch),
+                    _batches(function, steps, seed, rows),
+                )
+                loss = tf.tensordot(tf.cast(weights, losses.dtype), losses, 1)
+            zero = tf.UnconnectedGradients.ZERO
+            found = tape.gradient(loss, values, unconnected_gradients=zero)
+            dense = [tf.convert_to_tensor(one) for one in found]
+            return loss, pack(dense), tf.tensordot(weights, contributions, 1)
+
+        def found() -> list[Gradient]:
+            arguments = self._shared_arguments(probes, 2, 0)
+            self._shared = for_threads(concrete(traced, *arguments), THREADS)
+            return [self._call_shared(probes, 2, 0)]
+
+        return self._agree(found, [mean_of([self._call_single(one, 0) for one in probes])])
+
+    def submit(self, pulled: Sequence[Pulled], seed: int) -> Future[list[Gradient]]:
+        """Begins to compute at most `at_once` gradients; none depends on the others."""
+        if self.at_once == 1:
+            return self._threads.submit(lambda: [self._call_single(pulled[0], seed)])
+        return self._threads.submit(self._call_apart, pulled, seed, self.at_once)
+
+    def submit_mean(self, pulled: Sequence[Pulled], seed: int) -> Callable[[], Gradient]:
+        """Begins to compute the mean gradient of batches at the same parameters.
+
+        Returns:
+            A function that waits for it.
+        """
+        if len(pulled) == 1 or not self._share_a_call:
+            singles = [self._threads.submit(self._call_single, one, seed) for one in pulled]
+            return lambda: mean_of([one.result() for one in singles])
+        calls = [
+            self._threads.submit(self._call_shared, pulled[i : i + self._most], len(pulled), seed)
+            for i in range(0, len(pulled), self._most)
+        ]
+        return lambda: _sum_of([one.result() for one in calls])
 
     def wanted(self, worker_step: int, seed: int) -> list[Ids]:
-        """Rows of embeddings that a batch needs."""
+        """Embedding rows that a batch needs."""
         if self._embeddings is None:
             return []
         numbers = tf.constant([worker_step, seed], tf.int64)
         try:
             return self._embeddings.wanted(self._feed.rows(worker_step, seed), numbers)
         except ValueError as error:
-            raise WorkloadError(f"workload {self._name!r}: {error}") from error
+            raise WorkloadError(f"workload {self._workload.name!r}: {error}") from error
 
     def move(self, statistics: Vector, contribution: Vector) -> Vector:
         """The statistics after a batch; see `ModelFunction.move`."""
@@ -240,41 +353,24 @@ class GradientSource:
         self._threads.shutdown()
         self._feed.close()
 
-    def _can_batch(self, workload: Workload, data: AnyData, wanted: Sequence[Outstanding]) -> bool:
-        """Builds the batched call, and tries whether it says the same as the single one."""
+    def _agree(self, build: Callable[[], list[Gradient]], expected: Sequence[Gradient]) -> bool:
+        """Whether a call for several can be built, and gives the expected gradients."""
         try:
             with quiet_log():
-                found = self._try_batch(workload, data, wanted)
-            expected = [self._call_single(one, 0) for one in wanted]
-            if not all(map(_agree, found, expected)):
+                found = build()
+            if not all(map(_is_close, found, expected)):
                 raise ValueError("together they come out differently, as random layers do")
         except Exception as error:  # whatever Keras cannot clone, XLA compile, or the vectoriser do
             _LOG.info(
                 "workload %s: gradients are computed one at a time (%s)",
-                workload.name,
+                self._workload.name,
                 one_line(error),
             )
             return False
         return True
 
-    def _try_batch(
-        self, workload: Workload, data: AnyData, wanted: Sequence[Outstanding]
-    ) -> list[Computed]:
-        self._batched_function = ModelFunction(workload, data, with_patches(self._function.model))
-        # Measured once, of the same layers.
-        self._batched_function.statistics_decay = self._function.statistics_decay
-        self._gradients = tf.function(
-            lambda *stacked: tf.vectorized_map(
-                lambda one: self._batched_function.gradient(*one), stacked
-            ),
-            autograph=False,
-            jit_compile=True,
-        )
-        self._batch = tf.function(self._traced_batch, autograph=False)
-        return self._call_batch(wanted, 0)
-
-    def _probes(self) -> list[Outstanding]:
-        """Two, with batches, parameters and statistics of their own."""
+    def _make_probes(self) -> list[Pulled]:
+        """Two inputs with batches, parameters and statistics of their own."""
         random = np.random.default_rng(0)
 
         def small(*shape: int) -> Vector:
@@ -287,38 +383,47 @@ class GradientSource:
             ids = self.wanted(step, 0)
             asked = zip(ids, self._function.embeddings, strict=True)
             rows = [small(len(one), table.width) for one, table in asked]
-            found.append(Outstanding(step, parameters, statistics, ids, rows))
+            found.append(Pulled(step, parameters, statistics, ids, rows))
         return found
 
-    def _call_single_of_one(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
-        return [self._call_single(wanted[0], seed)]
-
-    def _call_single(self, wanted: Outstanding, seed: int) -> Computed:
-        numbers = tf.constant([wanted.worker_step, seed], tf.int64)
+    def _call_single(self, pulled: Pulled, seed: int) -> Gradient:
+        numbers = tf.constant([pulled.worker_step, seed], tf.int64)
         loss, gradient, contribution, *rows = self._single(
-            tf.constant(wanted.parameters),
-            tf.constant(wanted.statistics),
+            tf.constant(pulled.parameters),
+            tf.constant(pulled.statistics),
             numbers,
-            *self._feed.rows(wanted.worker_step, seed),
-            *EmbeddingSteps.arguments(wanted.ids, wanted.rows),
+            *self._feed.rows(pulled.worker_step, seed),
+            *EmbeddingSteps.arguments(pulled.ids, pulled.rows),
         )
-        gradients = EmbeddingSteps.gradients(wanted.ids, rows)
-        return Computed(float(loss), gradient.numpy(), contribution.numpy(), gradients)
+        gradients = EmbeddingSteps.gradients(pulled.ids, rows)
+        return Gradient(float(loss), gradient.numpy(), contribution.numpy(), gradients)
 
-    def _call_batch(self, wanted: Sequence[Outstanding], seed: int) -> list[Computed]:
-        # Filled up, as each size would be compiled anew.
-        more = self.at_once - len(wanted)
-        full = [*wanted, *[wanted[-1]] * more]
-        rows = [self._feed.rows(one.worker_step, seed) for one in wanted]
-        losses, gradients, contributions = self._batch(
+    def _call_apart(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Gradient]:
+        full = _filled(pulled, places)
+        losses, gradients, contributions = self._apart(
             tf.constant(np.stack([one.parameters for one in full])),
             tf.constant(np.stack([one.statistics for one in full])),
-            tf.constant([one.worker_step for one in full], tf.int64),
-            tf.constant(seed, tf.int64),
-            [*rows, *[rows[-1]] * more],
+            *self._batch_arguments(pulled, seed, places),
         )
         found = zip(losses.numpy(), gradients.numpy(), contributions.numpy(), strict=True)
-        return [Computed(float(row[0]), row[1], row[2]) for row in list(found)[: len(wanted)]]
+        return [Gradient(float(row[0]), row[1], row[2]) for row in list(found)[: len(pulled)]]
+
+    def _shared_arguments(self, pulled: Sequence[Pulled], count: int, seed: int) -> list[Any]:
+        weights = np.zeros(self._most, np.float32)
+        weights[: len(pulled)] = 1 / count
+        first = tf.constant(pulled[0].parameters), tf.constant(pulled[0].statistics)
+        return [*first, tf.constant(weights), *self._batch_arguments(pulled, seed, self._most)]
+
+    def _batch_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
+        rows = [self._feed.rows(one.worker_step, seed) for one in pulled]
+        steps = _filled([one.worker_step for one in pulled], places)
+        return [tf.constant(steps, tf.int64), tf.constant(seed, tf.int64), _filled(rows, places)]
+
+    def _call_shared(self, pulled: Sequence[Pulled], count: int, seed: int) -> Gradient:
+        """The share of these batches in the mean of `count` gradients."""
+        found = self._shared(*self._shared_arguments(pulled, count, seed))
+        loss, gradient, contribution = (one.numpy() for one in found)
+        return Gradient(float(loss), gradient, contribution)
 
     def _traced_single(self, parameters: Any, statistics: Any, numbers: Any, *given: Any) -> Any:
         examples, of_embeddings = given[: self._examples], given[self._examples :]
@@ -330,17 +435,31 @@ class GradientSource:
         dense = len(gradients) - len(rows)
         return loss, pack(gradients[:dense]), contribution, *gradients[dense:]
 
-    def _traced_batch(
-        self, parameters: Any, statistics: Any, steps: Any, seed: Any, rows: list[Any]
-    ) -> Any:
-        batches = self._batched_function.batches(rows, tf.unstack(steps, self.at_once), seed)
-        stacked = tf.nest.map_structure(lambda *parts: tf.stack(parts), *batches)
-        return self._gradients(parameters, statistics, *stacked)
+
+def _batches(function: ModelFunction, steps: Any, seed: Any, rows: list[Any]) -> Any:
+    """Traces the batches of these worker-steps, stacked."""
+    batches = function.batches(rows, tf.unstack(steps, len(rows)), seed)
+    return tf.nest.map_structure(lambda *parts: tf.stack(parts), *batches)
 
 
-def _agree(one: Computed, other: Computed) -> bool:
+def _filled(values: Sequence[T], places: int) -> list[T]:
+    """Repeats the last value up to this length, as another one would need another trace."""
+    return [*values, *[values[-1]] * (places - len(values))]
+
+
+def _sum_of(parts: Sequence[Gradient]) -> Gradient:
+    if len(parts) == 1:
+        return parts[0]
+    return Gradient(
+        sum(part.loss for part in parts),
+        np.add.reduce([part.values for part in parts]),
+        np.add.reduce([part.contribution for part in parts]),
+    )
+
+
+def _is_close(one: Gradient, other: Gradient) -> bool:
     """Whether two gradients differ by rounding alone."""
-    scale = float(np.max(np.abs(other.gradient))) or 1.0
-    return np.allclose(one.gradient, other.gradient, atol=_TOLERANCE * scale) and np.allclose(
+    scale = float(np.max(np.abs(other.values))) or 1.0
+    return np.allclose(one.values, other.values, atol=_TOLERANCE * scale) and np.allclose(
         one.contribution, other.contribution, atol=_TOLERANCE
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,67 +15,47 @@ from typing_extensions import override
 
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.model.embeddings.blocks import LocalEmbeddings
-from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
+from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
-from syncswitch.trainers.model.tensorflow_api import tf
+from syncswitch.trainers.model.steps import FlatUpdate, flat_update, trace_update
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean
 from syncswitch.trainers.simulated.events import Learner
-from syncswitch.trainers.simulated.gradients import Computed, GradientSource, Outstanding
-
-Update = Callable[[ModelState, Vector, float, float], ModelState]
-"""`(state, gradient, rate, momentum) -> state`; the old one stays as it was."""
-
-
-def make_update(optimizer: Optimizer) -> Update:
-    """An optimizer on arrays."""
-    if isinstance(optimizer, MomentumSGD):
-        return _momentum_update(optimizer)
-    traced = tf.function(optimizer.apply, autograph=False)
-
-    def update(state: ModelState, gradient: Vector, rate: float, momentum: float) -> ModelState:
-        parameters, slots = traced(
-            tf.constant(state.parameters),
-            tf.constant(state.slots),
-            tf.constant(state.updates, tf.int64),
-            tf.constant(gradient),
-            tf.constant(rate, tf.float32),
-            tf.constant(momentum, tf.float32),
-        )
-        return _updated(state, parameters.numpy(), slots.numpy())
-
-    return update
+from syncswitch.trainers.simulated.gradients import (
+    Gradient,
+    GradientSource,
+    Pulled,
+    mean_of,
+    mean_vector,
+)
 
 
-def _momentum_update(optimizer: MomentumSGD) -> Update:
-    def update(state: ModelState, gradient: Vector, rate: float, momentum: float) -> ModelState:
+def make_update(optimizer: Optimizer, parameters: int) -> FlatUpdate:
+    """An optimizer of so many parameters, on arrays; the old ones stay as they were."""
+    if not isinstance(optimizer, MomentumSGD):
+        return flat_update(trace_update(optimizer, parameters))
+
+    def update(*state_and_gradient: Any) -> tuple[Vector, Vector]:
         # What diverges becomes infinite, and is noticed by its loss.
         with np.errstate(over="ignore", invalid="ignore"):
-            moved: tuple[Any, Any] = optimizer.apply(
-                state.parameters, state.slots, None, gradient, rate, momentum
-            )
-        return _updated(state, *moved)
+            return optimizer.apply(*state_and_gradient)
 
     return update
-
-
-def _updated(state: ModelState, parameters: Vector, slots: Vector) -> ModelState:
-    return replace(state, parameters=parameters, slots=slots, updates=state.updates + 1)
 
 
 class TrainingLearner(Learner):
-    """Trains for real, in the order of the virtual time.
+    """Trains for real, in virtual-time order.
 
-    What a worker pulled stays as it was, as an update makes new arrays. Gradients are computed
-    several at once, while the events go on that do not need them.
+    An update makes new arrays, so what a worker has pulled does not change. Gradients are computed
+    several at once, while events that do not need them go on.
     """
 
     def __init__(
         self,
         source: GradientSource,
-        update: Update,
+        update: FlatUpdate,
         configuration: Configuration,
         seed: int,
         state: ModelState,
@@ -92,24 +72,24 @@ class TrainingLearner(Learner):
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
-        self._tickets: dict[int, Ticket] = {}
+        # By worker: what it computes with, whether that has begun or not; then its gradient.
+        self._pulled: dict[int, list[Pulled]] = {}
+        self._waiting: dict[int, Pulled] = {}
+        self._computing: dict[int, Callable[[], Gradient]] = {}
+        self._in_round: dict[int, list[Pulled]] = {}
         # By worker-step.
-        self._pulls: dict[int, Outstanding] = {}
-        self._waiting: list[int] = []
-        self._submitted: dict[int, tuple[Future[list[Computed]], int]] = {}
-        # By worker for a round, by worker-step for a buffer.
-        self._unjoined: dict[int, Computed] = {}
+        self._in_buffer: dict[int, Gradient] = {}
 
     def restore(self, state: ModelState) -> None:
-        """Goes on with this state; nobody is at a step."""
+        """Continues from this state, when no step is under way."""
         self.state, self.is_finite, self.loss = self._embeddings.load(state), True, LossMean()
 
     def readable_state(self) -> AbstractContextManager[ModelState]:
-        """The state, to be read before the training goes on."""
+        """The state, to be read before training continues."""
         return self._embeddings.with_embeddings(self.state)
 
     def kept_state(self) -> ModelState:
-        """The state, to go on with later."""
+        """The state, to be restored later."""
         return self._embeddings.kept(self.state)
 
     @override
@@ -128,7 +108,7 @@ class TrainingLearner(Learner):
             self.state = self._mean_replica()
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Parameters and statistics as they are now (of replicas, the mean), and embedding rows."""
+        """Current parameters and statistics (the mean of replicas), and embedding rows."""
         if not self._replicas:
             rows = self._embeddings.shard.pull(ids)
             return self.state.parameters, self.state.statistics, *rows
@@ -136,15 +116,11 @@ class TrainingLearner(Learner):
 
     @override
     def leave(self, worker: int) -> None:
-        ticket = self._tickets.pop(worker, None)
-        for step in () if ticket is None else ticket.worker_steps:
-            del self._pulls[step]
-            if step in self._waiting:
-                self._waiting.remove(step)
-            self._submitted.pop(step, None)
+        for one in (self._pulled, self._waiting, self._computing):
+            one.pop(worker, None)
         replica = self._replicas.pop(worker, None)
         if replica is not None and not self._replicas:
-            # Somebody has to know what was learnt when the first one is back.
+            # Kept for the first worker that comes back.
             self.state = replica
 
     @override
@@ -154,37 +130,44 @@ class TrainingLearner(Learner):
 
     @override
     def pull(self, ticket: Ticket) -> None:
-        is_replica = self._exchange is Exchange.REPLICA
-        state = self._replicas[ticket.worker] if is_replica else self.state
-        self._tickets[ticket.worker] = ticket
+        worker = ticket.worker
+        state = self._replicas[worker] if self._exchange is Exchange.REPLICA else self.state
+        pulled = []
         for step in ticket.worker_steps:
             ids = self._source.wanted(step, self._seed)
             rows = self._embeddings.shard.pull(ids)
-            self._pulls[step] = Outstanding(step, state.parameters, state.statistics, ids, rows)
-            self._waiting.append(step)
+            pulled.append(Pulled(step, state.parameters, state.statistics, ids, rows))
+        if self._exchange is Exchange.ROUND:
+            # All have the same parameters, and need one gradient when it is known who they are.
+            self._pulled[worker] = pulled
+        elif len(pulled) > 1:
+            self._computing[worker] = self._source.submit_mean(pulled, self._seed)
+        else:
+            self._waiting[worker] = pulled[0]
             if len(self._waiting) == self._source.at_once:
                 self._submit(list(self._waiting))
 
     @override
     def push(self, ticket: Ticket) -> None:
         worker, step = ticket.worker, ticket.worker_step
-        computed = _mean_of([self._computed(one) for one in ticket.worker_steps])
-        del self._tickets[worker]
-        self.loss.add(computed.loss)
-        self.is_finite = self.is_finite and math.isfinite(computed.loss)
         if self._exchange is Exchange.ROUND:
-            self._unjoined[worker] = computed
+            self._in_round[worker] = self._pulled.pop(worker)
             return
+        if worker in self._waiting:
+            # Others that wait are taken along.
+            others = [one for one in self._waiting if one != worker]
+            self._submit([worker, *others][: self._source.at_once])
+        gradient = self._computing.pop(worker)()
+        self._count(gradient)
         if self._exchange is Exchange.BUFFER:
-            self._unjoined[step] = computed
+            self._in_buffer[step] = gradient
             return
         # Replicas are averaged, each as far as a round moves; see `gradients_per_update`.
         rate = self._configuration.rate(step, len(self._replicas) or ticket.batches)
         if self._exchange is Exchange.REPLICA:
-            self._replicas[worker] = self._moved(self._replicas[worker], computed, rate, step)
+            self._replicas[worker] = self._moved(self._replicas[worker], gradient, rate, step)
         else:
-            self.state = self._moved(self.state, computed, rate, step)
-            self._push_rows([computed.rows], rate, step)
+            self._apply(gradient, rate, step)
 
     @override
     def join(self, group: Group, worker_step: int) -> None:
@@ -196,75 +179,66 @@ class TrainingLearner(Learner):
                     self._replicas[worker], parameters=parameters, statistics=statistics
                 )
             return
-        parts = [self._unjoined.pop(one) for one in group.worker_steps or group.workers]
-        gradients = [
-            np.zeros_like(part.gradient) if step in group.stale else part.gradient
-            for part, step in itertools.zip_longest(parts, group.worker_steps)
-        ]
-        mean_of_round = Computed(
-            0.0,
-            _mean(gradients),
-            _mean([part.contribution for part in parts]),
-        )
-        rate = self._configuration.rate(worker_step, len(parts))
-        self.state = self._moved(self.state, mean_of_round, rate, worker_step)
-        rows = [
-            [one.none for one in part.rows] if step in group.stale else part.rows
-            for part, step in itertools.zip_longest(parts, group.worker_steps)
-        ]
-        self._push_rows(rows, rate, worker_step)
+        if self._exchange is Exchange.ROUND:
+            pulled = [one for worker in group.workers for one in self._in_round.pop(worker)]
+            mean = self._source.submit_mean(pulled, self._seed)()
+            self._count(mean, len(group.workers))
+        else:
+            parts = {step: self._in_buffer.pop(step) for step in group.worker_steps}
+            mean = mean_of(
+                [_emptied(one) if step in group.stale else one for step, one in parts.items()]
+            )
+        rate = self._configuration.rate(worker_step, len(group.workers))
+        self._apply(mean, rate, worker_step)
 
-    def _push_rows(self, rows: Sequence[Sequence[RowGradient]], rate: float, step: int) -> None:
+    def _count(self, gradient: Gradient, pushes: int = 1) -> None:
+        self.loss.add(gradient.loss, pushes)
+        self.is_finite = self.is_finite and math.isfinite(gradient.loss)
+
+    def _apply(self, gradient: Gradient, rate: float, step: int) -> None:
+        self.state = self._moved(self.state, gradient, rate, step)
         momentum = self._configuration.momentum(step, self._second_since)
-        self._embeddings.shard.push(rows, rate, momentum)
+        self._embeddings.shard.push([gradient.rows], rate, momentum)
 
     def _mean_replica(self) -> ModelState:
         replicas = list(self._replicas.values())
         parameters, statistics = _mean_model(replicas)
-        slots = _mean([replica.slots for replica in replicas])
+        slots = mean_vector([replica.slots for replica in replicas])
         updates = max(replica.updates for replica in replicas)
         return ModelState(parameters, slots, statistics, updates)
 
-    def _moved(self, state: ModelState, computed: Computed, rate: float, step: int) -> ModelState:
+    def _moved(self, state: ModelState, gradient: Gradient, rate: float, step: int) -> ModelState:
         momentum = self._configuration.momentum(step, self._second_since)
-        moved = self._update(state, computed.gradient, rate, momentum)
-        statistics = self._source.move(state.statistics, computed.contribution)
-        return replace(moved, statistics=statistics)
+        parameters, slots = self._update(
+            state.parameters, state.slots, state.updates, gradient.values, rate, momentum
+        )
+        statistics = self._source.move(state.statistics, gradient.contribution)
+        return replace(
+            state,
+            parameters=parameters,
+            slots=slots,
+            statistics=statistics,
+            updates=state.updates + 1,
+        )
 
-    def _submit(self, steps: Sequence[int]) -> None:
-        future = self._source.submit([self._pulls[one] for one in steps], self._seed)
-        for position, step in enumerate(steps):
-            self._waiting.remove(step)
-            self._submitted[step] = future, position
-
-    def _computed(self, step: int) -> Computed:
-        """The gradient of a worker-step; what is not yet being computed is taken along."""
-        if step not in self._submitted:
-            others = [one for one in self._waiting if one != step]
-            self._submit([step, *others][: self._source.at_once])
-        future, position = self._submitted.pop(step)
-        del self._pulls[step]
-        return future.result()[position]
+    def _submit(self, workers: Sequence[int]) -> None:
+        pulled = [self._waiting.pop(worker) for worker in workers]
+        call = self._source.submit(pulled, self._seed)
+        for position, worker in enumerate(workers):
+            self._computing[worker] = partial(_one_of, call, position)
 
 
-def _mean_of(parts: Sequence[Computed]) -> Computed:
-    """The mean of what batches give at the same parameters; of a single one itself."""
-    if len(parts) == 1:
-        return parts[0]
-    return Computed(
-        sum(part.loss for part in parts) / len(parts),
-        _mean([part.gradient for part in parts]),
-        _mean([part.contribution for part in parts]),
-        [mean_of_rows(rows) for rows in zip(*(part.rows for part in parts), strict=True)],
-    )
+def _one_of(call: Future[list[Gradient]], position: int) -> Gradient:
+    return call.result()[position]
+
+
+def _emptied(gradient: Gradient) -> Gradient:
+    """The same without weight; its batch still moves the statistics."""
+    rows = [one.none for one in gradient.rows]
+    return replace(gradient, values=np.zeros_like(gradient.values), rows=rows)
 
 
 def _mean_model(states: Sequence[ModelState]) -> tuple[Vector, Vector]:
-    """Mean parameters and statistics; slots stay each worker's own."""
-    parameters = _mean([state.parameters for state in states])
-    return parameters, _mean([state.statistics for state in states])
-
-
-def _mean(vectors: Sequence[Vector]) -> Vector:
-    mean: Vector = np.mean(vectors, axis=0, dtype=np.float32)
-    return mean
+    """Mean parameters and statistics; each worker keeps its own slots."""
+    parameters = mean_vector([state.parameters for state in states])
+    return parameters, mean_vector([state.statistics for state in states])

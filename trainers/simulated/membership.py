@@ -1,4 +1,4 @@
-"""Which workers take part in a simulated run, and how slow they are."""
+"""Tracks which workers take part in a simulated run, and how slow they are."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from syncswitch.trainers.stragglers.online import (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A worker is lost, or there again."""
+    """A worker was lost, or is back."""
 
     worker: int
     is_back: bool
 
 
 class Membership:
-    """Carries out injections, and asks the online policy. Without either nothing ever changes.
+    """Carries out injections, and consults the online policy; without either nothing changes.
 
     Args:
         workers: Numbers of all workers.
-        active: What is injected.
+        active: The run's injections.
         online: The online policy; None for none.
-        note: Told what happens.
+        note: Called with each event of the run's record.
 
     Attributes:
-        is_detour: The online policy wants the second protocol for now.
+        is_detour: Whether the online policy wants the second protocol for now.
     """
 
     def __init__(
@@ -60,26 +60,26 @@ class Membership:
 
     @property
     def present(self) -> list[int]:
-        """Workers that take part, ascending."""
+        """Workers that take part, in ascending order."""
         away = self._lost_seconds.keys() | self._resting
         return [worker for worker in self._workers if worker not in away]
 
     @property
     def next_seconds(self) -> float:
-        """Training time at which something changes by itself; infinite where nothing does."""
+        """Training time of the next change that comes by itself; infinite for none."""
         return self._active.next_seconds
 
     def begin(self, done: int, now_seconds: float, switch_worker_step: float) -> float:
-        """Begins a segment as soon as a worker is there.
+        """Begins a segment as soon as a worker is present.
 
         Args:
             done: Worker-steps done.
             now_seconds: Training time.
-            switch_worker_step: Worker-step of the timing policy's switch if nobody takes a detour;
-                infinite on a detour, and 0 after the switch.
+            switch_worker_step: Worker-step of the timing policy's switch; infinite on a detour of
+                the online policy, and 0 after the switch.
 
         Returns:
-            Training time at which it begins.
+            Training time at which the segment begins.
         """
         self._switch_worker_step = switch_worker_step
         self.advance(done, now_seconds)
@@ -89,19 +89,23 @@ class Membership:
         return now_seconds
 
     def wait(self, now_seconds: float) -> float:
-        """The training time at which there is a worker again."""
+        """The training time at which a worker is back.
+
+        Raises:
+            UserError: None ever is.
+        """
         if math.isinf(self.next_seconds):
             raise UserError(
-                "the injections take all workers away at once until more of the job is done, which"
-                " nobody does then; say for how many seconds instead, as in for=3s"
+                "the injections remove all workers at once until more of the job is done, which"
+                " then never happens; give their length in seconds instead, as in for=3s"
             )
         return max(now_seconds, self.next_seconds)
 
     def advance(self, done: int, now_seconds: float) -> list[Change]:
-        """Injections begin and end.
+        """Begins and ends injections that are due.
 
         Returns:
-            Workers that are lost or there again, in order; a resting one does not come back.
+            Workers that are lost or back, in order; a resting one does not come back.
         """
         changes = []
         for one in self._active.advance(done, now_seconds):
@@ -110,27 +114,30 @@ class Membership:
             if is_start:
                 self._note(RunEvent("injected", done, now_seconds, injection.text, worker))
             if injection.kind == "kill" and worker is not None:
-                has_changed = (self._lose if is_start else self._return)(worker, done, now_seconds)
-                if has_changed and (is_start or worker not in self._resting):
+                self._kills[worker] += 1 if is_start else -1
+                if self._kills[worker] != is_start:
+                    continue  # several kills of it overlap
+                (self._lose if is_start else self._return)(worker, done, now_seconds)
+                if is_start or worker not in self._resting:
                     changes.append(Change(worker, is_back=not is_start))
         return changes
 
     def slowed(self, worker: int, seconds: float) -> float:
-        """How long a step that now begins takes instead of `seconds`."""
+        """The duration, under the active injections, of a step that would take `seconds`."""
         active = self._active
         return seconds * active.slowdown(worker) + active.delay_seconds(worker)
 
     def decide(self, worker: int, busy_seconds: float, done: int, now_seconds: float) -> Decision:
-        """Observes a step and asks the online policy.
+        """Reports a step to the online policy, and asks it what to do.
 
         Args:
-            worker: Whose.
-            busy_seconds: From its pull to its push, waiting at a barrier excluded.
+            worker: The worker that did the step.
+            busy_seconds: Time from its pull to its push, without waiting at a barrier.
             done: Worker-steps done.
             now_seconds: Training time.
 
         Returns:
-            What is to be done before the next steps are handed out. Its events are noted already.
+            What to do before the next steps are handed out; its events are noted already.
         """
         if self._online is None:
             return NO_DECISION
@@ -144,7 +151,7 @@ class Membership:
         return decision
 
     def switch(self, done: int, now_seconds: float) -> None:
-        """The timing policy's switch: everybody comes back from resting."""
+        """Restores every resting worker at the timing policy's switch."""
         if self._online is not None:
             self._note_all(self._online.at_switch(done, now_seconds))
         self._resting.clear()
@@ -153,31 +160,27 @@ class Membership:
         for event in decision.events:
             self._note(event)
 
-    def _lose(self, worker: int, done: int, now_seconds: float) -> bool:
-        self._kills[worker] += 1
-        if self._kills[worker] > 1:
-            return False
+    def _lose(self, worker: int, done: int, now_seconds: float) -> None:
         self._lost_seconds[worker] = now_seconds
         if self._online is not None:
             self._online.lost(worker)
-        reason = f"worker {worker} was killed: another one does the worker-step that it had"
+        reason = f"worker {worker} was killed; another worker takes over its worker-step"
         self._note(RunEvent("lost", done, now_seconds, reason, worker))
-        return True
 
-    def _return(self, worker: int, done: int, now_seconds: float) -> bool:
-        self._kills[worker] -= 1
-        if self._kills[worker] > 0:
-            return False
+    def _return(self, worker: int, done: int, now_seconds: float) -> None:
         seconds = now_seconds - self._lost_seconds.pop(worker)
         if self._online is not None:
             self._online.returned(worker)
-        reason = f"worker {worker} is there again"
+        reason = f"worker {worker} is back"
         self._note(RunEvent("returned", done, now_seconds, reason, worker, seconds))
-        return True
 
 
 def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
-    """Under the conditions of a trial, from where its run begins."""
+    """The membership under the conditions of a trial, from where its run begins.
+
+    Raises:
+        UserError: A simulated cluster cannot do what the conditions ask for.
+    """
     identity, conditions = spec.identity, spec.conditions
     workers: Sequence[int] = range(identity.workers)
     if conditions.switch_mechanism != "hot":

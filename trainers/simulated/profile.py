@@ -1,4 +1,4 @@
-"""Profiles of simulated clusters: how long computing, sending and waiting take."""
+"""Profiles of simulated clusters: the duration of computing, sending and waiting."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Straggler(BaseModel):
 
     Attributes:
         worker: Its number, from 0.
-        start_seconds: Training time at which it begins.
-        duration_seconds: How long it lasts; steps that start in this time are slow.
-        delay_seconds: Added to each of these steps.
-        slowdown: They take so many times as long.
+        start_seconds: Training time at which it becomes slow.
+        duration_seconds: Length of that time; steps that start in it are slow.
+        delay_seconds: Time added to each of these steps.
+        slowdown: Factor on their computing time, before the delay.
     """
 
     model_config = _STRICT
@@ -49,22 +49,21 @@ class ClusterProfile(BaseModel):
     """A cluster of workers and one parameter server (or several that share the load).
 
     Attributes:
-        description: Where the figures come from, for people.
+        description: A note for people on where the figures come from.
         compute_seconds: Mean time in which a worker of relative speed 1 computes one gradient.
         compute_variation: Standard deviation over mean of that time, from step to step; the times
             are log-normal. 0 for times that are always the same.
         relative_speeds: Permanent differences: worker k computes `relative_speeds[k % length]`
             times as fast as the others.
         parameter_bytes: Size of a copy of the model; None for 4 bytes for each parameter.
-        worker_bandwidths_bytes_per_second: Of the workers' own links, in each direction: worker k
-            has `worker_bandwidths_bytes_per_second[k % length]`. Empty where they limit nothing.
-        server_bandwidth_bytes_per_second: Of the parameter server's link, in each direction; all
-            that workers pull at the same time shares it, as does all that they push. None where it
-            limits nothing.
-        latency_seconds: Of each message.
-        apply_seconds: The parameter server needs for one update; others queue.
-        barrier_seconds: What it costs to bring a round together, besides waiting for the last one.
-        switch_seconds: Between the last update of a protocol and the first step of the next.
+        worker_bandwidths_bytes_per_second: Bandwidth of the workers' own links, in each direction:
+            worker k has `worker_bandwidths_bytes_per_second[k % length]`. Empty for no limit.
+        server_bandwidth_bytes_per_second: Bandwidth of the parameter server's link, in each
+            direction, shared by concurrent pulls and by concurrent pushes. None for no limit.
+        latency_seconds: Delay of each message.
+        apply_seconds: Time in which the parameter server makes one update; others queue.
+        barrier_seconds: Cost of completing a round, besides waiting for the slowest worker.
+        switch_seconds: Time from the last update of a protocol to the first step of the next.
         stragglers: Workers that are slow for a while.
     """
 
@@ -85,14 +84,14 @@ class ClusterProfile(BaseModel):
 
     @property
     def digest(self) -> str:
-        """64 hexadecimal digits that tell clusters apart; the description does not matter."""
-        # Without defaults, so that it outlives new fields; a default must never change.
+        """64 hexadecimal digits that identify the cluster, whatever its description."""
+        # Without defaults, so that it survives new fields; a default must never change.
         content = self.model_dump(mode="json", exclude={"description"}, exclude_defaults=True)
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def check_workers(self, workers: int, source: str) -> None:
-        """Checks that the stragglers are workers of this cluster.
+        """Checks that every straggler is one of the workers.
 
         Raises:
             UserError: One is not.
@@ -106,20 +105,20 @@ class ClusterProfile(BaseModel):
 
 
 def profile_names() -> list[str]:
-    """Names of the profiles that come with syncswitch."""
+    """Names of the profiles that ship with syncswitch."""
     folder = resources.files(_PACKAGE) / "profiles"
     files = (entry.name for entry in folder.iterdir())
     return sorted(name.removesuffix(".json") for name in files if name.endswith(".json"))
 
 
 def load_profile(source: str) -> ClusterProfile:
-    """Reads a profile from a file, or one of those that come with syncswitch.
+    """Reads a profile from a file, or one that ships with syncswitch.
 
     Args:
         source: Path of a JSON file, or a name.
 
     Raises:
-        UserError: There is none, or it is not as it should be.
+        UserError: There is none, or it is not valid.
     """
     try:
         if source in profile_names():
@@ -139,7 +138,7 @@ def load_profile(source: str) -> ClusterProfile:
 
 
 def write_profile(profile: ClusterProfile, path: Path) -> None:
-    """Writes a profile as a JSON file, whole or not at all."""
+    """Writes a profile to a JSON file, completely or not at all."""
     with whole_file(path, replaces=(b"{",)) as file:
         file.write(profile.model_dump_json(indent=2, exclude_defaults=True).encode() + b"\n")
 

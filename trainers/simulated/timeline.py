@@ -1,18 +1,22 @@
-"""Plays a run on a virtual clock, segment by segment."""
+"""Plays a run on a virtual clock, segment by segment, with or without training."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.trial import PhaseRecord, TrialSpec
 from syncswitch.trainers.job.schedule import Segment, switch_worker_step
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import membership_of
-from syncswitch.trainers.simulated.timing import StepTimes
+from syncswitch.trainers.simulated.profile import ClusterProfile
+from syncswitch.trainers.simulated.step_times import StepTimes
+from syncswitch.trainers.trainer import SilentObserver
 
 
 class Timeline:
@@ -20,10 +24,10 @@ class Timeline:
 
     Args:
         spec: The trial.
-        log: Of its run.
-        times: Of the run.
-        learner: Told what happens to the parameters.
-        switch_seconds: What a switch of protocols takes.
+        log: The log of its run.
+        times: The run's times.
+        learner: Notified of what happens to the parameters.
+        switch_seconds: Duration of a switch of protocols.
         on_done: `(worker-steps done, training time)`: called after each update.
     """
 
@@ -46,16 +50,16 @@ class Timeline:
         self._steps: SegmentSteps | None = None
 
     def segments(self) -> Iterator[Segment]:
-        """Plays a segment, and yields it when it is over; online policies may have cut it.
+        """Plays segments, and yields each when it is over; an online policy may have cut it short.
 
-        May be asked for again once the log has gone back.
+        May be called again once the log has gone back.
         """
         while (segment := self._log.next_segment(is_detour=self._membership.is_detour)) is not None:
             self._play(segment)
             yield segment
 
     def stop(self) -> None:
-        """Ends the segment that is being played; steps that have begun are still done."""
+        """Ends the current segment; steps under way are still finished."""
         if self._steps is not None:
             self._steps.stop()
 
@@ -73,14 +77,14 @@ class Timeline:
             batches=self._learner.batches(second_since),
         )
         self._learner.begin(choice.exchange, members, second_since)
-        played = SegmentPlayer(
+        seconds, staleness = SegmentPlayer(
             self._steps, self._times, self._learner, membership, start_seconds, self._on_done
         ).play()
         self._learner.finish()
-        log.add_phase(segment, self._steps.done, played.seconds, played.staleness)
+        log.add_phase(segment, self._steps.done, seconds, staleness)
 
     def _switch(self, segment: Segment) -> float:
-        """Switches to the protocol of a segment, if it is another one; seconds that this takes."""
+        """Switches to a segment's protocol if it is another one; returns the seconds this takes."""
         log = self._log
         if not log.is_switch(segment):
             return 0.0
@@ -95,3 +99,61 @@ class Timeline:
         if missing <= 0 or self._log.guarding.failed:
             return 0
         return math.inf if self._membership.is_detour else segment.start_worker_step + missing
+
+
+@dataclass(frozen=True, slots=True)
+class TimedJob:
+    """A job as far as its time depends on it.
+
+    Attributes:
+        workers: n.
+        total_worker_steps: W.
+        protocols: Before and after the switch.
+        values: P + S of the model, used where the profile does not give its size.
+    """
+
+    workers: int
+    total_worker_steps: int
+    protocols: tuple[str, str]
+    values: int = 0
+
+
+def simulate_phases(
+    profile: ClusterProfile,
+    job: TimedJob,
+    switch_percent: float,
+    seed: int,
+    conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
+) -> tuple[PhaseRecord, ...]:
+    """Plays a run on the virtual clock without computing anything.
+
+    Returns:
+        The run's phases, with their times and staleness.
+    """
+    spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
+    log = RunLog(spec, SilentObserver(), lambda accuracy: False)
+    times = StepTimes(profile, job.values, job.total_worker_steps, seed)
+    for _ in Timeline(spec, log, times, Learner(), profile.switch_seconds).segments():
+        pass
+    return log.position.phases
+
+
+def _identity(job: TimedJob) -> WorkloadIdentity:
+    """An identity for a job of which only the time matters."""
+    return WorkloadIdentity(
+        name="timed",
+        model=None,
+        data_set=None,
+        loss=None,
+        optimizer=None,
+        total_worker_steps=job.total_worker_steps,
+        batch_size=None,
+        learning_rate=None,
+        momentum=None,
+        learning_rate_boundaries=None,
+        metric=None,
+        evaluation_interval_worker_steps=job.total_worker_steps,
+        workers=job.workers,
+        first_protocol=job.protocols[0],
+        second_protocol=job.protocols[1],
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -25,11 +26,11 @@ from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.simulated.gradients import THREADS, GradientSource
+from syncswitch.trainers.simulated.gradients import GradientSource
 from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
 from syncswitch.trainers.simulated.profile import ClusterProfile
+from syncswitch.trainers.simulated.step_times import StepTimes
 from syncswitch.trainers.simulated.timeline import Timeline
-from syncswitch.trainers.simulated.timing import StepTimes
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
 
 
@@ -55,7 +56,7 @@ class SimulatedRun:
         self._timeline = Timeline(spec, log, times, learner, switch_seconds, self._on_done)
 
     def execute(self) -> None:
-        """Runs to the end, to divergence, or until the observer says stop."""
+        """Runs to the end, to divergence, or until the observer stops it."""
         log = self._log
         log.progress(log.done)
         if not log.has_to_go_back:
@@ -78,12 +79,12 @@ class SimulatedRun:
         self._evaluate(log.done, log.elapsed_seconds)
 
     def _keep_switch(self) -> None:
-        """Keeps the state with which the second protocol begins, if a guard may go back to it."""
+        """Keeps the state at the switch, if a guard may go back to it."""
         if self._log.is_at_guarded_switch:
             self._switch_state = self._form.kept_switch(self._learner.kept_state, self._log)
 
     def _go_back(self) -> None:
-        """Heeds an alarm: the first protocol goes on from the switch."""
+        """Heeds an alarm: the first protocol continues from the switch."""
         state = self._switch_state
         assert state is not None
         self._log.heed_alarm(self._log.elapsed_seconds)
@@ -113,12 +114,11 @@ class SimulatedRun:
 
 
 _DEVICE = "CPU:0"
-# More compute no faster, as they leave the processor's cache.
-_MOST_AT_ONCE = 8
-# To compile several takes one to three seconds of a processor, which a search of ten shorter runs
-# does not save.
+# More compute no faster, and hold more than the processor's cache and in the end the memory does.
+_MOST_AT_ONCE, _MOST_EXAMPLES = 16, 1024
+# Compiling several takes one to three seconds of a processor, which ten shorter runs do not save.
 _FEWEST_STEPS = 512
-# What a worker holds: the parameters that it pulled, its gradient, a share of the sums.
+# A worker holds the parameters that it pulled, its gradient, and a share of the sums.
 _COPIES_PER_WORKER = 4
 _BYTES_PER_PARAMETER = 4
 
@@ -126,13 +126,13 @@ _BYTES_PER_PARAMETER = 4
 def simulated_identity(
     workload: Workload, workers: int, protocols: tuple[str, str], profile: ClusterProfile
 ) -> WorkloadIdentity:
-    """The job on a simulated cluster: another one than on a real cluster."""
+    """The identity of a job on a simulated cluster, which differs from that on a real one."""
     identity = workload_identity(workload, workers, *protocols)
     return replace(identity, simulated_cluster=profile.digest)
 
 
 class _Compiled:
-    """Computes gradients and tests, of one run at a time; compiled when they are first wanted."""
+    """Gradients and tests for one run at a time, compiled at first use."""
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
@@ -141,8 +141,8 @@ class _Compiled:
 
     @cached_property
     def source(self) -> GradientSource:
-        workload, at_once = self.computation
-        return GradientSource(workload, self.data, self.function, at_once)
+        workload, most = self.computation
+        return GradientSource(workload, self.data, self.function, most)
 
     @cached_property
     def tester(self) -> ModelTester:
@@ -152,26 +152,27 @@ class _Compiled:
         self.source.close()
 
 
-def gradients_at_once(worker_steps: int, workers: int) -> int:
-    """How many gradients of a job of this length and size are computed in a call, if they can be.
+def gradients_at_once(worker_steps: int, workers: int, batch_size: int) -> int:
+    """How many batches of a job of this length and size share a call; see `GradientSource`.
 
-    As many calls as threads can be under way while every worker waits for its gradient.
+    Whatever the machine: results depend on it. A round is cut into parts that are about equal.
     """
-    if worker_steps < _FEWEST_STEPS:
+    most = min(_MOST_AT_ONCE, _MOST_EXAMPLES // batch_size)
+    if worker_steps < _FEWEST_STEPS or most < 2:
         return 1
-    return max(1, min(_MOST_AT_ONCE, workers // THREADS))
+    return math.ceil(workers / math.ceil(workers / most))
 
 
 class SimulatedTrainer(Trainer):
-    """Trains with real gradients that are as stale as the cluster of a profile would make them.
+    """Trains with real gradients, as stale as they would be on the cluster of a profile.
 
     Its seconds are those of the virtual clock. The same trial gives the same record, bit by bit, on
     the same machine with the same versions of the software.
 
     Args:
-        workload: What is trained.
+        workload: The workload to train.
         workers: n; 2 cores are enough for a thousand.
-        profile: The cluster.
+        profile: The cluster's profile.
 
     Raises:
         UserError: The workload's parts do not fit together, or so many models do not fit into
@@ -183,21 +184,21 @@ class SimulatedTrainer(Trainer):
         self._workers = workers
         self._profile = profile
         self._rate_at = rate_function(workload)
-        at_once = gradients_at_once(workload.total_worker_steps, workers)
-        wanted = computation(workload, at_once)
+        steps, batch_size = workload.total_worker_steps, workload.batch_size
+        wanted = computation(workload, gradients_at_once(steps, workers, batch_size))
         self._compiled: _Compiled | None
         self._compiled = compiled = take(wanted) or _Compiled(wanted)
         self._is_idle = True
         self._examples = compiled.data.train.examples
         self._function = function = compiled.function
-        # What a pull and a push carry.
+        # The values in a pull and a push.
         self._values = function.parameters.size + function.statistics.size
         # Of each table at most a row for each example, as most are looked up once.
-        self._values += workload.batch_size * sum(table.width for table in function.embeddings)
+        self._values += batch_size * sum(table.width for table in function.embeddings)
         _check_memory(workload, workers, function.parameters.size)
         optimizer = make_optimizer(workload, function.parameters)
         self._form = StateForm(workload, function, optimizer)
-        self._update = make_update(optimizer)
+        self._update = make_update(optimizer, function.parameters.size)
         self._source, self._tester = compiled.source, compiled.tester
 
     @override

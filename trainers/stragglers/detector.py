@@ -1,9 +1,9 @@
 """Detects stragglers by the throughput of the workers; pure, single-threaded.
 
-Sync-Switch paper, section IV-B: a worker whose throughput is below mean - std of the cluster in
-several windows running. With k equally slow workers among n that holds if and only if k < n/2,
-however little they are slower, and never for two workers; so a straggler has to be slower than the
-median by a relative floor as well.
+Sync-Switch paper, section IV-B: a straggler's throughput is below mean - std of the cluster in
+several consecutive windows. Of k equally slow workers among n that holds if and only if k < n/2,
+however small the difference, and never with two workers; so a straggler also has to be slower than
+the median by a relative floor.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-# Rates that differ by less are equal: what is left of them is rounding.
+# Rates that differ by less are equal, up to rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorSettings:
-    """How soon and how surely a worker counts as a straggler.
+    """When a worker counts as a straggler.
 
-    Short windows and many judgements running: one slow step then spoils few judgements, and one
-    good judgement clears a suspicion. With the defaults `benchmarks/detector.py` counts at
-    most one false alarm in 1,000 rounds, also where the times of steps vary by half; a worker that
-    is half as fast is found in 10 to 16 rounds (median). Windows of 5 steps and 3 judgements
-    running raise 80 to 350 false alarms where the times vary by 30 %.
+    Windows are short and many consecutive judgements have to agree: one slow step then spoils few
+    judgements, and one good judgement clears a suspicion. With the defaults `make benchmark` counts
+    at most one false alarm in 1,000 rounds, even where step times vary by half; a worker that is
+    half as fast is found in 10 to 16 rounds (median). Windows of 5 steps with 3 judgements raise 80
+    to 350 false alarms where the times vary by 30 %.
 
     Attributes:
-        window_steps: Latest worker-steps of a worker that its throughput is measured over.
-        consecutive_windows: Judgements running that have to agree, to detect and to clear.
+        window_steps: Number of latest worker-steps over which a throughput is measured.
+        consecutive_windows: Consecutive judgements that have to agree, to detect and to clear.
         relative_floor: Share by which a straggler is slower than the median, 0 to 1.
-        permanent_after_seconds: A slowness that lasts longer is not transient: a new worker would
-            have been ready by then (paper: 100 s).
+        permanent_after_seconds: A slowness that lasts longer is not transient, as a new worker
+            would be ready by then (paper: 100 s).
     """
 
     window_steps: int = 3
@@ -44,14 +44,14 @@ class DetectorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A change in what is known of a worker.
+    """A finding about a worker.
 
     Attributes:
         kind: `detected`, `cleared` or `permanent`.
         worker: Its number.
-        reason: Why, with figures.
+        reason: An explanation with figures.
         worker_steps_per_second: Its throughput while it is at work.
-        seconds: Since it was detected; None for `detected`.
+        seconds: Time since it was detected; None for `detected`.
     """
 
     kind: str
@@ -66,9 +66,9 @@ class Comparison:
     """The throughput of several workers side by side, in worker-steps per second.
 
     Attributes:
-        median: Of all.
-        limit: Mean - std of all; std is that of a whole population.
-        slow: Workers that are below both the limit and the relative floor.
+        median: Median of all workers.
+        limit: Mean - std of all workers, with the std of a population.
+        slow: Workers below both the limit and the relative floor.
     """
 
     median: float
@@ -77,7 +77,7 @@ class Comparison:
 
 
 def compare(rates: Mapping[int, float], relative_floor: float) -> Comparison:
-    """Who is slow among `rates`, worker-steps per second by worker; not empty."""
+    """Finds the slow workers among `rates`, worker-steps per second by worker; not empty."""
     # fsum: the answer must not depend on the order of the workers.
     mean = math.fsum(rates.values()) / len(rates)
     deviations = ((rate - mean) ** 2 for rate in rates.values())
@@ -89,16 +89,16 @@ def compare(rates: Mapping[int, float], relative_floor: float) -> Comparison:
 
 @dataclass(slots=True)
 class _Worker:
-    """What is known of one worker.
+    """The state of one worker.
 
     Attributes:
-        seconds: Of its latest worker-steps.
-        is_fresh: It has done a worker-step since the last judgement.
-        slow: Judgements running that called it slow.
-        fast: Judgements running that did not.
-        detected_seconds: When it was detected; None while it is no straggler.
-        is_doubtful: It was a straggler before it was away, and has not been confirmed since.
-        is_permanent: That has been reported.
+        seconds: Durations of its latest worker-steps.
+        is_fresh: Whether it has done a worker-step since the last judgement.
+        slow: Consecutive judgements that called it slow.
+        fast: Consecutive judgements that did not.
+        detected_seconds: Time of its detection; None while it is no straggler.
+        is_doubtful: Whether it was a straggler before an absence, not confirmed since.
+        is_permanent: Whether it has been reported as permanent.
     """
 
     seconds: deque[float]
@@ -110,14 +110,14 @@ class _Worker:
     is_permanent: bool = False
 
     def forget(self) -> None:
-        """Drops what was observed, but not that it is a straggler."""
+        """Drops all observations, but not that it is a straggler."""
         self.seconds.clear()
         self.is_fresh = False
         self.slow = self.fast = 0
         self.is_doubtful = self.detected_seconds is not None
 
     def rate(self) -> float | None:
-        """Worker-steps per second; None without a full window, or in no measurable time."""
+        """Worker-steps per second; None without a full window or a measurable time."""
         total = math.fsum(self.seconds)
         if len(self.seconds) != self.seconds.maxlen or total <= 0.0:
             return None
@@ -129,8 +129,8 @@ class StragglerDetector:
     """Watches the workers of one run.
 
     Attributes:
-        workers: Numbers of the workers at the start; all of them are active.
-        settings: How soon and how surely.
+        workers: Numbers of the workers, all of them active at the start.
+        settings: When a worker counts as a straggler.
         active: Workers that are compared.
     """
 
@@ -147,7 +147,7 @@ class StragglerDetector:
     def stragglers(self) -> frozenset[int]:
         """Active workers that are detected and not cleared.
 
-        Who comes back from being away counts again when it has been found slow again.
+        A worker that comes back from an absence counts once it has been found slow again.
         """
         return frozenset(
             worker
@@ -157,12 +157,12 @@ class StragglerDetector:
         )
 
     def observe(self, worker: int, busy_seconds: float) -> None:
-        """Records a worker-step, from pull to push; one of a worker that is away is ignored.
+        """Records a worker-step, from pull to push; ignored for a worker that is away.
 
         Args:
-            worker: Who did it.
-            busy_seconds: Without waiting at a barrier, which would make all workers alike. Less
-                than the resolution of a clock may come as 0 or below.
+            worker: The worker's number.
+            busy_seconds: Duration without waiting at a barrier, which would make all workers alike.
+                0 or less stands for less than a clock resolves.
         """
         if worker in self.active:
             known = self._known[worker]
@@ -170,12 +170,13 @@ class StragglerDetector:
             known.is_fresh = True
 
     def judge(self, now_seconds: float) -> tuple[Diagnosis, ...]:
-        """Compares the active workers that have a full window, once.
+        """Compares the active workers that have a full window.
 
-        A worker without a step since the last judgement is compared with, but not judged anew.
+        A worker without a step since the last judgement takes part in the comparison, but is not
+        judged again.
 
         Returns:
-            What is new, in the order of the workers.
+            New findings, by ascending worker.
         """
         rates: dict[int, float] = {}
         for worker in sorted(self.active):
@@ -196,19 +197,19 @@ class StragglerDetector:
         return tuple(findings)
 
     def leave(self, worker: int) -> None:
-        """Takes a worker out of the comparison; that it is a straggler is remembered."""
+        """Takes a worker out of the comparison, remembering whether it is a straggler."""
         self.active.discard(worker)
         self._known[worker].forget()
 
     def join(self, worker: int) -> None:
-        """Takes a worker in again, without what was observed before."""
+        """Takes a worker back into the comparison, without its earlier observations."""
         self._known[worker].forget()
         self.active.add(worker)
 
     def _findings(
         self, worker: int, rate: float, comparison: Comparison, now_seconds: float
     ) -> list[Diagnosis]:
-        """Updates what is known of a worker that has just been judged."""
+        """Updates the state of a worker that has just been judged."""
         known, settings = self._known[worker], self.settings
         figures = f"worker {worker} does {rate:.3g} worker-steps/s, the median is "
         figures += f"{comparison.median:.3g}"

@@ -1,8 +1,8 @@
-"""The online policies: what to do about stragglers during a run; pure.
+"""The online policies, which react to stragglers during a run; pure.
 
-Sync-Switch paper, section IV-B. Both act before the switch alone. Greedy leaves the first protocol
-as long as there is a straggler; what the second one does meanwhile counts towards the job, not
-towards the first one's share. Elastic trains without the stragglers until the switch.
+Sync-Switch paper, section IV-B. Both act only before the switch. Greedy leaves the first protocol
+while there is a straggler; steps of the second one meanwhile count towards the job, not towards the
+first one's share. Elastic trains without the stragglers until the switch.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ONLINE = ("none", "greedy", "elastic")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done now.
+    """An online policy's decision.
 
     Attributes:
-        events: What was seen and decided, in order, for the record of the run.
+        events: Observations and decisions, in order, for the record of the run.
         remove: Workers that get no further steps until they are restored.
         restore: Workers that get steps again.
-        protocol: `first` or `second`, the protocol to go on with; None for no change.
+        protocol: `first` or `second`, the protocol to continue with; None for no change.
     """
 
     events: tuple[RunEvent, ...] = ()
@@ -41,18 +41,21 @@ class Decision:
 
 
 NO_DECISION = Decision()
-"""Nothing has happened."""
+"""The decision where nothing has happened."""
 
 
 class OnlineController:
-    """Watches one run and decides; its decisions have to be carried out.
+    """Watches one run and decides; the caller carries the decisions out.
 
     Single-threaded: the caller has a lock, or no threads.
 
     Args:
         online: The policy, one of `ONLINE`.
         workers: Numbers of all workers; at least half of them always stay.
-        settings: Of the detector.
+        settings: Settings of the detector.
+
+    Raises:
+        UserError: There is no such policy.
     """
 
     def __init__(
@@ -84,21 +87,21 @@ class OnlineController:
         """Records a push, under any protocol.
 
         Args:
-            worker: Who pushed; of one that is not active it is ignored.
-            busy_seconds: From its pull to its push, waiting at a barrier excluded.
+            worker: The worker that pushed; ignored unless it is active.
+            busy_seconds: Time from its pull to its push, without waiting at a barrier.
         """
         if worker in self._detector.active:
             self._pushes += 1
             self._detector.observe(worker, busy_seconds)
 
     def judge(self, done: int, now_seconds: float, before_switch: bool) -> Decision:
-        """Judges the workers when as many pushes as there are active workers have come since.
+        """Judges the workers once there are as many new pushes as active workers.
 
         Args:
             done: Worker-steps done.
             now_seconds: Training time.
-            before_switch: The timing policy's switch is still to come, so that the online policy
-                may act, also while greedy has left the first protocol.
+            before_switch: Whether the timing policy's switch is still to come, so that the online
+                policy may act; also true while greedy has left the first protocol.
         """
         if self._pushes < max(1, len(self._detector.active)):
             return NO_DECISION
@@ -113,7 +116,7 @@ class OnlineController:
     def at_switch(self, done: int, now_seconds: float) -> Decision:
         """Restores the workers that elastic removed; called before the second protocol.
 
-        A worker that was lost meanwhile is not restored: it is active again when it has returned.
+        A worker that was lost meanwhile is not restored: it is active again once it returns.
         """
         back = sorted(self._removed_seconds.keys() - self._lost)
         events = []
@@ -126,12 +129,12 @@ class OnlineController:
         return Decision(tuple(events), restore=tuple(back))
 
     def lost(self, worker: int) -> None:
-        """Records that the worker was lost."""
+        """Records that a worker was lost."""
         self._lost.add(worker)
         self._detector.leave(worker)
 
     def returned(self, worker: int) -> None:
-        """Records that the worker is back; it is active unless it was removed before."""
+        """Records that a lost worker is back; it is active unless it had been removed."""
         self._lost.discard(worker)
         if worker not in self._removed_seconds:
             self._detector.join(worker)
@@ -170,7 +173,7 @@ class OnlineController:
 
 
 def controller_of(online: str, workers: Sequence[int]) -> OnlineController | None:
-    """The controller of a run; none for a run without an online policy, which watches nobody."""
+    """The controller of a run; None without an online policy."""
     return None if online == "none" else OnlineController(online, workers)
 
 

@@ -22,8 +22,9 @@ import click
 from syncswitch.cli.console import print_note, progress_bars, rich_console
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.progress import SearchProgress
-from syncswitch.searcher.words import counted
+from syncswitch.searcher.words import counted, measured_threshold_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.errors import RetryableError
@@ -179,6 +180,12 @@ class LineReporter(Reporter):
                 runs = f"{finished_runs} of at most {counted(most_runs, 'run')}"
             self.tell(f"continuing after {runs}")
         self._is_first_state = False
+
+    def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
+        """Says what it is, and where it comes from."""
+        if not is_further_job():
+            metric, first = identity.decided_by, identity.first_protocol.upper()
+            self.tell(measured_threshold_text(strategy.threshold, metric, first))
 
     def on_run(self, trial: ReportedTrial) -> None:
         """Forgets what was waited for."""

@@ -82,7 +82,8 @@ strategy_options = combined(
         "--threshold",
         type=float,
         help="How much accuracy may be lost against the target (beta), in the unit of the metric."
-        " Default: 0.01 where its best value is 1.",
+        " Default: 0.01 where its best value is 1; else measured, as runs with the first protocol"
+        " alone differ by chance.",
     ),
     click.option(
         "--guard/--no-guard",

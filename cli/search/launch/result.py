@@ -18,8 +18,10 @@ from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
     counted,
+    measured_threshold_text,
     percent_text,
     seconds_text,
+    sentence,
     value_text,
 )
 from syncswitch.storage.database.engine import open_database
@@ -46,6 +48,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
             "study": policy.study,
             "strategy": policy.strategy,
             "confidence": policy.confidence,
+            "threshold_is_measured": bool(result.threshold_runs),
             "cost_bsp_multiples": cost.bsp_multiples,
             "cost_is_estimated": cost.baseline_is_estimated,
             "baseline_seconds": cost.baseline_seconds,
@@ -76,6 +79,9 @@ def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutc
     print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
     print_text(policy_text(policy, cost.baseline_seconds))
+    if result.threshold_runs:
+        metric, first = policy.decided_by, policy.first_protocol.upper()
+        print_text(sentence(measured_threshold_text(policy.threshold, metric, first)))
     print_text(f"{_cost_sentence(cost, policy)} Saved as version {policy.version}; use it with:")
     echo(f"  {how_to_use}")
 

@@ -40,8 +40,10 @@ from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
+    measured_threshold_text,
     metric_title,
     run_conditions_text,
+    sentence,
     workers_text,
 )
 from syncswitch.storage.errors import UserError
@@ -99,7 +101,8 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     "--threshold",
     type=FiniteRange(0, min_open=True),
     help="How much accuracy may be lost against the target (beta), in the unit of the metric."
-    " Default: 0.01 where its best value is 1.",
+    " Default: 0.01 where its best value is 1; else measured, as runs of the reference differ by"
+    " chance.",
 )
 @click.option(
     "--target-accuracy",
@@ -225,6 +228,8 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
             "study": job.study,
             **metric.naming,
             **metric.with_values({"target_accuracy": sweep.target_accuracy}),
+            "threshold": sweep.threshold,
+            "threshold_is_measured": sweep.given_threshold is None,
             **point_as_json(point, metric, sweep.kept_runs(point), speed_up),
         }
         for job, point, speed_up in _rows(sweep)
@@ -269,9 +274,12 @@ def _compared_with(sweep: Sweep) -> str:
     protocol = identity.first_protocol if percent else identity.second_protocol
     size = workers_text(identity.workers, identity.simulated_cluster)
     origin = "as given" if sweep.given_target is not None else f"{protocol.upper()} alone"
-    metric = identity.decided_by
+    metric, threshold = identity.decided_by, sweep.threshold
+    target = f"Target on {size} workers: {accuracy_text(sweep.target_accuracy, metric)} ({origin})"
+    if threshold is None:
+        return f"{target}; its runs do not say how much worse others may be: give --threshold."
     of_it = "" if metric.is_less_better else " of it"
-    return (
-        f"Target on {size} workers: {accuracy_text(sweep.target_accuracy, metric)} ({origin}); kept"
-        f" runs {metric.lose_at_most(sweep.threshold)}{of_it}."
-    )
+    said = f"{target}; kept runs {metric.lose_at_most(threshold)}{of_it}."
+    if sweep.given_threshold is None:
+        said += f" {sentence(measured_threshold_text(threshold, metric, protocol.upper()))}"
+    return said

@@ -145,7 +145,7 @@ class AdaptiveStrategy(Strategy):
     @override
     def most_runs(self) -> int:
         """Runs of a search that is never sure, which may measure a known target again."""
-        return len(self.grid()) * self.runs
+        return len(self.grid()) * self.runs + max(0, self.threshold_runs - self.runs)
 
     @property
     @override
@@ -220,7 +220,7 @@ class Assessment:
             None for a search, whose runs come before all `strategy.uses`.
 
     Raises:
-        UserError: The first protocol alone diverged, so there is nothing to compare with.
+        UserError: As `Strategy.decide`.
     """
 
     def __init__(
@@ -229,6 +229,8 @@ class Assessment:
         finished: Iterable[Observation],
         uses_left: int | None = None,
     ) -> None:
+        finished = list(finished)
+        strategy = strategy.with_measured_threshold(finished)
         self._strategy = strategy
         self._uses_left = uses_left
         self._is_guarded = strategy.guarded
@@ -240,8 +242,9 @@ class Assessment:
         self._costs = TrialCosts.of(
             self._history.runs, strategy.highest_percent, strategy.share_prefix
         )
-        self._has_target = strategy.target_accuracy is not None or any(
-            not run.diverged for run in baseline
+        self._missing = strategy.missing_for_threshold(self._history.runs)
+        self._has_target = not self._missing and (
+            strategy.target_accuracy is not None or any(not run.diverged for run in baseline)
         )
 
     def decision(self) -> Decision:
@@ -250,12 +253,16 @@ class Assessment:
         unread = [percent for percent, n in self._strategy.recorded if (percent, n) not in read]
         if unread:
             return NextTrial(unread[0], unread.count(unread[0]))
-        # Without a target nothing can be compared.
+        # Without a target nothing can be compared, and neither without a threshold.
+        if self._missing:
+            return NextTrial(self._grid[self._last], self._missing)
         index = self._next_index() if self._has_target else self._last
         return self._decided() if index is None else NextTrial(self._grid[index])
 
     def outcomes(self, percent: float) -> list[tuple[float, float]]:
         """Implements `Strategy.outcomes`."""
+        if self._missing:
+            return []
         if not self._has_target:
             return [(1.0, _ANY_ACCURACY)]
         accuracies = self._outlook.predicted(self._grid.index(percent), _QUANTILES)

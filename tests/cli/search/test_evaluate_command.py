@@ -209,7 +209,7 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
         ([FINGERPRINT, "generated", "--inject", "kill:ps,at=1%"], "use --launcher processes"),
         (
             [FINGERPRINT, "digits", "--trainer", "simulated", "--inject", "hang:ps,at=1%"],
-            "a simulated cluster knows stragglers and kill:worker alone",
+            "a simulated cluster only supports stragglers and kill:worker",
         ),
         (
             [FINGERPRINT, "x", "--trainer", "replay", "--recordings", "r", "--inject", "mild"],

@@ -9,7 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from syncswitch.cli.run.main import main as run_main
-from syncswitch.searcher.learning.uses import after_use, first_policy, next_run
+from syncswitch.searcher.learning.uses import (
+    after_use,
+    first_policy,
+    next_run,
+    simulated_policy,
+    used_job,
+)
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome, later_switch_points
@@ -116,6 +123,91 @@ def test_learning_goes_on_after_a_search(url: str) -> None:
     assert planned.policy == found
     assert planned.switch_percent != found.switch_percent
     assert next_run(url, IDENTITY, 1).policy == found
+
+
+def begun(url: str, held_percent: float) -> list[TimingPolicy]:
+    """A simulated policy at 12.5 %, and what the first real run made of it."""
+    simulated = replace(IDENTITY, simulated_cluster="9" * 64)
+    found = replace(POLICY, fingerprint=simulated.fingerprint, guarded=True, switch_percent=12.5)
+    with open_database(url, create=True) as database:
+        register_workload(database, simulated, "digits")
+        PolicyRegistry(database).publish(found)
+    planned = next_run(url, IDENTITY, 30)
+    assert (planned.policy, planned.switch_percent) == (None, 12.5)
+    assert planned.begins_from is not None
+    assert planned.band is not None
+    assert planned.retry_percents == later_switch_points(12.5)
+    failed = sent_back(12.5)
+    guard = GuardOutcome(held_percent, () if held_percent == 12.5 else failed.failed)
+    record = replace(trained(planned), guard=guard)
+    policy = first_policy(url, IDENTITY, "digits", record, planned.begins_from)
+    assert policy is not None
+    use = whole_use(policy, "first", record)
+    assert use is not None
+    with open_database(url, create=False) as database:
+        record_use(database, use)
+    after_use(url, policy, 30)
+    return [one for one in versions(url) if one.fingerprint == IDENTITY.fingerprint]
+
+
+@pytest.mark.parametrize("held_percent", [12.5, 50.0, 100.0])
+def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
+    url: str, held_percent: float
+) -> None:
+    first = begun(url, held_percent)[0]
+    assert first.switch_percent == held_percent
+    assert first.target_accuracy == POLICY.target_accuracy
+    assert first.evidence == ()
+    with open_database(url, create=False) as database:
+        seen = used_job(database, first).observations()
+        # What a switch keeps, and what it costs, the real run alone says.
+        assert [(run.switch_percent, run.alarmed) for run in seen] == (
+            [(12.5, False)] if held_percent == 12.5 else [(12.5, True), (held_percent, False)]
+        )
+        other = replace(IDENTITY, simulated_cluster="8" * 64)
+        assert simulated_policy(database, other) is None
+
+
+def test_a_job_whose_metric_has_no_usual_threshold_measures_it_in_its_first_runs(url: str) -> None:
+    identity = replace(
+        IDENTITY, metric="mae", metric_goal="min", metric_highest=None, metric_unit="km"
+    )
+    accuracies = iter((-2.0, -2.2, -1.9, -2.1, -2.0))
+
+    def make() -> NextRun:
+        planned = next_run(url, identity, 30)
+        record = trained(planned)
+        accuracy = next(accuracies)
+        record = replace(
+            record,
+            spec=replace(record.spec, identity=identity),
+            evaluations=tuple(replace(one, accuracy=accuracy) for one in record.evaluations),
+            converged_accuracy=accuracy,
+        )
+        policy = planned.policy or first_policy(url, identity, "digits", record)
+        assert policy is not None
+        use = whole_use(policy, f"use-{planned.number}", record)
+        assert use is not None
+        with open_database(url, create=False) as database:
+            record_use(database, use)
+        told.append(after_use(url, policy, 30))
+        return planned
+
+    told: list[list[str]] = []
+    plans = [make() for _ in range(3)]
+    assert [plan.switch_percent for plan in plans] == [100.0] * 3
+    first, second = versions(url)
+    assert (first.threshold, first.switch_percent) == (0.0, 100.0)
+    assert second.threshold == measured_threshold([-2.0, -2.2, -1.9])
+    assert second.band is not None
+    assert second.band.threshold == second.threshold
+    assert [len(words) for words in told] == [0, 0, 1]
+    assert f"up to {second.threshold:g} km worse is accepted" in told[2][0]
+    later = make()
+    assert later.policy == second
+    assert later.switch_percent < 100
+    assert later.band is not None
+    assert later.band.threshold == second.threshold
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
+from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
 from syncswitch.searcher.strategies.early_stopping import may_stop
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import Key, PlannedTrial, course_of, plan_trial
@@ -109,7 +110,8 @@ def stopped(strategy: Strategy, known: Sequence[Observation], run: Observation) 
     """A run as it is where it may be stopped."""
     if run.diverged or run.plateau_accuracy is None:
         return run
-    if not may_stop(strategy, run.switch_percent, known):
+    measured = strategy.with_measured_threshold(known)
+    if not may_stop(measured, run.switch_percent, known):
         return run
     return replace(run, accuracy=run.plateau_accuracy, plateau_accuracy=None, stopped_early=True)
 
@@ -165,10 +167,40 @@ class StrategyContract:
         values = data.draw(st.fixed_dictionaries(fields), label="strategy")
         return self.kind(**{**values, **fixed})
 
+    def draw_for(self, data: st.DataObject, job: Job) -> Strategy:
+        """Any strategy; some measure their threshold, where runs of the job differ at all."""
+        strategy = self.draw(data)
+        if not job.noise or not data.draw(st.booleans(), label="measures its threshold"):
+            return strategy
+        if "budget" in strategy.options:
+            budget: dict[str, Any] = {"budget": None}
+            strategy = replace(strategy, **budget)
+        highest = strategy.highest_percent
+        known = [job.run(strategy, highest, number, number) for number in range(THRESHOLD_RUNS)]
+        assume(len({run.accuracy for run in known}) > 1)
+        return strategy.without_threshold()
+
+    @given(st.data(), JOBS)
+    def test_a_threshold_that_nobody_gave_is_measured_first_and_never_changes(
+        self, data: st.DataObject, job: Job
+    ) -> None:
+        strategy = self.draw_for(data, job)
+        assume(strategy.threshold_runs > 0)
+        finished = searched(strategy, job)
+        first = finished[:THRESHOLD_RUNS]
+        assert {run.switch_percent for run in first} == {strategy.highest_percent}
+        assert strategy.with_measured_threshold(first[1:]).threshold == 0
+        told = strategy.with_measured_threshold(first)
+        assert told.threshold == measured_threshold([run.accuracy for run in first], 1.0)
+        assert strategy.with_measured_threshold(finished[::-1]) == told
+        given = replace(told, threshold_runs=0)
+        if given.runs_at(strategy.highest_percent) == strategy.runs_at(strategy.highest_percent):
+            assert given.decide(finished) == strategy.decide(finished)
+
     @given(st.data(), JOBS)
     def test_every_search_ends(self, data: st.DataObject, job: Job) -> None:
         ends = data.draw(st.sampled_from([(0.0, 100.0), (0.1, 0.9)]))
-        strategy = self.draw(data).between(*ends)
+        strategy = self.draw_for(data, job).between(*ends)
         finished = searched(strategy, job)
         grid = strategy.grid()
         assert list(grid) == sorted(set(grid))
@@ -192,7 +224,7 @@ class StrategyContract:
     def test_only_the_history_decides(
         self, data: st.DataObject, job: Job, chance: random.Random
     ) -> None:
-        strategy = self.draw(data)
+        strategy = self.draw_for(data, job)
         finished = searched(strategy, job)
         for count, run in enumerate(finished):
             known = finished[:count]
@@ -210,7 +242,7 @@ class StrategyContract:
     def test_many_searchers_find_what_one_finds(
         self, data: st.DataObject, job: Job, searchers: int, chance: random.Random
     ) -> None:
-        strategy = self.draw(data)
+        strategy = self.draw_for(data, job)
         alone = searched(strategy, job, stops=True)
         finished: list[Observation] = []
         under_way: list[Key] = []

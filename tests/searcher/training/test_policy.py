@@ -69,9 +69,11 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
             policies_of_cluster(LocalTrainer(), "digits", choice, workers, pair, sqlite_url)
         assert str(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
-            f" bsp,asp), not for the real 'digits'; try it on the real job with: syncswitch-search"
-            f" evaluate {SIMULATED.fingerprint[:12]}@{choice} digits{options}; or"
-            f" search for the real job with: syncswitch-search run digits{options}"
+            f" bsp,asp), not for the real 'digits'; a guarded run that learns begins from it, as"
+            f" long as the workload is the same: leave out --policy, --no-learn and --no-guard; or"
+            f" try it on the real job with: syncswitch-search evaluate"
+            f" {SIMULATED.fingerprint[:12]}@{choice} digits{options}; or search for the real job"
+            f" with: syncswitch-search run digits{options}"
         )
 
 
@@ -149,6 +151,26 @@ def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
         is_guarded=is_guarded,
         learnt_uses=uses,
     )
+
+
+def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(
+    publish: Callable[..., None], sqlite_url: str
+) -> None:
+    publish(replace(SIMULATED, batch_size=5))
+    for uses in (None, 30):
+        with pytest.raises(PolicyError, match="was found for a simulated job"):
+            chosen(sqlite_url, uses=uses)
+    publish(SIMULATED)
+    with pytest.raises(PolicyError, match="was found for a simulated job"):
+        chosen(sqlite_url, uses=None)
+    with pytest.raises(PolicyError, match="was found for a simulated job"):
+        chosen(sqlite_url, uses=30, is_guarded=False)
+    run = chosen(sqlite_url, uses=30)
+    assert (run.identity, run.policy, run.learns) == (IDENTITY, None, True)
+    assert run.switch_percent == POLICY.switch_percent
+    assert run.begins_from is not None
+    assert run.begins_from.fingerprint == SIMULATED.fingerprint
+    assert run.band is not None
 
 
 def test_a_run_may_try_another_switch_than_its_policy(

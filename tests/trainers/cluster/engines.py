@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -14,6 +15,10 @@ from syncswitch.trainers.cluster.processes.placement import place_on_cpus
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
 from tests.processes import has_ended, until
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+    from syncswitch.trainers.job.workload import Workload
 
 
 class EngineOnLoopback(LocalEngine):
@@ -29,6 +34,20 @@ def new_engine(
     """Of processes that this one's zygote forks."""
     kind = EngineOnLoopback if by_network else LocalEngine
     return kind(shared_zygote(), place_on_cpus(workers), folder, reference)
+
+
+def connected_trainer(
+    workload: Workload, workers: int, engine: LocalEngine, servers: int = 1
+) -> ClusterTrainer:
+    """Trains on processes that the engine starts; their chief is this process."""
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+
+    return ClusterTrainer(
+        workload,
+        workers,
+        lambda program, count: ConnectedCluster(program, count, engine, servers),
+    )
 
 
 def process_of(engine: LocalEngine, part: Part) -> psutil.Process:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.faults.active import ActiveInjections, Ended, Started
+from syncswitch.trainers.faults.active import ActiveInjections, Started
 from syncswitch.trainers.faults.grammar import parse_injection
 
 W = 1000
@@ -14,98 +14,66 @@ def active(*texts: str, **options: object) -> ActiveInjections:
     return ActiveInjections([parse_injection(text) for text in texts], W, **options)  # type: ignore[arg-type]
 
 
-def words(changes: list[Started | Ended]) -> list[str]:
-    return [f"{type(each).__name__} {each.injection.kind}" for each in changes]
+def slow(worker: int, at: str, lasting: str, more: str = "") -> str:
+    return f"straggler:worker={worker},at={at},for={lasting},delay=1s{more}"
 
 
-class TestWhenItHappens:
-    def test_a_percent_is_of_the_worker_steps(self) -> None:
-        found = active("straggler:worker=1,at=10%,for=5%,delay=1s")
-        assert found.advance(99, 1e6) == []
-        assert words(found.advance(101, 1e6)) == ["Started straggler"]
-        assert found.advance(149, 1e6) == []
-        assert words(found.advance(150, 1e6)) == ["Ended straggler"]
-        assert found.advance(W, 1e9) == []
-
-    def test_a_time_is_of_the_training(self) -> None:
-        found = active("straggler:worker=1,at=2s,for=3s,delay=1s")
-        assert found.advance(900, 1.9) == []
-        assert words(found.advance(900, 2.0)) == ["Started straggler"]
-        assert words(found.advance(901, 5.1)) == ["Ended straggler"]
-
-    def test_a_time_may_follow_a_percent(self) -> None:
-        found = active("straggler:worker=1,at=10%,for=3s,delay=1s")
-        assert words(found.advance(100, 50.0)) == ["Started straggler"]
-        assert found.advance(200, 52.9) == []
-        assert words(found.advance(201, 53.0)) == ["Ended straggler"]
-
-    def test_it_comes_again(self) -> None:
-        found = active("straggler:worker=1,at=10%,for=5%,delay=1s,times=3,every=10%")
-        seen = [(done, word) for done in range(0, W, 10) for word in words(found.advance(done, 0))]
-        assert [done for done, _ in seen] == [100, 150, 200, 250, 300, 350]
-        assert {word for _, word in seen[::2]} == {"Started straggler"}
-
-    def test_the_same_one_is_never_there_twice(self) -> None:
-        found = active("straggler:worker=1,at=10%,for=99s,delay=1s,times=2,every=10%")
-        found.advance(100, 1.0)
-        assert words(found.advance(200, 2.0)) == ["Ended straggler", "Started straggler"]
-        assert found.delay_seconds(1) == 1.0
-
-    def test_a_kill_does_not_end(self) -> None:
-        found = active("kill:ps,at=10%", "kill:worker=0,at=10%")
-        assert words(found.advance(100, 1.0)) == ["Started kill", "Started kill"]
-        assert found.advance(W, 1e9) == []
-
-    def test_a_kill_happens_once_where_the_run_falls_back(self) -> None:
-        found = active("kill:ps,at=10%")
-        assert found.advance(100, 1.0)
-        assert found.advance(50, 2.0) == []
-        assert found.advance(100, 3.0) == []
-
-    def test_a_simulated_worker_comes_back(self) -> None:
-        found = active("kill:worker=0,at=0%", "kill:worker=1,at=0%,for=9s", simulated=True)
-        assert words(found.advance(0, 0.0)) == ["Started kill", "Started kill"]
-        ended = found.advance(1, 3.0)
-        assert [each.injection.worker for each in ended] == [0]
-        assert words(found.advance(1, 9.0)) == ["Ended kill"]
+# 100 worker-steps take 10 s.
+HALF = {"done": 500, "now_seconds": 50.0}
+RESUMED = {**HALF, "resumed": True}
+SHORT = "kill:worker=1,at=0%,for=9s"
+THRICE = ",times=3,every=10%"
 
 
-class TestARunThatGoesOn:
-    def test_what_is_over_does_not_happen_again(self) -> None:
-        found = active(
-            "straggler:worker=1,at=10%,for=5%,delay=1s",
-            "straggler:worker=2,at=10%,for=1s,delay=1s",
-            "straggler:worker=3,at=1s,for=5%,delay=1s",
-            "kill:worker=0,at=20%",
-            done=500,
-            now_seconds=50.0,
-        )
-        assert found.advance(500, 50.0) == []
-
-    def test_what_is_going_on_ends_when_it_would_have(self) -> None:
-        found = active(
-            "straggler:worker=1,at=40%,for=20%,delay=1s",
-            # 100 worker-steps take 10 s, so that it began after 40 s.
-            "straggler:worker=2,at=40%,for=15s,delay=1s",
-            done=500,
-            now_seconds=50.0,
-        )
-        assert words(found.advance(500, 50.0)) == ["Started straggler"] * 2
-        assert [each.injection.worker for each in found.advance(520, 55.0)] == [2]
-        assert [each.injection.worker for each in found.advance(600, 60.0)] == [1]
-
-    def test_a_fork_still_loses_its_chief(self) -> None:
-        found = active("kill:chief,at=60%", done=500, now_seconds=50.0)
-        assert words(found.advance(600, 60.0)) == ["Started kill"]
-
-    def test_no_chief_is_killed_for_ever(self) -> None:
-        found = active("kill:chief,at=60%", done=500, now_seconds=50.0, resumed=True)
-        assert found.advance(W, 60.0) == []
-
-    def test_a_kill_at_the_checkpoint_has_happened(self) -> None:
-        options = {"done": 500, "now_seconds": 50.0}
-        assert active("kill:ps,at=50%", **options).advance(500, 50.0)
-        assert active("kill:ps,at=50%", resumed=True, **options).advance(500, 50.0) == []
+@pytest.mark.parametrize(
+    ("texts", "options", "course"),
+    [
+        # A percent is of the worker-steps, a time of the training; one may follow the other.
+        ([slow(1, "10%", "5%")], {}, "99 1e6; 101 1e6 +1; 149 1e6; 150 1e6 -1; 1000 1e9"),
+        ([slow(1, "2s", "3s")], {}, "900 1.9; 900 2.0 +1; 901 5.1 -1"),
+        ([slow(1, "10%", "3s")], {}, "100 50.0 +1; 200 52.9; 201 53.0 -1"),
+        # It comes again, but is never there twice.
+        (
+            [slow(1, "10%", "5%", THRICE)],
+            {},
+            "90 0; 100 0 +1; 150 0 -1; 190 0; 200 0 +1; 250 0 -1; 300 0 +1; 350 0 -1; 990 0",
+        ),
+        ([slow(1, "10%", "99s", THRICE)], {}, "100 1 +1; 200 2 -1 +1; 200 3"),
+        # A kill does not end, and happens once where the run falls back.
+        (["kill:ps,at=10%", "kill:worker=0,at=10%"], {}, "100 1 +ps +0; 50 2; 100 3; 1000 1e9"),
+        # A simulated worker comes back.
+        (["kill:worker=0,at=0%", SHORT], {"simulated": True}, "0 0 +0 +1; 1 3.0 -0; 1 9.0 -1"),
+        # Where a run goes on, what is over does not happen again.
+        (
+            [slow(1, "10%", "5%"), slow(2, "10%", "1s"), slow(3, "1s", "5%"), "kill:ps,at=20%"],
+            HALF,
+            "500 50.0",
+        ),
+        # What is going on ends when it would have: the second one began after 40 s.
+        (
+            [slow(1, "40%", "20%"), slow(2, "40%", "15s")],
+            HALF,
+            "500 50.0 +1 +2; 520 55.0 -2; 600 60.0 -1",
+        ),
+        # A fork still loses its chief, but no chief is killed for ever.
+        (["kill:chief,at=60%"], HALF, "600 60.0 +chief"),
+        (["kill:chief,at=60%"], RESUMED, "1000 60.0"),
+        # A kill at the checkpoint has happened.
+        (["kill:ps,at=50%"], HALF, "500 50.0 +ps"),
+        (["kill:ps,at=50%"], RESUMED, "500 50.0"),
+    ],
+)
+def test_when_it_happens(texts: list[str], options: dict[str, object], course: str) -> None:
+    """At so many worker-steps and seconds it begins (+) or ends (-) for a worker or role."""
+    found = active(*texts, **options)
+    for step in course.split(";"):
+        done, now_seconds, *expected = step.split()
+        seen = []
+        for change in found.advance(int(done), float(now_seconds)):
+            worker = change.injection.worker
+            whom = change.injection.role if worker is None else worker
+            seen.append(f"{'+' if isinstance(change, Started) else '-'}{whom}")
+        assert seen == expected
 
 
 class TestHowSlow:
@@ -132,6 +100,12 @@ class TestHowSlow:
         assert self.figures(found, 0) == (1.0, 3.0)
         found.advance(600, 1.0)
         assert self.figures(found, 0) == (0.0, 1.0)
+
+    def test_the_same_one_counts_once(self) -> None:
+        found = active(slow(1, "10%", "99s", THRICE))
+        found.advance(100, 1.0)
+        found.advance(200, 2.0)
+        assert self.figures(found, 1) == (1.0, 1.0)
 
     def test_nothing_outlives_its_run(self) -> None:
         found = active(*self.TEXTS)

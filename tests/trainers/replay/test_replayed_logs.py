@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork, Owner, SearchInfo
 from syncswitch.trainers.job.fingerprint import workload_identity
-from syncswitch.trainers.replay.recording import RecordedRun, Recording, read_recording
+from syncswitch.trainers.replay.recording import Recording, read_recording
 from syncswitch.trainers.replay.trainer import ReplayTrainer
-from syncswitch.trainers.trainer import Verdict
 from tests.trainers.jobs import DENSE, RecordingObserver, spec_of
 
 PAIR = ("bsp", "asp")
@@ -41,48 +40,6 @@ def test_five_draws_have_the_published_means(authors: dict[int, Recording]) -> N
         assert mean == pytest.approx(accuracy, abs=6e-5)
         mean_seconds = sum(record.training_seconds for record in records) / 5
         assert mean_seconds == pytest.approx(seconds, rel=0.003)
-
-
-def drawn(recording: Recording, percent: float, replicate: int) -> RecordedRun:
-    run = recording.draw(percent, replicate)
-    assert run is not None
-    return run
-
-
-def test_a_run_stopped_at_its_fifth_evaluation_costs_the_time_up_to_there(
-    authors: dict[int, Recording],
-) -> None:
-    recording = authors[8]
-    # Of some runs only the last evaluation was kept.
-    replicate = next(r for r in range(5) if len(drawn(recording, 100.0, r).evaluations) > 5)
-    whole = drawn(recording, 100.0, replicate)
-
-    def stop_at_the_fifth(_: Evaluation) -> Verdict:
-        return Verdict.STOP if len(observer.evaluations) == 5 else Verdict.CONTINUE
-
-    observer = RecordingObserver(stop_at_the_fifth)
-    trial = TrialSpec(recording.identity, 100.0, 1, replicate=replicate)
-    record = ReplayTrainer(recording).train(trial, observer)
-    assert record.worker_steps == whole.evaluations[4].worker_step == 8000
-    assert record.training_seconds == whole.evaluations[4].elapsed_seconds
-    assert 0.11 < record.training_seconds / whole.training_seconds < 0.14
-    assert record.stopped_early
-
-
-def test_a_fork_pays_only_what_comes_after(authors: dict[int, Recording], tmp_path: Path) -> None:
-    identity = authors[8].identity
-    trainer = ReplayTrainer(authors[8])
-    wanted = {"checkpoint_percents": (6.25,), "checkpoint_directory": tmp_path}
-    prefix = trainer.train(TrialSpec(identity, 100.0, 1, **wanted))  # type: ignore[arg-type]
-    fork = trainer.train(TrialSpec(identity, 6.25, 1, fork_from=prefix.checkpoints[6.25]))
-    assert [phase.protocol for phase in fork.phases] == ["asp"]
-    assert fork.inherited_seconds == pytest.approx(prefix.training_seconds / 16, rel=0.05)
-    whole = drawn(authors[8], 6.25, 0)
-    assert fork.converged_accuracy == whole.accuracy
-    # Its own switch was at 5 %, so its first 1.25 % of W in ASP are not paid either.
-    asp_seconds = whole.training_seconds - whole.first_seconds
-    assert fork.paid_seconds == pytest.approx(asp_seconds * 0.9375 / 0.95, rel=0.01)
-    assert fork.training_seconds == fork.inherited_seconds + fork.paid_seconds
 
 
 def test_a_diverged_run_without_a_log_is_a_result(authors: dict[int, Recording]) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
+from syncswitch.trainers.simulated.profile import ClusterProfile
 from tests.trainers.batch_contract import COUNTING, BatchContract
-from tests.trainers.simulated.clusters import spec_of, times_of
+from tests.trainers.simulated.clusters import spec_of
 
 
 class TestBatchAfterTheSwitch(BatchContract):
@@ -29,11 +29,3 @@ def test_a_gradient_takes_the_time_of_its_batches_and_of_one_exchange(
     assert first.seconds == pytest.approx(5 * 1.3)
     assert second.seconds == pytest.approx(4 * (4 * 1.0 + 0.3))
     assert (second.max_staleness, second.protocol) == (3, "asp")
-
-
-def test_a_straggler_is_late_once_for_each_gradient() -> None:
-    slow = Straggler(
-        worker=1, start_seconds=0.0, duration_seconds=9.0, delay_seconds=0.5, slowdown=2.0
-    )
-    times = times_of(ClusterProfile(compute_seconds=1.0, stragglers=(slow,)), 8)
-    assert [times.compute_seconds(worker, 3, 0.0, 4) for worker in (0, 1)] == [4.0, 8.5]

@@ -19,7 +19,7 @@ from syncswitch.trainers.simulated.calibration import (
     slowest_of,
 )
 from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
-from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
+from syncswitch.trainers.simulated.timeline import TimedJob, simulate_phases
 from tests.trainers.simulated.clusters import asp_throughput
 
 

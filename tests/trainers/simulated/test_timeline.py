@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,66 +16,12 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.faults.scenario import injections
-from syncswitch.trainers.protocols import Exchange
-from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.simulated.events import Learner
-from syncswitch.trainers.simulated.profile import ClusterProfile
-from syncswitch.trainers.simulated.timeline import Timeline
-from syncswitch.trainers.simulated.times import TimedJob, simulate_phases
+from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
+from syncswitch.trainers.simulated.timeline import TimedJob, Timeline, simulate_phases
 from syncswitch.trainers.trainer import SilentObserver
 from tests.properties import more_examples
-from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, times_of
-
-
-class Ledger(Learner):
-    """Checks that every member is one, and counts each gradient once."""
-
-    def __init__(self) -> None:
-        self.pushed: Counter[int] = Counter()
-        self.rounds: list[tuple[int, ...]] = []
-        self.members: list[tuple[int, ...]] = []
-        self.came_back: list[int] = []
-        self._present: set[int] = set()
-        self._under_way: dict[int, Ticket] = {}
-        self._arrived: Counter[int] = Counter()
-        self._exchange = Exchange.PUSH
-
-    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
-        assert not self._under_way
-        assert not self._arrived, "the gradients of a round were forgotten"
-        self._exchange = exchange
-        self._present = set(members)
-        self.members.append(tuple(members))
-
-    def pull(self, ticket: Ticket) -> None:
-        assert ticket.worker in self._present
-        assert ticket.worker not in self._under_way
-        self._under_way[ticket.worker] = ticket
-
-    def push(self, ticket: Ticket) -> None:
-        assert self._under_way.pop(ticket.worker) is ticket
-        self.pushed[ticket.worker_step] += 1
-        if self._exchange in (Exchange.ROUND, Exchange.BUFFER):
-            self._arrived[ticket.worker] += 1
-
-    def join(self, group: Group, worker_step: int) -> None:
-        self.rounds.append(group.workers)
-        if self._exchange in (Exchange.ROUND, Exchange.BUFFER):
-            assert self._arrived >= Counter(group.workers)
-            self._arrived -= Counter(group.workers)
-        else:
-            assert self._present >= set(group.workers)
-            assert not self._under_way.keys() & set(group.workers)
-
-    def leave(self, worker: int) -> None:
-        self._present.discard(worker)
-        self._under_way.pop(worker, None)
-
-    def come_back(self, worker: int) -> None:
-        assert worker not in self._present
-        self._present.add(worker)
-        self.came_back.append(worker)
+from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, Ledger, times_of
 
 
 def spec_of(
@@ -230,6 +176,17 @@ class TestAKilledWorker:
         assert_exactly_w(spec, result, ledger)
         assert [len(group) for group in ledger.rounds[4:8]] == [4, 3, 4, 4]
 
+    def test_that_comes_back_begins_its_round_with_the_others(self) -> None:
+        """Slower than they, back at 4.5 s: rounds take 2 + 1 s with it, and 1 + 1 s without."""
+        profile = ClusterProfile(
+            compute_seconds=1.0, relative_speeds=(1.0, 0.5), barrier_seconds=1.0
+        )
+        spec = spec_of(12, 100.0, ["kill:worker=1,at=500ms,for=4s"], workers=2)
+        result, ledger = run(spec, profile)
+        # Alone from 0 to 6 s; then 4 rounds of both, and one step.
+        assert ledger.rounds == [(0,)] * 3 + [(0, 1)] * 4 + [(0,)]
+        assert result.training_seconds == pytest.approx(3 * 2.0 + 4 * 3.0 + 2.0)
+
     def test_that_comes_back_gets_the_replicas_of_the_others_when_it_begins(self) -> None:
         spec = spec_of(
             60, 100.0, ["kill:worker=2,at=2500ms,for=1s"], protocols=("local-sgd:3", "asp")
@@ -269,11 +226,6 @@ class TestAStraggler:
         inject = ["straggler:worker=1,at=0%,for=50%,slowdown=3"]
         result, _ = run(spec_of(40, 100.0, inject), profile)
         assert result.training_seconds == pytest.approx(5 * 6 + 5 * 2)
-
-    def test_counts_when_times_alone_are_asked(self) -> None:
-        found = RunConditions(injections=("straggler:worker=1,at=10%,for=20%,slowdown=2",))
-        phases = simulate_phases(EVEN, TimedJob(4, 400, ("bsp", "asp")), 100.0, 0, found)
-        assert sum(phase.seconds for phase in phases) == pytest.approx(120.0)
 
 
 class TestOnlinePolicies:
@@ -324,6 +276,13 @@ class TestOnlinePolicies:
         assert result.switch_overhead_seconds == pytest.approx(3 * EVEN.switch_seconds)
         assert ledger.members == [tuple(range(8))] * 4
 
+    def test_greedy_comes_back_from_a_detour_that_is_longer_than_what_was_missing(self) -> None:
+        slow = "straggler:worker=5,at=10%,for=70%,slowdown=3"
+        spec = spec_of(800, 60.0, [slow], "greedy", workers=8)
+        result, ledger = run(spec)
+        assert_exactly_w(spec, result, ledger)
+        assert [phase.protocol for phase in result.phases] == ["bsp", "asp", "bsp"]
+
     def test_after_the_switch_they_only_look(self) -> None:
         inject = ["straggler:worker=5,at=60%,for=30%,slowdown=3"]
         for online in ("greedy", "elastic"):
@@ -347,3 +306,75 @@ class TestOnlinePolicies:
         assert not ledger.came_back
         assert [event.worker for event in kinds(result, "restored")] == [5]
         assert ledger.members[-1] == tuple(range(8))
+
+
+def seconds_of(
+    profile: ClusterProfile, job: TimedJob, switch_percent: float = 100.0, **fields: Any
+) -> float:
+    phases = simulate_phases(profile, job, switch_percent, 0, **fields)
+    return sum(phase.seconds for phase in phases)
+
+
+COSTLY = ClusterProfile(compute_seconds=1.0, barrier_seconds=2.0, switch_seconds=0.5)
+# A model of 100 values takes a second on these links.
+LINKED = ClusterProfile(
+    compute_seconds=1.0,
+    worker_bandwidths_bytes_per_second=(400.0,),
+    server_bandwidth_bytes_per_second=400.0,
+)
+BUSY = ClusterProfile(compute_seconds=0.1, apply_seconds=0.25)
+
+
+class TestTimesAlone:
+    @pytest.mark.parametrize(
+        ("profile", "job", "switch_percent", "expected"),
+        [
+            # A barrier is paid in the first protocol alone, and a switch once.
+            (COSTLY, TimedJob(4, 40, ("bsp", "asp")), 100.0, 30.0),
+            (COSTLY, TimedJob(4, 40, ("bsp", "asp")), 50.0, 20.5),
+            (COSTLY, TimedJob(4, 40, ("bsp", "asp")), 0.0, 10.0),
+            # One worker: a pull, the computing, a push.
+            (LINKED, TimedJob(1, 5, ("bsp", "asp"), 100), 100.0, 5 * 3.0),
+            # Replicas of 4 in one group: 2 * 3 / 4 of the model after each step.
+            (LINKED, TimedJob(4, 8, ("local-sgd:1", "asp"), 100), 100.0, 2 * (1.0 + 1.5)),
+            # A parameter server that is busy for 0.25 s with each push sets the pace.
+            (BUSY, TimedJob(16, 1600, ("bsp", "asp")), 0.0, 0.1 + 1600 * 0.25),
+        ],
+    )
+    def test_known_answers(
+        self, profile: ClusterProfile, job: TimedJob, switch_percent: float, expected: float
+    ) -> None:
+        assert seconds_of(profile, job, switch_percent) == pytest.approx(expected)
+
+    def test_a_straggler_counts(self) -> None:
+        found = RunConditions(injections=("straggler:worker=1,at=10%,for=20%,slowdown=2",))
+        job = TimedJob(4, 400, ("bsp", "asp"))
+        assert seconds_of(EVEN, job, conditions=found) == pytest.approx(120.0)
+
+    @pytest.mark.parametrize(
+        ("protocol", "mean", "most"),
+        [("asp", (28 + 7 * 3992) / 4000, 7), ("ds-sync:2", None, None)],
+    )
+    def test_a_gradient_is_as_stale_as_there_are_others(
+        self, protocol: str, mean: float | None, most: int | None
+    ) -> None:
+        """Of replicas it is not known."""
+        (phase,) = simulate_phases(EVEN, TimedJob(8, 4000, (protocol, "bsp")), 100.0, 0)
+        assert (phase.mean_staleness, phase.max_staleness) == (mean, most)
+
+    @pytest.mark.parametrize("workers", [2, 4])
+    def test_dssp_is_between_ssp_and_asp_on_mixed_workers(self, workers: int) -> None:
+        """Where half of the workers are slow (arXiv 1908.11848)."""
+        profile = load_profile("heterogeneous")
+        order = ["bsp", "ssp:3", "dssp:3-15:unbounded", "asp"]
+        times = [seconds_of(profile, TimedJob(workers, 4000, (name, name))) for name in order]
+        assert times == sorted(times, reverse=True)
+
+    def test_without_variation_unbounded_dssp_is_as_fast_as_asp(self) -> None:
+        profile = ClusterProfile(compute_seconds=1.0, relative_speeds=(1.0, 1 / 1.9))
+        bsp, ssp, dssp, asp = (
+            seconds_of(profile, TimedJob(2, 4000, (name, name)))
+            for name in ("bsp", "ssp:3", "dssp:3-15:unbounded", "asp")
+        )
+        assert asp == pytest.approx(dssp, rel=0.01)
+        assert dssp < 0.75 * ssp < 0.75 * bsp

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
-from syncswitch.trainers.simulated.gradients import THREADS
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from syncswitch.trainers.simulated.trainer import (
     SimulatedTrainer,
@@ -309,31 +309,6 @@ class TestTheSameNumbers:
 
 
 class TestTheRecord:
-    def test_equal_workers_are_as_stale_as_there_are_others(
-        self, make_trainer: MakeTrainer
-    ) -> None:
-        record = make_trainer(CONSTANT, 4, EVEN).train(spec_of(CONSTANT, 4, 0.0, profile=EVEN))
-        (phase,) = record.phases
-        assert phase.max_staleness == 3
-        assert phase.mean_staleness == pytest.approx((0 + 1 + 2 + 3 * 197) / 200)
-
-    @pytest.mark.parametrize(("protocol", "lead"), [("ssp:0", 0), ("ssp:2", 2), ("dssp:1-4", 4)])
-    def test_staleness_keeps_to_the_limit(
-        self, make_trainer: MakeTrainer, protocol: str, lead: int
-    ) -> None:
-        uneven = ClusterProfile(
-            compute_seconds=1.0, compute_variation=1.0, relative_speeds=(1.0, 0.1, 3.0)
-        )
-        spec = spec_of(CONSTANT, 4, 0.0, protocols=("bsp", protocol), profile=uneven)
-        (phase,) = make_trainer(CONSTANT, 4, uneven).train(spec).phases
-        assert 0 < (phase.max_staleness or 0) <= 3 * (2 * lead + 1)
-
-    @pytest.mark.parametrize("protocol", ["ds-sync:2", "local-sgd:3"])
-    def test_replicas_have_no_staleness(self, make_trainer: MakeTrainer, protocol: str) -> None:
-        spec = spec_of(CONSTANT, 4, 0.0, protocols=("bsp", protocol))
-        (phase,) = make_trainer(CONSTANT, 4).train(spec).phases
-        assert (phase.mean_staleness, phase.max_staleness) == (None, None)
-
     def test_times_are_those_of_the_virtual_clock(self, make_trainer: MakeTrainer) -> None:
         """Rounds of 1 s, two of them with a straggler, a switch, then pushes at 4 a second."""
         spec = spec_of(CONSTANT, 4, 50.0, profile=STRAGGLER)
@@ -369,19 +344,24 @@ class TestTheRecord:
 
 
 @pytest.mark.parametrize(
-    ("worker_steps", "workers", "at_once"),
+    ("worker_steps", "workers", "batch_size", "most"),
     [
-        (511, 64 * THREADS, 1),
-        (512, 64 * THREADS, 8),
-        (512, 3 * THREADS, 3),
-        (512, 2 * THREADS - 1, 1),
-        (512, 1, 1),
+        (511, 64, 32, 1),
+        (512, 64, 32, 16),
+        (512, 1024, 32, 16),
+        (512, 8, 32, 8),
+        (512, 17, 32, 9),
+        (512, 50, 32, 13),
+        (512, 64, 128, 8),
+        (512, 64, 1024, 1),
+        (512, 64, 5000, 1),
+        (512, 1, 32, 1),
     ],
 )
 def test_gradients_are_joined_where_job_and_cluster_are_large(
-    worker_steps: int, workers: int, at_once: int
+    worker_steps: int, workers: int, batch_size: int, most: int
 ) -> None:
-    assert gradients_at_once(worker_steps, workers) == at_once
+    assert gradients_at_once(worker_steps, workers, batch_size) == most
 
 
 class TestLargeClusters:
@@ -396,6 +376,29 @@ class TestLargeClusters:
         assert record.phases[0].max_staleness == workers - 1
         assert record.training_seconds == pytest.approx(2.0)
 
+    def test_rounds_that_share_calls_end_bitwise_where_a_fork_does(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ) -> None:
+        """Of 12 workers, killed for a while; checkpoint and end cut a round short."""
+        workload = replace(BRIEF, total_worker_steps=512)
+        spec = spec_of(
+            workload,
+            12,
+            100.0,
+            conditions=RunConditions(injections=("kill:worker=3,at=60%,for=1s",)),
+            checkpoint_percents=(37.0, 100.0),
+            checkpoint_directory=tmp_path,
+        )
+        trainer = make_trainer(workload, 12, is_batched=True)
+        whole, end = train_to_end(trainer, spec, tmp_path)
+        fork = replace(spec, fork_from=whole.checkpoints[37.0], checkpoint_percents=(100.0,))
+        record, found = train_to_end(trainer, fork, tmp_path / "fork")
+        assert_bitwise_equal(found, end)
+        assert record.training_seconds == whole.training_seconds
+        single = train_to_end(make_trainer(workload, 12), spec, tmp_path / "single")[1]
+        assert_close(end, single, 1e-3)
+        assert not np.array_equal(end.parameters, single.parameters)
+
     def test_too_many_for_the_memory_are_refused_in_one_line(self) -> None:
         with pytest.raises(UserError, match=r"1000000000000 simulated workers .*GiB") as error:
             SimulatedTrainer(CONSTANT, 10**12, EVEN)
@@ -403,25 +406,29 @@ class TestLargeClusters:
         assert "--workers" in str(error.value)
 
 
-class TestWhatIsRefused:
-    def refused(self, trainer: Trainer, spec: TrialSpec) -> None:
-        with pytest.raises(UserError) as error:
-            trainer.train(spec)
-        assert "\n" not in str(error.value)
+@pytest.mark.parametrize(
+    ("make_spec", "fields"),
+    [
+        (jobs.spec_of, {}),
+        (spec_of, {"profile": EVEN}),
+        (spec_of, {"protocols": ("bsp", "ds-sync:3")}),
+    ],
+    ids=["of the real cluster", "of another profile", "not for 4 workers"],
+)
+def test_another_trial_is_refused(
+    make_trainer: MakeTrainer, make_spec: Callable[..., TrialSpec], fields: dict[str, Any]
+) -> None:
+    assert_refused(make_trainer(BRIEF, 4), make_spec(BRIEF, 4, 50.0, **fields))
 
-    def test_a_trial_of_the_real_cluster(self, make_trainer: MakeTrainer) -> None:
-        self.refused(make_trainer(BRIEF, 4), jobs.spec_of(BRIEF, 4, 50.0))
 
-    def test_a_trial_of_another_profile(self, make_trainer: MakeTrainer) -> None:
-        self.refused(make_trainer(BRIEF, 4), spec_of(BRIEF, 4, 50.0, profile=EVEN))
+def test_a_simulated_trial_on_the_real_cluster_is_refused(cluster_of: Any) -> None:
+    assert_refused(cluster_of(SHORT, 4), spec_of(SHORT, 4, 50.0))
 
-    def test_a_simulated_trial_on_the_real_cluster(self, cluster_of: Any) -> None:
-        self.refused(cluster_of(SHORT, 4), spec_of(SHORT, 4, 50.0))
 
-    def test_a_protocol_that_so_many_workers_cannot_use(self, make_trainer: MakeTrainer) -> None:
-        self.refused(
-            make_trainer(BRIEF, 4), spec_of(BRIEF, 4, 50.0, protocols=("bsp", "ds-sync:3"))
-        )
+def assert_refused(trainer: Trainer, spec: TrialSpec) -> None:
+    with pytest.raises(UserError) as error:
+        trainer.train(spec)
+    assert "\n" not in str(error.value)
 
 
 def test_the_identity_tells_the_clusters_apart() -> None:

@@ -77,6 +77,18 @@ class Run:
         self.events += decision.events
         assert self.controller.active == self.at_work
 
+    def play(self, course: str) -> Run:
+        """Rounds, with whom slow: `3`, `2:1`, `8:1,2`; `-1` is lost, `+1` is back, the `switch`."""
+        for step in course.split():
+            if step == "switch":
+                self.switch()
+            elif step[0] in "+-":
+                (self.lose if step[0] == "-" else self.bring_back)(int(step[1:]))
+            else:
+                times, _, slow = step.partition(":")
+                self.round(set(map(int, filter(None, slow.split(",")))), int(times))
+        return self
+
     def kinds(self) -> list[tuple[str, int | None]]:
         return [(event.kind, event.worker) for event in self.events]
 
@@ -113,57 +125,81 @@ def play(run: Run, steps: Sequence[Step]) -> None:
             run.bring_back(step.returned)
 
 
+@pytest.mark.parametrize(
+    ("online", "workers", "course", "events", "protocol", "away"),
+    [
+        # Greedy leaves the first protocol, and comes back.
+        ("greedy", 4, "3 2:1", "", "first", ""),
+        ("greedy", 4, "3 3:1", "detected 1, switched", "second", ""),
+        ("greedy", 4, "3 8:1 9", "detected 1, switched, cleared 1, switched", "first", ""),
+        # All stragglers have to be clear.
+        ("greedy", 5, "5:1 8:1,2", "detected 1, switched, detected 2", "second", ""),
+        (
+            "greedy",
+            5,
+            "5:1 8:1,2 9:2",
+            "detected 1, switched, detected 2, cleared 1",
+            "second",
+            "",
+        ),
+        (
+            "greedy",
+            5,
+            "5:1 8:1,2 9:2 9",
+            "detected 1, switched, detected 2, cleared 1, cleared 2, switched",
+            "first",
+            "",
+        ),
+        # A straggler that is lost is in nobody's way, and has to be found slow again.
+        ("greedy", 4, "4:1 -1 1", "detected 1, switched, switched", "first", "1"),
+        ("greedy", 4, "4:1 -1 1 +1 3:1", "detected 1, switched, switched", "first", ""),
+        ("greedy", 4, "4:1 -1 1 +1 4:1", "detected 1, switched, switched, switched", "second", ""),
+        # Elastic removes a straggler at once, and restores it at the switch.
+        ("elastic", 4, "3 3:1", "detected 1, removed 1", "first", "1"),
+        ("elastic", 4, "3 3:1 20 switch", "detected 1, removed 1, restored 1", "first", ""),
+        ("elastic", 4, "switch 9:1", "detected 1", "first", ""),
+        # Half of the workers stay.
+        ("elastic", 5, "4:0 4:1", "detected 0, removed 0, detected 1, removed 1", "first", "0 1"),
+        (
+            "elastic",
+            5,
+            "4:0 4:1 4:2",
+            "detected 0, removed 0, detected 1, removed 1, detected 2",
+            "first",
+            "0 1",
+        ),
+        # Who is kept is removed when a lost worker has returned.
+        ("elastic", 6, "-0 -1 -2 9:3", "detected 3", "first", "0 1 2"),
+        ("elastic", 6, "-0 -1 -2 9:3 +0 1:3", "detected 3, removed 3", "first", "1 2 3"),
+        # Who was removed and lost comes back at the switch, or when it returns.
+        ("elastic", 4, "4:1 -1 +1", "detected 1, removed 1", "first", "1"),
+        ("elastic", 4, "4:1 -1 +1 switch", "detected 1, removed 1, restored 1", "first", ""),
+        ("elastic", 4, "4:1 -1 switch", "detected 1, removed 1", "first", "1"),
+        ("elastic", 4, "4:1 -1 switch +1", "detected 1, removed 1", "first", ""),
+        # Without a policy it is only observed; all can be lost.
+        ("none", 4, "4:1 9", "detected 1, cleared 1", "first", ""),
+        ("elastic", 2, "-0 -1 3", "", "first", "0 1"),
+    ],
+)
+def test_known_courses(
+    online: str, workers: int, course: str, events: str, protocol: str, away: str
+) -> None:
+    run = Run(online, workers).play(course)
+    found = [kind if worker is None else f"{kind} {worker}" for kind, worker in run.kinds()]
+    assert ", ".join(found) == events
+    assert run.protocol == protocol
+    assert run.at_work == set(range(workers)) - set(map(int, away.split()))
+
+
 class TestGreedy:
-    def test_it_leaves_the_first_protocol_and_comes_back(self) -> None:
-        run = Run("greedy", 4)
-        run.round(times=3)
-        run.round({1}, times=2)
-        assert run.protocol == "first"
-        decision = run.round({1})[0]
-        assert decision.protocol == "second"
-        assert [event.kind for event in decision.events] == ["detected", "switched"]
-        run.round({1}, times=5)
-        run.round(times=9)
-        assert run.kinds() == [
-            ("detected", 1),
-            ("switched", None),
-            ("cleared", 1),
-            ("switched", None),
-        ]
-        assert run.protocol == "first"
+    def test_events_say_when_and_why(self) -> None:
+        run = Run("greedy", 4).play("4:1")
+        assert [(e.worker_step, e.elapsed_seconds) for e in run.events] == [(16, 4.0)] * 2
+        run.play("9")
         assert [event.reason for event in run.events if event.kind == "switched"] == [
             "to the second protocol, where nobody waits for worker 1",
             "back to the first protocol: no active worker is a straggler any more",
         ]
-
-    def test_events_say_when(self) -> None:
-        run = Run("greedy", 4)
-        run.round({1}, times=4)
-        assert [(e.worker_step, e.elapsed_seconds) for e in run.events] == [(16, 4.0)] * 2
-
-    def test_all_stragglers_have_to_be_clear(self) -> None:
-        run = Run("greedy", 5)
-        run.round({1}, times=5)
-        run.round({1, 2}, times=8)
-        assert ("detected", 2) in run.kinds()
-        run.round({2}, times=9)
-        assert ("cleared", 1) in run.kinds()
-        assert run.protocol == "second"
-        run.round(times=9)
-        assert run.protocol == "first"
-
-    def test_a_straggler_that_is_lost_is_in_nobodys_way(self) -> None:
-        run = Run("greedy", 4)
-        run.round({1}, times=4)
-        assert run.protocol == "second"
-        run.lose(1)
-        run.round()
-        assert run.protocol == "first"
-        run.bring_back(1)
-        run.round({1}, times=3)
-        assert run.protocol == "first", "found slow in two windows"
-        run.round({1})
-        assert run.protocol == "second"
 
     @given(SLOW_ROUNDS)
     def test_it_is_in_the_first_protocol_if_and_only_if_all_is_clear(
@@ -181,54 +217,19 @@ class TestGreedy:
 
 
 class TestElastic:
-    def test_a_straggler_is_removed_at_once_and_restored_at_the_switch(self) -> None:
-        run = Run("elastic", 4)
-        run.round(times=3)
-        assert run.round({1}, times=3)[-1].remove == (1,)
-        assert run.kinds() == [("detected", 1), ("removed", 1)]
-        run.round(times=20)
-        decision = run.switch()
-        assert decision.restore == (1,)
-        assert run.kinds()[2:] == [("restored", 1)]
-        assert run.events[-1].seconds == 20.0
-        assert run.at_work == {0, 1, 2, 3}
-
-    def test_back_after_the_switch_it_turns_out_cleared_or_permanent(self) -> None:
-        for slow, kind in (frozenset(), "cleared"), (frozenset({1}), "permanent"):
-            run = Run("elastic", 4)
-            run.round({1}, times=4)
-            run.now_seconds += 100.0
-            run.switch()
-            run.round(slow, times=9)
-            assert run.kinds()[3:] == [(kind, 1)]
-            assert run.at_work == {0, 1, 2, 3}
-
-    def test_after_the_switch_nobody_is_removed(self) -> None:
-        run = Run("elastic", 4)
-        run.switch()
-        run.round({1}, times=9)
-        assert run.kinds() == [("detected", 1)]
-
-    def test_half_of_the_workers_stay(self) -> None:
-        run = Run("elastic", 5)
-        run.round({0}, times=4)
-        run.round({1}, times=4)
-        assert run.at_work == {2, 3, 4}
-        run.round({2}, times=4)
-        assert run.at_work == {2, 3, 4}
-        assert run.kinds()[-1] == ("detected", 2)
+    def test_events_say_how_long_and_why(self) -> None:
+        run = Run("elastic", 5).play("4:0 4:1 4:2")
         assert run.events[-1].reason.endswith("; it is kept: at least 3 of 5 workers stay")
+        run.play("switch")
+        assert [(e.worker, e.seconds) for e in run.events[-2:]] == [(0, 8.0), (1, 5.0)]
 
-    def test_who_is_kept_is_removed_when_a_lost_worker_has_returned(self) -> None:
-        run = Run("elastic", 6)
-        for worker in range(3):
-            run.lose(worker)
-        run.round({3}, times=9)
-        assert run.kinds() == [("detected", 3)]
-        assert run.at_work == {3, 4, 5}
-        run.bring_back(0)
-        run.round({3})
-        assert run.at_work == {0, 4, 5}
+    @pytest.mark.parametrize(("course", "kind"), [("9", "cleared"), ("9:1", "permanent")])
+    def test_back_after_the_switch_it_turns_out(self, course: str, kind: str) -> None:
+        run = Run("elastic", 4).play("4:1")
+        run.now_seconds += 100.0
+        run.play(f"switch {course}")
+        assert run.kinds()[3:] == [(kind, 1)]
+        assert run.at_work == {0, 1, 2, 3}
 
     def test_of_several_at_once_the_slowest_go_first(self) -> None:
         controller = OnlineController("elastic", range(9), QUICK)
@@ -247,23 +248,6 @@ class TestElastic:
             ("removed", 8),
         ]
         assert "it is kept" in decisions[-1].events[0].reason
-
-    def test_who_was_removed_and_lost_comes_back_at_the_switch(self) -> None:
-        run = Run("elastic", 4)
-        run.round({1}, times=4)
-        run.lose(1)
-        run.bring_back(1)
-        assert run.at_work == {0, 2, 3}
-        run.switch()
-        assert run.at_work == {0, 1, 2, 3}
-
-    def test_who_is_lost_at_the_switch_is_back_when_it_returns(self) -> None:
-        run = Run("elastic", 4)
-        run.round({1}, times=4)
-        run.lose(1)
-        assert run.switch() == NO_DECISION
-        run.bring_back(1)
-        assert run.at_work == {0, 1, 2, 3}
 
     @given(STEPS)
     def test_it_never_removes_more_than_half(self, steps: list[Step]) -> None:
@@ -288,12 +272,6 @@ class TestEveryPolicy:
         assert {event.kind for event in run.events} <= {"detected", "cleared", "permanent"}
         assert run.at_work == set(range(WORKERS)) - run.away
         assert run.protocol == "first"
-
-    def test_none_observes(self) -> None:
-        run = Run("none", 4)
-        run.round({1}, times=4)
-        run.round(times=9)
-        assert run.kinds() == [("detected", 1), ("cleared", 1)]
 
     @pytest.mark.parametrize("online", ONLINE)
     @given(STEPS)
@@ -323,13 +301,6 @@ class TestEveryPolicy:
         for _ in range(40):
             run.controller.observe(3, SLOW_SECONDS)
         assert run.controller.judge(0, 0.0, True) == NO_DECISION
-
-    def test_all_can_be_lost(self) -> None:
-        run = Run("elastic", 2)
-        run.lose(0)
-        run.lose(1)
-        run.round(times=3)
-        assert run.controller.active == frozenset()
 
     def test_an_unknown_policy_is_one_clear_line(self) -> None:
         with pytest.raises(UserError, match=r"^online policy 'eager': .* none, greedy, elastic$"):

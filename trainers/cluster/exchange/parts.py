@@ -208,7 +208,7 @@ PULSE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Place:
-    """Which part of a cluster a process is, and how it finds the others.
+    """The part of a cluster that a process is, and how it finds the others.
 
     Attributes:
         part: Role and number.

@@ -17,7 +17,6 @@ import pytest
 from syncswitch.storage.records.trial import RunConditions
 from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.clicks import (
@@ -33,7 +32,7 @@ from tests.trainers.clicks import (
     check_trained_without_room_for_copies,
     final_arrays,
 )
-from tests.trainers.cluster.engines import new_engine
+from tests.trainers.cluster.engines import connected_trainer, new_engine
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, RecordingObserver, spec_of
 
 
@@ -72,9 +71,7 @@ def test_it_does_not_matter_where_the_rows_lie(
 ) -> None:
     """On two servers that talk over the network, or in this process."""
     engine = new_engine(tmp_path, 2, by_network=True)
-    with ClusterTrainer(
-        CLICKS, 2, lambda program, workers: ConnectedCluster(program, workers, engine, 2)
-    ) as trainer:
+    with connected_trainer(CLICKS, 2, engine, 2) as trainer:
         spec = spec_of(CLICKS, 2, 100.0)
         found = final_arrays(trainer, spec, tmp_path / "network")
     assert_alike(found, final_arrays(make_trainer(CLICKS, 2), spec, tmp_path / "threads"))
@@ -130,9 +127,7 @@ def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
     last = "" if servers == 1 else "=1"
     injections = ("kill:worker=1,at=15%", f"kill:ps{last},at=40%", "kill:ps,at=75%")
     job = replace(COUNTING, batch_after_switch="global" if pair[1] == "asp" else "same")
-    with ClusterTrainer(
-        job, 2, lambda program, workers: ConnectedCluster(program, workers, engine, servers)
-    ) as trainer:
+    with connected_trainer(job, 2, engine, servers) as trainer:
         conditions = RunConditions(injections=injections)
         spec = spec_of(job, 2, 50.0, protocols=pair, conditions=conditions)
         observer = RecordingObserver()
@@ -178,9 +173,7 @@ def test_a_server_lost_without_room_for_copies_begins_again(
     monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
     engine = new_engine(tmp_path, 1)
-    with ClusterTrainer(
-        CLICKS, 1, lambda program, workers: ConnectedCluster(program, workers, engine)
-    ) as trainer:
+    with connected_trainer(CLICKS, 1, engine) as trainer:
         spec = spec_of(CLICKS, 1, 100.0)
         expected = final_arrays(trainer, spec, tmp_path / "whole")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
@@ -247,9 +240,7 @@ def test_the_chief_holds_no_table(tmp_path: Path) -> None:
         folder = tmp_path / f"{job.name} cluster"
         folder.mkdir()
         engine = new_engine(folder, 1)
-        with ClusterTrainer(
-            job, 1, lambda program, workers: ConnectedCluster(program, workers, engine, 2)
-        ) as trainer:
+        with connected_trainer(job, 1, engine, 2) as trainer:
             percents = (50.0, 100.0)
             spec = spec_of(
                 job, 1, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path / job.name

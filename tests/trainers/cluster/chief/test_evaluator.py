@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -64,15 +65,17 @@ class TestEvaluator:
         assert not late.is_alive()
         finish(evaluator)
 
-    def test_what_is_abandoned_is_not_answered(self) -> None:
+    @pytest.mark.parametrize("how", [Evaluator.abandon, Evaluator.drop])
+    def test_what_is_abandoned_is_not_answered(self, how: Callable[[Evaluator], None]) -> None:
         tester = FakeTester()
         seen: list[Evaluation] = []
         evaluator = Evaluator(tester, 1 << 40, seen.append)  # type: ignore[arg-type]
         for step in range(3):
             evaluator.submit(request(step, 0.5))
         threading.Timer(0.3, tester.first.set).start()
-        evaluator.abandon()
+        how(evaluator)
         assert len(seen) == 1
+        evaluator.abandon()
 
     def test_who_waits_for_an_abandoned_test_goes_on(self) -> None:
         """Or Ctrl-C would wait for the training, and the training for ever."""

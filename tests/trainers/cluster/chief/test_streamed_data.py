@@ -27,7 +27,7 @@ from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
 from tests.trainers.clicks import CLICKS, clicks_data, final_arrays
-from tests.trainers.cluster.engines import new_engine
+from tests.trainers.cluster.engines import connected_trainer, new_engine
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import mean_output, pace, spec_of
 from tests.trainers.streams import FLAT, streamed
@@ -171,9 +171,7 @@ def test_a_killed_worker_costs_no_example_and_doubles_none(
     workload = load_workload(reference) if kind == "own" else COUNTING
     engine = new_engine(tmp_path, 2, reference=reference)
     injections = ("kill:worker=1,at=30%", "kill:ps,at=60%", *pace(2))
-    with ClusterTrainer(
-        workload, 2, lambda program, workers: ConnectedCluster(program, workers, engine)
-    ) as trainer:
+    with connected_trainer(workload, 2, engine) as trainer:
         spec = spec_of(COUNTING, 2, 50.0, conditions=RunConditions(injections=injections))
         record, state = train_to_end(trainer, spec, tmp_path / "run")
     assert {"lost", "rebuilt"} <= {event.kind for event in record.events}

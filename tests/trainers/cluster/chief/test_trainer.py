@@ -25,8 +25,10 @@ from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.trainer import Verdict
+from tests.trainers.batch_contract import BatchContract
 from tests.trainers.clicks import adam
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
+from tests.trainers.guard_contract import GuardContract
 from tests.trainers.jobs import (
     BRIEF,
     CONSTANT,
@@ -47,6 +49,18 @@ NORMALIZED = replace(BRIEF, name="normalized", model=normalized_model)
 
 class TestClusterTrainer(ForkContract):
     """Threads of this process."""
+
+
+class TestGuardedRuns(GuardContract):
+    """Threads of this process."""
+
+    spec_of = staticmethod(spec_of)
+
+
+class TestBatchAfterTheSwitch(BatchContract):
+    """Threads of this process."""
+
+    spec_of = staticmethod(spec_of)
 
 
 class Batches:

@@ -31,11 +31,6 @@ def vector(*values: float) -> Vector:
     return np.array(values, np.float32)
 
 
-@pytest.fixture(params=["unix", "tcp"])
-def address(request: pytest.FixtureRequest, folder: Path) -> Address:
-    return str(folder / "door") if request.param == "unix" else ("127.0.0.1", 0)
-
-
 @pytest.fixture
 def part(address: Address) -> Iterator[tuple[ServerPart, Door]]:
     made = ServerPart()

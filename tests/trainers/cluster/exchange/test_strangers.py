@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import resource
 import socket
 import struct
@@ -15,7 +14,6 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,32 +48,7 @@ from syncswitch.trainers.cluster.members.connected import Hub
 from syncswitch.trainers.model.layout import ModelState
 from tests.private_network import free_ports
 from tests.processes import until
-
-SECRET = b"of this cluster alone"
-OF_SERVER, OF_WORKER = Identity((SERVER, 0), SECRET), Identity((WORKER, 3), SECRET)
-LOOPBACK: Address = ("127.0.0.1", 0)
-
-
-class House:
-    """A door of a parameter server, and those who have come in."""
-
-    def __init__(self, address: Address, own: Identity = OF_SERVER) -> None:
-        self.guests: queue.SimpleQueue[Wire] = queue.SimpleQueue()
-        self.door = Door(address, own, (WORKER,), self.guests.put)
-
-    def stranger(self) -> socket.socket:
-        address = self.door.address
-        raw = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
-        raw.settimeout(20)
-        raw.connect(address)
-        return raw
-
-
-@pytest.fixture(params=["unix", "tcp"])
-def house(request: pytest.FixtureRequest, folder: Path) -> Iterator[House]:
-    made = House(str(folder / "door") if request.param == "unix" else LOOPBACK)
-    yield made
-    made.door.close()
+from tests.trainers.cluster.exchange.house import LOOPBACK, OF_SERVER, OF_WORKER, SECRET, House
 
 
 @pytest.fixture(autouse=True)

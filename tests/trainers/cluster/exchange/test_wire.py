@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,38 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.exchange import wire as wires
-from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
-from syncswitch.trainers.cluster.exchange.plans import Hold, Push, Task
+from syncswitch.trainers.cluster.exchange.plans import SERVER, Hold, Push, Task
 from syncswitch.trainers.cluster.exchange.wire import Door, OddMessageError, Wire, dial, unpacked
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.protocols import Exchange
 from tests.properties import FIXTURES_STAY, more_examples
+from tests.trainers.cluster.exchange.house import OF_SERVER, OF_WORKER, House
 
-SECRET = b"of this cluster alone"
-SERVER, WORKER = (Identity((role, 3), SECRET) for role in ("ps", "worker"))
 GONE = "Broken pipe|Connection reset|Bad file descriptor"
 DTYPES = (np.float32, np.float64, np.int64, np.uint8, np.bool_)
-
-
-class House:
-    """A door, and those who have come in."""
-
-    def __init__(self, address: Address) -> None:
-        self.guests: queue.SimpleQueue[Wire] = queue.SimpleQueue()
-        self.door = Door(address, SERVER, ("worker",), self.guests.put)
-
-    def connected(self) -> tuple[Wire, Wire]:
-        """Both ends of a new wire."""
-        outside = dial(self.door.address, "ps", WORKER)
-        return outside, self.guests.get(timeout=20)
-
-
-@pytest.fixture(params=["unix", "tcp"])
-def house(request: pytest.FixtureRequest, folder: Path) -> Iterator[House]:
-    address = str(folder / "door") if request.param == "unix" else ("127.0.0.1", 0)
-    made = House(address)
-    yield made
-    made.door.close()
 
 
 @pytest.fixture
@@ -261,7 +237,7 @@ class TestDoor:
         outside.send("there")
         assert got(inside) == "there"
         with pytest.raises(ConnectionRefusedError):
-            dial(house.door.address, "ps", WORKER)
+            dial(house.door.address, SERVER, OF_WORKER)
 
     def test_a_guest_may_be_as_slow_as_he_likes(
         self, house: House, monkeypatch: pytest.MonkeyPatch
@@ -287,9 +263,9 @@ class TestDoor:
             threads.append(threading.current_thread())
             raise error
 
-        door = Door(str(folder / "broken"), SERVER, ("worker",), broken)
+        door = Door(str(folder / "broken"), OF_SERVER, ("worker",), broken)
         with pytest.raises(EOFError):
-            dial(door.address, "ps", WORKER).receive()
+            dial(door.address, SERVER, OF_WORKER).receive()
         threads[0].join(20)
         door.close()
 
@@ -297,7 +273,7 @@ class TestDoor:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])
 def test_it_listens_at_the_given_address_alone(host: str) -> None:
     try:
-        door = Door((host, 0), SERVER, ("worker",), lambda wire: wire.send("in"))
+        door = Door((host, 0), OF_SERVER, ("worker",), lambda wire: wire.send("in"))
     except OSError as error:
         pytest.skip(f"this machine has no {host}: {error}")
     assert door.address[0] == host
@@ -310,7 +286,7 @@ def test_it_listens_at_the_given_address_alone(host: str) -> None:
     assert listening == [host]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.3", port), timeout=5)
-    wire = dial(door.address, "ps", WORKER)
+    wire = dial(door.address, SERVER, OF_WORKER)
     assert got(wire) == "in"
     wire.close()
     door.close()
@@ -319,7 +295,7 @@ def test_it_listens_at_the_given_address_alone(host: str) -> None:
 def test_where_nobody_listens_is_an_error_at_once(folder: Path) -> None:
     for address in (str(folder / "none"), ("127.0.0.1", 1)):
         with pytest.raises((FileNotFoundError, ConnectionRefusedError)):
-            dial(address, "ps", WORKER)
+            dial(address, SERVER, OF_WORKER)
 
 
 def test_a_folder_may_have_a_longer_name_than_a_socket(tmp_path: Path) -> None:

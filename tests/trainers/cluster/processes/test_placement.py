@@ -80,6 +80,8 @@ def test_what_would_fit_is_said() -> None:
         " --workers, a smaller share such as 0.33, or look at CUDA_VISIBLE_DEVICES"
     )
     assert place_on_gpus(3, ["0"], 0.33).workers[2]["CUDA_VISIBLE_DEVICES"] == "0"
+    with pytest.raises(UserError, match=r"0\.5 needs 2 GPUs for 3 workers"):
+        place_on_gpus(3, ["0"], 0.5)
     with pytest.raises(UserError, match=r"sees none; .* such as 0, or look"):
         place_on_gpus(3, [], 1.0)
 

@@ -62,7 +62,8 @@ def test_the_message_says_what_was_asked_and_what_there_is() -> None:
 
 
 def test_shares_that_fill_a_node_fit() -> None:
-    check_capacity([{"CPU": 1.1}], RayOptions(cpus_per_worker=0.1, cpus_per_ps=0.1), 10)
+    for cpus, workers in ((1.1, 10), (0.3, 2)):
+        check_capacity([{"CPU": cpus}], RayOptions(cpus_per_worker=0.1, cpus_per_ps=0.1), workers)
 
 
 def test_a_cluster_without_a_node_has_no_room() -> None:

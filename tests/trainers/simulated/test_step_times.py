@@ -6,13 +6,12 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.simulated.links import NEVER, SharedLink
+from syncswitch.trainers.simulated.step_times import NEVER, SharedLink
 
 CLOSE = 1e-6
 
@@ -106,33 +105,6 @@ def test_it_is_the_plain_fluid_model(
     assert ends_of(server, own, wanted) == pytest.approx(fluid_ends(server, own, wanted), abs=CLOSE)
 
 
-@given(server=servers, own=own_links, wanted=transfers)
-def test_no_link_carries_more_than_its_bandwidth(
-    server: float, own: list[float], wanted: list[Transfer]
-) -> None:
-    """What lies whole between two moments fits there, on the server's link and on the workers'."""
-    spans = [
-        (one.start, end, one) for one, end in zip(wanted, ends_of(server, own, wanted), strict=True)
-    ]
-    for (since, _, _), (_, until, _) in product(spans, spans):
-        inside = [one for start, end, one in spans if since <= start and end <= until]
-        if inside:
-            assert sum(one.size for one in inside) <= server * (until - since) + CLOSE
-    for start, end, one in spans:
-        assert one.size <= own[one.worker % len(own)] * (end - start) + CLOSE
-
-
-@given(server=st.floats(0.1, 1e10), wanted=transfers)
-def test_it_is_never_idle_while_something_is_to_be_sent(
-    server: float, wanted: list[Transfer]
-) -> None:
-    """Nobody's own link limits: the last one ends when one after the other would end, too."""
-    free = 0.0
-    for one in sorted(wanted, key=lambda one: one.start):
-        free = max(free, one.start) + one.size / server
-    assert max(ends_of(server, [math.inf], wanted)) == pytest.approx(free)
-
-
 @given(server=servers, own=own_links, wanted=transfers, chance=st.randoms(use_true_random=False))
 def test_the_order_of_what_begins_in_one_moment_does_not_matter(
     server: float, own: list[float], wanted: list[Transfer], chance: random.Random
@@ -142,16 +114,6 @@ def test_the_order_of_what_begins_in_one_moment_does_not_matter(
     chance.shuffle(order)
     shuffled = ends_of(server, own, [wanted[number] for number in order])
     assert dict(zip(order, shuffled, strict=True)) == pytest.approx(ends, rel=1e-12)
-
-
-@given(server=servers, own=own_links, wanted=transfers)
-def test_one_more_makes_no_other_faster(
-    server: float, own: list[float], wanted: list[Transfer]
-) -> None:
-    *others, _ = wanted
-    alone, together = ends_of(server, own, others), ends_of(server, own, wanted)
-    for before, after in zip(alone, together, strict=False):
-        assert after >= before - CLOSE
 
 
 @given(

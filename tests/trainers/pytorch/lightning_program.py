@@ -1,0 +1,234 @@
+"""One of two processes that train with Lightning. Arguments: a folder with policies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DDPStrategy
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from syncswitch.trainers.pytorch.lightning import LocalSgd, SecondWay, SyncSwitchCallback
+from tests.trainers.pytorch import problem
+from tests.trainers.pytorch.problem import Diverging, Killed, Result, Unaveraged, refused
+
+FOLDER = Path(sys.argv[1])
+RANK = int(os.environ["RANK"])
+WHOLE = torch.tensor(problem.POINTS)
+
+
+class Module(LightningModule):  # type: ignore[misc]
+    """The weight, and a rate that shrinks with each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.is_bad = False
+
+    def training_step(self, batch: Any, _: int) -> torch.Tensor:
+        x, y = batch
+        return problem.loss(((self.weight * x - y) ** 2).mean(), self.weight, is_bad=self.is_bad)
+
+    def validation_step(self, batch: Any, _: int) -> None:
+        x, y = WHOLE.T
+        error = float(((self.weight * x - y) ** 2).mean().detach())
+        self.log("val_score", problem.score(error), sync_dist=False)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.5)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+        }
+
+
+class Trace(Callback):  # type: ignore[misc]
+    """Weights and data of each step that is made."""
+
+    def __init__(self, dies_at: int | None = None, end_dies: bool = False) -> None:
+        self.steps: list[tuple[int, float, float]] = []
+        self._dies_at, self._end_dies = dies_at, end_dies
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.steps.append((trainer.global_step, float(pl_module.weight), float(batch[0].sum())))
+        if [step for step, _, _ in self.steps].count(self._dies_at) == 2:
+            problem.kill()
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        if self._end_dies:
+            raise Killed
+
+
+def own_points(steps: int) -> Dataset[Any]:
+    """The point of this process, so often that an epoch has so many steps."""
+    x, y = problem.POINTS[RANK]
+    return TensorDataset(torch.full((steps,), x), torch.full((steps,), y))
+
+
+def mixed_points() -> Dataset[Any]:
+    """Different points, which Lightning shuffles and deals out: ten steps each."""
+    x = torch.linspace(0.5, 1.0, 20)
+    return TensorDataset(x, 2 * x + torch.sin(40 * x))
+
+
+def train(
+    name: str,
+    policy: str | None = None,
+    second_way: type[SecondWay] = LocalSgd,
+    *,
+    good_from: int = problem.STEPS,
+    has_callback: bool = True,
+    epoch_steps: int = 10,
+    is_mixed: bool = False,
+    dies_at: int | None = None,
+    resumes: str | None = None,
+    **options: Any,
+) -> Result:
+    module, trace = Module(), Trace(dies_at, end_dies=name == "stopped")
+    path = None if policy is None else FOLDER / f"{policy}.json"
+    way = second_way(problem.PERIOD) if issubclass(second_way, LocalSgd) else second_way()
+    switch = SyncSwitchCallback(path, monitor="val_score", seed=7, second_way=way)
+    if isinstance(way, Diverging):
+        way.watch(module, switch._switch, good_from)
+    if not {"max_epochs", "max_steps"} & options.keys():
+        options["max_steps"] = problem.STEPS
+    root = FOLDER / (resumes or name)
+    keeper = ModelCheckpoint(
+        root / "own", filename="{step}", every_n_train_steps=5, save_last=True, save_top_k=-1
+    )
+    keepers = [keeper]
+    if "stopped" in (name, resumes):
+        keepers = [ModelCheckpoint(root / "own", save_last=True, save_on_train_epoch_end=False)]
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=2,
+        strategy="ddp",
+        callbacks=[*([switch] if has_callback else []), trace, *keepers],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=is_mixed,
+        val_check_interval=problem.TEST_EVERY,
+        check_val_every_n_epoch=None,
+        default_root_dir=root,
+        **options,
+    )
+    train_data = mixed_points() if is_mixed else own_points(epoch_steps)
+    data = (
+        DataLoader(train_data, 1, shuffle=is_mixed),
+        DataLoader(TensorDataset(torch.zeros(2), torch.zeros(2)), 2),
+    )
+    fit = partial(switch.fit, trainer) if has_callback else trainer.fit
+    with contextlib.suppress(Killed):
+        fit(module, *data, ckpt_path=None if resumes is None else str(root / "own" / "last.ckpt"))
+    torch.distributed.barrier()
+    return {
+        "trace": trace.steps,
+        "end": float(module.weight.detach()),
+        "step": trainer.global_step,
+        "epoch": trainer.current_epoch,
+        "left": sorted(one.name for one in root.glob("syncswitch-*")),
+        "saved": {
+            one.stem: float(torch.load(one, weights_only=False)["state_dict"]["weight"])
+            for one in (root / "own").glob("step=*.ckpt")
+        },
+    }
+
+
+def told() -> Result:
+    os.environ["SYNCSWITCH_SWITCH_STEP"] = "20"
+    os.environ["SYNCSWITCH_OUTPUT_DIR"] = str(FOLDER)
+    try:
+        return train("told")
+    finally:
+        del os.environ["SYNCSWITCH_SWITCH_STEP"], os.environ["SYNCSWITCH_OUTPUT_DIR"]
+
+
+def not_by_the_switch() -> object:
+    switch = SyncSwitchCallback(FOLDER / "good.json", monitor="val_score")
+    trainer = Trainer(
+        accelerator="cpu", devices=2, strategy="ddp", callbacks=[switch], logger=False
+    )
+    return trainer.fit(Module(), DataLoader(own_points(10)))
+
+
+def without_callback() -> object:
+    trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False)
+    return SyncSwitchCallback(monitor="val_score").fit(trainer, Module())
+
+
+def another_metric() -> object:
+    switch = SyncSwitchCallback(FOLDER / "good.json", monitor="accuracy")
+    trainer = Trainer(
+        accelerator="cpu", devices=2, strategy="ddp", callbacks=[switch], logger=False, max_steps=80
+    )
+    return switch.fit(trainer, Module(), DataLoader(own_points(10)), DataLoader(own_points(1)))
+
+
+class Hooked(Callback):  # type: ignore[misc]
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        trainer.strategy.model.register_comm_hook(None, allreduce_hook)
+
+
+def another_hook() -> object:
+    switch = SyncSwitchCallback(FOLDER / "good.json", monitor="val_score")
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=2,
+        strategy=DDPStrategy(),
+        callbacks=[Hooked(), switch],
+        logger=False,
+        max_steps=80,
+    )
+    return switch.fit(trainer, Module(), DataLoader(own_points(10)))
+
+
+if __name__ == "__main__":
+    problem.play(
+        FOLDER,
+        {
+            "alone": partial(train, "alone", has_callback=False),
+            "inert": partial(train, "inert"),
+            "good": partial(train, "good", "good"),
+            "unaveraged": partial(train, "unaveraged", "unaveraged", Unaveraged),
+            "diverging": partial(train, "diverging", "diverging", Diverging),
+            "later": partial(train, "later", "later", Diverging, good_from=25),
+            "from_start": partial(train, "from_start", "from_start", Diverging),
+            "in_epoch": partial(train, "in_epoch", "in_epoch", Diverging, epoch_steps=7),
+            "epochs": partial(train, "epochs", "epochs", Diverging, max_epochs=8),
+            "mixed_alone": partial(train, "mixed_alone", has_callback=False, is_mixed=True),
+            "mixed": partial(train, "mixed", "mixed", Diverging, is_mixed=True),
+            "told": told,
+            "stopped": partial(train, "stopped", "stopped", Diverging),
+            "goes_on": partial(train, "goes_on", "stopped", Diverging, resumes="stopped"),
+            "no_fit": lambda: refused(not_by_the_switch),
+            "no_callback": lambda: refused(without_callback),
+            "other_steps": lambda: refused(partial(train, "other", "good", max_steps=70)),
+            "other_metric": lambda: refused(another_metric),
+            "other_hook": lambda: refused(another_hook),
+            # Started a second time, the one that was killed goes on.
+            "killed": partial(
+                train,
+                "killed",
+                "killed",
+                Diverging,
+                good_from=25,
+                **(
+                    {"resumes": "killed"}
+                    if (FOLDER / "killed").exists()
+                    else {"dies_at": problem.KILLED_AT}
+                ),
+            ),
+        },
+    )

@@ -1,0 +1,252 @@
+"""One of two processes that train with Hugging Face's Trainer. Argument: a folder with policies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from syncswitch.trainers.pytorch.transformers import LocalSgd, SecondWay, SyncSwitchCallback
+from tests.trainers.pytorch import problem
+from tests.trainers.pytorch.problem import Diverging, Killed, Result, Unaveraged, refused
+
+FOLDER = Path(sys.argv[1])
+RANK = int(os.environ["RANK"])
+
+
+class Module(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.is_bad = False
+        self.data = 0.0
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        if self.training:
+            self.data = float(x.sum())
+        output = self.weight * x
+        error = ((output - labels) ** 2).mean()
+        loss = problem.loss(error, self.weight, is_bad=self.is_bad)
+        return {"loss": loss, "output": output}
+
+
+class Points(Dataset[Any]):
+    def __init__(self, points: Any) -> None:
+        self._points = points
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        x, y = self._points[number]
+        return {"x": torch.tensor(x), "labels": torch.tensor(y)}
+
+
+class Trace(TrainerCallback):  # type: ignore[misc]
+    """Weights and data of each step that is made."""
+
+    def __init__(self, dies_at: int | None = None, end_dies: bool = False) -> None:
+        self.steps: list[tuple[int, float, float]] = []
+        self._dies_at, self._end_dies = dies_at, end_dies
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **known: Any) -> None:
+        model = known["model"]
+        self.steps.append((state.global_step + 1, float(model.weight.detach()), model.data))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if [step for step, _, _ in self.steps].count(self._dies_at) == 2:
+            problem.kill()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._end_dies:
+            raise Killed
+
+
+def measured(given: Any) -> dict[str, float]:
+    error = float(((given.predictions - given.label_ids) ** 2).mean())
+    return {"score": problem.score(error)}
+
+
+def arguments(root: Path, **options: Any) -> TrainingArguments:
+    if not {"num_train_epochs", "max_steps"} & options.keys():
+        options["max_steps"] = problem.STEPS
+    return TrainingArguments(
+        **{
+            "output_dir": str(root),
+            "use_cpu": True,
+            "ddp_backend": "gloo",
+            "per_device_train_batch_size": 1,
+            "per_device_eval_batch_size": 1,
+            "learning_rate": 0.1,
+            "optim": "sgd",
+            "max_grad_norm": 0.0,
+            "eval_strategy": "steps",
+            "eval_steps": problem.TEST_EVERY,
+            "save_strategy": "steps",
+            "save_steps": 5,
+            "save_total_limit": 2,
+            "report_to": "none",
+            "disable_tqdm": True,
+            "dataloader_pin_memory": False,
+            "train_sampling_strategy": "sequential",
+            **options,
+        }
+    )
+
+
+def train(
+    name: str,
+    policy: str | None = None,
+    second_way: type[SecondWay] = LocalSgd,
+    *,
+    good_from: int = problem.STEPS,
+    has_callback: bool = True,
+    epoch_steps: int = 10,
+    is_mixed: bool = False,
+    dies_at: int | None = None,
+    resumes: str | None = None,
+    **options: Any,
+) -> Result:
+    module, trace = Module(), Trace(dies_at, end_dies=name == "stopped")
+    path = None if policy is None else FOLDER / f"{policy}.json"
+    way = second_way(problem.PERIOD) if issubclass(second_way, LocalSgd) else second_way()
+    switch = SyncSwitchCallback(path, metric="eval_score", seed=7, second_way=way)
+    if isinstance(way, Diverging):
+        way.watch(module, switch._switch, good_from)
+    root = FOLDER / (resumes or name)
+    points: Any = problem.POINTS * epoch_steps
+    if is_mixed:
+        x = torch.linspace(0.5, 1.0, 20)
+        points = torch.stack((x, 2 * x + torch.sin(40 * x)), 1).tolist()
+        options["train_sampling_strategy"] = "random"
+    trainer = Trainer(
+        module,
+        arguments(root, **options),
+        train_dataset=Points(points),
+        # Each process predicts the point that the other was trained with.
+        eval_dataset=Points(problem.POINTS[::-1]),
+        compute_metrics=measured,
+        callbacks=[trace, *([switch] if has_callback else [])],
+    )
+    fit = partial(switch.train, trainer) if has_callback else trainer.train
+    try:
+        fit(resume_from_checkpoint=resumes is not None)
+    except Killed:
+        trainer.is_in_train = False
+    if dist.is_initialized():
+        dist.barrier()
+    return {
+        "trace": trace.steps,
+        "end": float(module.weight.detach()),
+        "step": trainer.state.global_step,
+        "left": sorted(one.name for one in root.glob("syncswitch-*")),
+        "saved": {
+            one.name.replace("checkpoint-", "step="): float(
+                load_file(one / "model.safetensors")["weight"]
+            )
+            for one in root.glob("checkpoint-*")
+        },
+    }
+
+
+def told() -> Result:
+    os.environ["SYNCSWITCH_SWITCH_STEP"] = "20"
+    os.environ["SYNCSWITCH_OUTPUT_DIR"] = str(FOLDER)
+    try:
+        return train("told")
+    finally:
+        del os.environ["SYNCSWITCH_SWITCH_STEP"], os.environ["SYNCSWITCH_OUTPUT_DIR"]
+
+
+def trainer_of(switch: SyncSwitchCallback | None, *others: Any, **options: Any) -> Trainer:
+    return Trainer(
+        Module(),
+        arguments(FOLDER / "refused", **options),
+        train_dataset=Points(problem.POINTS * 10),
+        eval_dataset=Points(problem.POINTS),
+        compute_metrics=measured,
+        callbacks=[*others, *([] if switch is None else [switch])],
+    )
+
+
+def switch_of(metric: str = "eval_score") -> SyncSwitchCallback:
+    return SyncSwitchCallback(FOLDER / "good.json", metric=metric)
+
+
+def another_metric() -> object:
+    switch = switch_of("eval_accuracy")
+    return switch.train(trainer_of(switch))
+
+
+def another_hook() -> object:
+    class Hooked(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            trainer.model_wrapped.register_comm_hook(None, allreduce_hook)
+
+    switch = switch_of()
+    trainer = trainer_of(switch, Hooked())
+    return switch.train(trainer)
+
+
+def model_alone() -> object:
+    switch = switch_of()
+    return switch.train(trainer_of(switch, save_only_model=True))
+
+
+if __name__ == "__main__":
+    problem.play(
+        FOLDER,
+        {
+            "alone": partial(train, "alone", has_callback=False),
+            "inert": partial(train, "inert"),
+            "good": partial(train, "good", "good"),
+            "unaveraged": partial(train, "unaveraged", "unaveraged", Unaveraged),
+            "diverging": partial(train, "diverging", "diverging", Diverging),
+            "later": partial(train, "later", "later", Diverging, good_from=25),
+            "from_start": partial(train, "from_start", "from_start", Diverging),
+            "in_epoch": partial(train, "in_epoch", "in_epoch", Diverging, epoch_steps=7),
+            "epochs": partial(
+                train,
+                "epochs",
+                "epochs",
+                Diverging,
+                num_train_epochs=8,
+                eval_strategy="epoch",
+                save_strategy="epoch",
+            ),
+            "mixed_alone": partial(train, "mixed_alone", has_callback=False, is_mixed=True),
+            "mixed": partial(train, "mixed", "mixed", Diverging, is_mixed=True, epoch_steps=7),
+            "told": told,
+            "stopped": partial(train, "stopped", "stopped", Diverging),
+            "goes_on": partial(train, "goes_on", "stopped", Diverging, resumes="stopped"),
+            "no_fit": lambda: refused(trainer_of(switch_of()).train),
+            "no_callback": lambda: refused(lambda: switch_of().train(trainer_of(None))),
+            "other_steps": lambda: refused(partial(train, "other", "good", max_steps=70)),
+            "other_metric": lambda: refused(another_metric),
+            "other_hook": lambda: refused(another_hook),
+            "model_alone": lambda: refused(model_alone),
+            # Started a second time, the one that was killed goes on.
+            "killed": partial(
+                train,
+                "killed",
+                "killed",
+                Diverging,
+                good_from=25,
+                **(
+                    {"resumes": "killed"}
+                    if (FOLDER / "killed").exists()
+                    else {"dies_at": problem.KILLED_AT}
+                ),
+            ),
+        },
+    )

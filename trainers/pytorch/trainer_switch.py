@@ -1,0 +1,219 @@
+"""What both callbacks share: the second way of training, and what they keep of a run.
+
+PyTorch is imported here and in the callbacks alone.
+"""
+
+# No annotations from the future here: DDP compares those of its hook with classes.
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.loop_switch import LoopSwitch
+
+_log = logging.getLogger("syncswitch")
+
+
+class SecondWay:
+    """A second way of training; a subclass overrides what it needs. All processes call it alike."""
+
+    def attach(self, model: nn.Module) -> None:
+        """Gets the model as the trainer calls it, wrapped, when its training begins or goes on."""
+
+    def use(self, is_second: bool) -> None:
+        """Before each step: whether it is made in the second way."""
+
+    def after_step(self, step: int) -> None:
+        """After each step in the second way; `step` counts all steps so far."""
+
+    def settle(self) -> None:
+        """In the second way, before the model is tested or saved, and after the last step."""
+
+
+class LocalSgd(SecondWay):
+    """Post-local SGD: each process trains a model of its own, and now and then they are averaged.
+
+    After Lin et al., Don't Use Large Mini-Batches, Use Local SGD (ICLR 2020). A communication hook
+    of DDP exchanges whole gradients in the first way, as DDP does, and none in the second. The
+    models are averaged every `period` steps, and before they are tested or saved, so that rank 0
+    tests and saves the mean; momentum and other states of the optimizer stay each process's own.
+
+    Args:
+        period: Steps between two averages.
+    """
+
+    def __init__(self, period: int = 16) -> None:
+        if period < 1:
+            raise UserError(f"period is {period}, and has to be 1 or more steps")
+        self._period = period
+        self._is_local = False
+        self._model: nn.Module | None = None
+
+    def attach(self, model: nn.Module) -> None:
+        """Registers the hook with DDP, once."""
+        if model is self._model:
+            return
+        self._model = model
+        if isinstance(model, DistributedDataParallel):
+            try:
+                model.register_comm_hook(model.process_group, self._exchange)
+            except RuntimeError as error:
+                raise UserError(
+                    "LocalSgd needs DDP's communication hook, and the model has one already; leave"
+                    " that one out, or register it in a SecondWay of your own"
+                ) from error
+        elif dist.is_initialized() and dist.get_world_size() > 1:
+            raise UserError(
+                f"LocalSgd needs a model in DistributedDataParallel, and this one is a"
+                f" {type(model).__name__}; train with DDP, or give a SecondWay of your own"
+            )
+
+    def use(self, is_second: bool) -> None:
+        """Tells the hook."""
+        self._is_local = is_second
+
+    def after_step(self, step: int) -> None:
+        """Averages after each period."""
+        if step % self._period == 0:
+            self.settle()
+
+    def settle(self) -> None:
+        """Averages the models, in place: whoever is about to save them holds the same memory."""
+        if not isinstance(self._model, DistributedDataParallel):
+            return
+        own = [one for one in self._model.parameters() if one.requires_grad]
+        group = self._model.process_group
+        with torch.no_grad():
+            mean = torch.cat([one.reshape(-1) for one in own]) / dist.get_world_size(group)
+            dist.all_reduce(mean, group=group)
+            parts = mean.split([one.numel() for one in own])
+            for one, part in zip(own, parts, strict=True):
+                one.copy_(part.view_as(one))
+
+    def _exchange(
+        self, group: dist.ProcessGroup, bucket: dist.GradBucket
+    ) -> torch.futures.Future[torch.Tensor]:
+        if not self._is_local:
+            return allreduce_hook(group, bucket)
+        own = torch.futures.Future[torch.Tensor]()
+        own.set_result(bucket.buffer())
+        return own
+
+
+class TrainerSwitch:
+    """A `LoopSwitch` for a trainer that goes back by going on from a checkpoint of its own.
+
+    Args:
+        policy: Policy file; None for none.
+        metric: Name of what a test of the policy's metric is logged as.
+        seed: Seed of this run.
+        second_way: See `SecondWay`.
+
+    Attributes:
+        back: The checkpoint from which the trainer has to go on; None while it need not.
+        saved: The checkpoints at the switches, by their step.
+        tested_step: The steps done at the last test.
+    """
+
+    def __init__(
+        self, policy: str | Path | None, metric: str, seed: int, second_way: SecondWay
+    ) -> None:
+        self._began: float | None = None
+        self._switch = LoopSwitch(policy, seed=seed, clock=self._seconds)
+        self._metric, self._second_way = metric, second_way
+        self._is_attached = self._is_second = False
+        self.saved: dict[str, str] = {}
+        self.back: str | None = None
+        self.tested_step = -1
+
+    @property
+    def is_inert(self) -> bool:
+        """Whether nothing says when to switch, so that nothing is to be done."""
+        return self._switch.switch_step is None and self._switch.total_steps is None
+
+    def begin(self, model: nn.Module, total_steps: float) -> None:
+        """The training begins, or goes on.
+
+        Raises:
+            UserError: The policy is for another number of steps, or the model does not fit.
+        """
+        expected = self._switch.total_steps
+        if expected not in (None, total_steps):
+            raise UserError(
+                f"the policy is for {expected:,} steps, and the trainer makes {total_steps:,};"
+                f" train with max_steps={expected}, or find a policy with"
+                f" --total-steps {total_steps}"
+            )
+        if self._switch.switch_step is not None or self._is_attached:
+            self._second_way.attach(model)
+            self._is_attached = True
+        self._is_second = False
+        if self._began is None:
+            self._began = time.monotonic()
+
+    def before_step(self, step: int) -> None:
+        """Says which way holds, after so many steps."""
+        self._is_second = self._switch.is_second(step)
+        if self._is_attached:
+            self._second_way.use(self._is_second)
+
+    def after_step(self, step: int) -> None:
+        """A step was made."""
+        if self._is_second:
+            self._second_way.after_step(step)
+
+    def settle(self) -> None:
+        """The model is to be tested or saved."""
+        if self._is_second:
+            self._second_way.settle()
+
+    def saves_at(self, step: int) -> bool:
+        """Whether the trainer has to save a checkpoint now, to `remember`; asked once a step."""
+        return self.back is None and self._switch.saves_at(step) and self._switch.may_go_back
+
+    def remember(self, step: int, checkpoint: str) -> None:
+        """Keeps in mind the checkpoint at a switch, before it is saved or after."""
+        self.saved[str(step)] = checkpoint
+
+    def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
+        """Takes a test, the same in all processes; whether the trainer has to stop and go `back`.
+
+        Raises:
+            UserError: The metric is not there.
+        """
+        if self._metric not in metrics:
+            raise UserError(
+                f"there is no {self._metric!r} among what was measured:"
+                f" {', '.join(sorted(metrics)) or 'nothing'}; log it, or name another"
+            )
+        if self.back is not None or step == self.tested_step:
+            return False
+        self.tested_step = step
+        to = self._switch.test(step, float(metrics[self._metric]))
+        if to is None:
+            return False
+        self.back, self.tested_step = self.saved[str(to)], -1
+        if self._switch.events:
+            _log.warning("step %d: %s", step, self._switch.events[-1].reason)
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a training that was killed needs to go on, as JSON."""
+        return {"switch": self._switch.state_dict(), "saved": dict(self.saved), "back": self.back}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over the state of a killed training, or of an earlier step of this one."""
+        self._switch.load_state_dict(state["switch"])
+        self.saved |= state["saved"]
+        self.back = state["back"]
+
+    def _seconds(self) -> float:
+        return 0.0 if self._began is None else time.monotonic() - self._began

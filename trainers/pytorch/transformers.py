@@ -1,0 +1,200 @@
+"""The guarded switch of a training with Hugging Face's Trainer.
+
+```
+switch = SyncSwitchCallback("job.json", metric="eval_accuracy", seed=7)
+trainer = Trainer(model, arguments, ..., callbacks=[switch])
+switch.train(trainer)
+```
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+try:
+    from transformers import (
+        Trainer,
+        TrainerCallback,
+        TrainerControl,
+        TrainerState,
+        TrainingArguments,
+    )
+except ImportError as error:
+    raise ImportError(
+        "the callback for Hugging Face's Trainer needs Transformers and Accelerate, which are"
+        " missing; run: pip install 'syncswitch[transformers]'"
+    ) from error
+
+import torch.distributed as dist
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.pytorch.trainer_switch import LocalSgd, SecondWay, TrainerSwitch
+
+__all__ = ["LocalSgd", "SecondWay", "SyncSwitchCallback"]
+
+_KEY = "syncswitch"
+
+
+class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers may be missing
+    """Trains in the first way up to a step and in the second from there on, and guards that.
+
+    At the switch the trainer saves a checkpoint, of which `syncswitch-STEP` in `output_dir` is a
+    copy. Each evaluation is held against what the first way has shown in the search. After an alarm
+    `train` lets the trainer go on from that copy: model, optimizer, scheduler, random numbers,
+    counters and the order of the data are as at the switch, and all steps are made besides those
+    that were lost. The first way holds until a later switch, or to the end. The copies are removed
+    when the training ends.
+
+    A step is an optimizer step, `state.global_step`. Where `syncswitch-run` or a search has started
+    the script, they say when to switch and guard the run, and get each evaluation. Without a policy
+    as well, it does nothing. The state of the guard is part of the trainer's own checkpoints.
+
+    Args:
+        policy: Policy file, see `syncswitch-search policy export`; None for none.
+        metric: Name of the policy's metric among those of an evaluation.
+        seed: Seed of this run, for its record.
+        second_way: What the second way of training is; `LocalSgd()` for None, which needs DDP, as
+            `torchrun` and `accelerate launch` use it.
+
+    Raises:
+        PolicyError: The file is no policy of one switch.
+    """
+
+    def __init__(
+        self,
+        policy: str | Path | None = None,
+        *,
+        metric: str = "eval_accuracy",
+        seed: int = 0,
+        second_way: SecondWay | None = None,
+    ) -> None:
+        self._switch = TrainerSwitch(policy, metric, seed, second_way or LocalSgd())
+        self._metric = metric
+        self._trainer: Trainer | None = None
+
+    def train(self, trainer: Trainer, resume_from_checkpoint: str | bool | None = None) -> Any:
+        """Like `trainer.train`, and goes back as often as a switch fails.
+
+        Returns:
+            What the trainer returns, of the last part of the training.
+        """
+        if self not in trainer.callback_handler.callbacks:
+            raise UserError("give the callback to the trainer as well: Trainer(callbacks=[switch])")
+        if trainer.args.save_only_model and not self._switch.is_inert:
+            raise UserError("save_only_model keeps too little to go back to; leave it out")
+        self._trainer = trainer
+        output = trainer.train(resume_from_checkpoint=resume_from_checkpoint)
+        while self._switch.back is not None:
+            path, self._switch.back = self._switch.back, None
+            output = trainer.train(resume_from_checkpoint=path)
+        self._trainer = None
+        if trainer.args.should_save and trainer.state.global_step >= trainer.state.max_steps:
+            for path in self._switch.saved.values():
+                shutil.rmtree(path, ignore_errors=True)
+        return output
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Begins, or goes on."""
+        if self._switch.is_inert:
+            return
+        if self._trainer is None:
+            raise UserError("call switch.train(trainer) instead of trainer.train()")
+        if (kept := state.stateful_callbacks.get(_KEY)) is not None:
+            self._switch.load_state_dict(kept)
+        self._switch.begin(self._trainer.model_wrapped, state.max_steps)
+        step = state.global_step
+        if self._switch.saves_at(step) and not os.path.isdir(path := _copy_at(args, step)):
+            self._switch.remember(step, path)
+            self._keep(state)
+            if step == 0:  # the trainer saves after steps alone
+                self._trainer._save_checkpoint(self._trainer.model, None)
+            self.on_save(args, state, control)
+        if self._switch.back is not None:
+            control.should_training_stop = True  # it was killed between an alarm and going back
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Says which way holds."""
+        self._switch.before_step(state.global_step)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Lets the second way finish its step, and has the state saved at the switch."""
+        if self._switch.is_inert:
+            return
+        self._switch.after_step(state.global_step)
+        if self._switch.saves_at(state.global_step):
+            self._switch.remember(state.global_step, _copy_at(args, state.global_step))
+            control.should_save = True
+        self._before_looking(state, control)
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Has the model tested after the last step."""
+        if self._switch.is_inert:
+            return
+        if state.global_step >= state.max_steps > self._switch.tested_step:
+            control.should_evaluate = self._switch.back is None
+        self._before_looking(state, control)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float],
+        **_: Any,
+    ) -> None:
+        """Takes the test; after an alarm the trainer stops, and `train` goes back."""
+        if self._switch.is_inert or self._trainer is None:
+            return
+        # Of several data sets each is evaluated on its own.
+        if isinstance(self._trainer.eval_dataset, dict) and self._metric not in metrics:
+            return
+        if self._switch.test(state.global_step, metrics):
+            control.should_training_stop = True
+        self._keep(state)
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Copies the checkpoint at the switch, as the trainer may delete its own."""
+        if self._switch.is_inert or not self._switch.saves_at(state.global_step):
+            return
+        if dist.is_initialized():
+            dist.barrier()  # all have written their parts
+        if args.should_save:
+            path = _copy_at(args, state.global_step)
+            for old in (path, f"{path}.part"):
+                shutil.rmtree(old, ignore_errors=True)
+            original = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+            shutil.copytree(original, f"{path}.part")
+            os.rename(f"{path}.part", path)
+        if dist.is_initialized():
+            dist.barrier()
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Makes the models of all processes the one that was trained."""
+        self._switch.settle()
+
+    def _before_looking(self, state: TrainerState, control: TrainerControl) -> None:
+        if control.should_evaluate or control.should_save:
+            self._switch.settle()
+        self._keep(state)
+
+    def _keep(self, state: TrainerState) -> None:
+        state.stateful_callbacks[_KEY] = self._switch.state_dict()
+
+
+def _copy_at(args: TrainingArguments, step: int) -> str:
+    return os.path.join(args.output_dir, f"{_KEY}-{step}")

@@ -1,0 +1,196 @@
+"""Durations of the parts of a simulated worker-step; pure, and fixed by the seed."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.simulated.profile import ClusterProfile
+
+T = TypeVar("T")
+
+Moment = tuple[float, int]
+"""Time of an event and its worker; at the same time lower numbers come first."""
+NEVER: Moment = (math.inf, -1)
+
+
+class SharedLink(Generic[T]):
+    """One direction of a link that many workers share, each behind a link of its own.
+
+    Max-min fair sharing of a fluid: at any time all transfers get the same share, but none more
+    than its worker's own link carries, and the others share the rest. The connections of a host
+    share its link in about this way.
+
+    Transfers over equally fast links have the same rate at any time. They are kept together in a
+    heap, ordered by the bytes that each would have received had it started with the first, so that
+    a start or end costs about the logarithm of their number.
+
+    Args:
+        bytes_per_second: Bandwidth; infinite for no limit.
+        worker_bytes_per_second: Bandwidths of the workers' own links: worker k has the one at k
+            modulo their number; infinite for no limit.
+
+    Attributes:
+        is_limited: Whether transfers take any time.
+        next: End of the next transfer, unless another one starts before.
+    """
+
+    def __init__(self, bytes_per_second: float, worker_bytes_per_second: Sequence[float]) -> None:
+        self._bytes_per_second = bytes_per_second
+        by_limit = {limit: _Alike[T](limit) for limit in sorted(set(worker_bytes_per_second))}
+        self._classes = list(by_limit.values())
+        self._of_worker = [by_limit[limit] for limit in worker_bytes_per_second]
+        self.is_limited = not all(map(math.isinf, (bytes_per_second, *by_limit)))
+        self.next = NEVER
+        self._first = self._classes[0]
+        self._now = 0.0
+        self._started = 0
+
+    def start(self, now_seconds: float, worker: int, size: float, what: T) -> None:
+        """Begins a transfer.
+
+        Args:
+            now_seconds: Neither after `next` nor before an earlier call.
+            worker: The worker's number.
+            size: Bytes.
+            what: Returned by `end`.
+        """
+        self._advance(now_seconds)
+        alike = self._of_worker[worker % len(self._of_worker)]
+        self._started += 1
+        heapq.heappush(alike.transfers, (alike.served + size, worker, self._started, what))
+        self._share()
+
+    def end(self) -> T:
+        """Ends the next transfer, at the time of `next`."""
+        first = self._first
+        self._advance(self.next[0])
+        first.served, _, _, what = heapq.heappop(first.transfers)
+        if not first.transfers:
+            first.served = 0.0
+        self._share()
+        return what
+
+    def _advance(self, now_seconds: float) -> None:
+        elapsed = now_seconds - self._now
+        self._now = now_seconds
+        for alike in self._classes:
+            if alike.transfers:
+                alike.served += elapsed * alike.rate
+
+    def _share(self) -> None:
+        """Sets the rates until the next start or end, and finds what ends next."""
+        waiting = sum(len(alike.transfers) for alike in self._classes)
+        left = self._bytes_per_second
+        self.next = NEVER
+        for alike in self._classes:
+            if not alike.transfers:
+                continue
+            alike.rate = min(alike.limit, left / waiting)
+            left -= alike.rate * len(alike.transfers)
+            waiting -= len(alike.transfers)
+            target, worker = alike.transfers[0][:2]
+            # Rounding may have served a little more than there was.
+            moment = self._now + max(0.0, target - alike.served) / alike.rate, worker
+            if moment < self.next:
+                self.next, self._first = moment, alike
+
+
+class _Alike(Generic[T]):
+    """Transfers over links of the same bandwidth.
+
+    Attributes:
+        limit: Bytes per second of each link.
+        rate: Current bytes per second of each transfer.
+        served: Bytes received by a transfer that has been under way since the first one started.
+        transfers: For each, `served` at its end, its worker, its number, and its payload.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.rate = 0.0
+        self.served = 0.0
+        self.transfers: list[tuple[float, int, int, T]] = []
+
+
+BYTES_PER_VALUE = 4
+# The worker asks, the parameters come, the gradient goes.
+MESSAGES_OF_A_STEP = 3
+# A mean of replicas: members fetch segments, fetch the means of segments, and agree that all have
+# them. Each is a question and its answer.
+_MESSAGES_OF_A_MEAN = 3 * 2
+
+
+class StepTimes:
+    """The times of one run on one cluster.
+
+    Args:
+        profile: The cluster's profile.
+        values: Float32 numbers in a copy of the model, P + S: its parameters, and statistics such
+            as those of BatchNorm.
+        total_worker_steps: W.
+        seed: The run's seed. A worker-step's variation depends on its number and this alone, so a
+            fork meets the same times as the run that wrote its checkpoint.
+
+    Attributes:
+        model_bytes: Size of a pull, and of a push.
+        latency_seconds: Delay of each message.
+        apply_seconds: Time in which the parameter server makes an update.
+    """
+
+    def __init__(
+        self, profile: ClusterProfile, values: int, total_worker_steps: int, seed: int
+    ) -> None:
+        self._profile = profile
+        self.model_bytes = profile.parameter_bytes or values * BYTES_PER_VALUE
+        self.latency_seconds = profile.latency_seconds
+        self.apply_seconds = profile.apply_seconds
+        self._worker_bandwidths = profile.worker_bandwidths_bytes_per_second or (math.inf,)
+        # Log-normal with mean 1 and this standard deviation.
+        variance = np.log1p(profile.compute_variation**2)
+        self._factors = np.random.default_rng(seed).lognormal(
+            -variance / 2, np.sqrt(variance), total_worker_steps
+        )
+
+    def server_link(self) -> SharedLink[Any]:
+        """One direction of the parameter server's link, still idle."""
+        server_bandwidth = self._profile.server_bandwidth_bytes_per_second or math.inf
+        return SharedLink(server_bandwidth, self._worker_bandwidths)
+
+    def compute_seconds(
+        self, worker: int, worker_step: int, now_seconds: float, batches: int = 1
+    ) -> float:
+        """Time from the arrival of the parameters at a worker to its gradient of these batches."""
+        profile = self._profile
+        speed = profile.relative_speeds[worker % len(profile.relative_speeds)]
+        factor = math.fsum(self._factors[worker_step : worker_step + batches])
+        seconds = profile.compute_seconds * factor / speed
+        for straggler in profile.stragglers:
+            since = now_seconds - straggler.start_seconds
+            if straggler.worker == worker and 0 <= since < straggler.duration_seconds:
+                seconds = seconds * straggler.slowdown + straggler.delay_seconds
+        return seconds
+
+    def join_seconds(self, exchange: Exchange, group: Sequence[int]) -> float:
+        """Time that it takes to join the work of a group once the last member has arrived.
+
+        Replicas are averaged by the members alone: each of g fetches its g-th of the model from
+        the others, then the means of the other parts. That moves as many bytes as a ring
+        (all-reduce: 2 (g - 1) / g of the model in, and as many out) in the messages of three
+        exchanges. The slowest link sets the pace.
+        """
+        if exchange is Exchange.ROUND:
+            return self._profile.barrier_seconds + self.apply_seconds
+        if exchange is Exchange.BUFFER:
+            return self.apply_seconds
+        if len(group) == 1:
+            return 0.0
+        links = self._worker_bandwidths
+        slowest = min(links[worker % len(links)] for worker in group)
+        transfer_seconds = 2 * (len(group) - 1) / len(group) * self.model_bytes / slowest
+        return transfer_seconds + _MESSAGES_OF_A_MEAN * self.latency_seconds
