@@ -286,6 +286,54 @@ class EvaluationResult:
         return None if mine is None or own is None else mine / own
 
 
+@dataclass(frozen=True)
+class PolicyOnJob:
+    """A policy, and a job for it; `reference` is the normal form of what the user called it."""
+
+    policy: TimingPolicy
+    job: Job
+    conditions: RunConditions
+    reference: str
+
+
+def plan_evaluation(
+    trainer: TrainerChoice,
+    policy: TimingPolicy,
+    reference: str,
+    *,
+    chosen: ConditionsChoice,
+    workers: int | None,
+    protocols: str | None,
+    storage_url: str,
+    seed: int,
+) -> PolicyOnJob:
+    """Puts a job together that is to be trained with a policy of another; nothing is trained.
+
+    Args:
+        trainer: What makes the runs.
+        policy: The policy.
+        reference: The workload, as the user named it.
+        chosen: The conditions of the runs.
+        workers: n; None for the policy's.
+        protocols: Before and after the switch; None for the policy's.
+        storage_url: The database of the runs.
+        seed: The seeds of all runs derive from it.
+
+    Raises:
+        UserError: Something does not exist, is out of range, or does not fit the rest.
+    """
+    pair = (policy.first_protocol, policy.second_protocol)
+    if protocols is not None:
+        pair = trainer.pair(protocols)
+    size = trainer.workers(workers)
+    request = JobRequest(reference, size, policy.workers, pair, storage_url, seed)
+    conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
+    check_chief(conditions.injections, "evaluate")
+    job = trainer.job(request)
+    check_switch(job.identity, policy.switch_percent)
+    return PolicyOnJob(policy, job, conditions, job.reference or normal_reference(reference))
+
+
 def evaluate_policy(
     database: Database,
     identity: WorkloadIdentity,

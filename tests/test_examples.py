@@ -16,6 +16,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # each of its six processes loads PyTorch
 @pytest.mark.parametrize(
     ("name", "second", "package"),
     [
@@ -23,6 +24,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
         ("powersgd", "powersgd", "torch"),
         ("accelerate_local_sgd", "local-sgd", "accelerate"),
         ("local_sgd_loop", "local-sgd", "torch"),
+        ("lightning_local_sgd", "local-sgd", "lightning"),
     ],
 )
 def test_pytorch_switches_at_the_step_that_it_is_told(

@@ -43,7 +43,6 @@ from syncswitch.cli.search.selection import (
     near_misses,
     newest,
     no_alias,
-    only,
     selection_options,
     version_of,
     version_option,
@@ -57,6 +56,7 @@ from syncswitch.searcher.search.policy_words import (
     times_text,
 )
 from syncswitch.searcher.speed_up import speed_up_of
+from syncswitch.searcher.training.policy import only
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,

@@ -32,11 +32,11 @@ from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
 from syncswitch.cli.search.launch.options import noted, trainer_options
 from syncswitch.cli.search.rows import point_as_json, point_cells
-from syncswitch.cli.search.selection import policy_named
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.comparison import EvaluatedSwitchPoint, EvaluationResult
+from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.searcher.comparison import EvaluatedSwitchPoint, EvaluationResult, PolicyOnJob
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.policy_words import speed_up_text
+from syncswitch.searcher.training.policy import policy_named
 from syncswitch.searcher.words import (
     accuracy_text,
     counted,
@@ -45,10 +45,8 @@ from syncswitch.searcher.words import (
     workers_text,
 )
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.conditions import ConditionsChoice
-from syncswitch.trainers.job.loading import normal_reference
 
 
 @click.command(
@@ -126,7 +124,7 @@ def evaluate(
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.comparison import check_chief, check_switch, evaluate_policy
+    from syncswitch.searcher.comparison import evaluate_policy, plan_evaluation
 
     trainer.check_jobs(jobs)
     policies = [policy_named(text, storage_url) for text in (policy_text, *more_policies)]
@@ -134,23 +132,25 @@ def evaluate(
     if jobs > 1 and len(policies) * len(references) > 1:
         raise UserError("--jobs is for one POLICY and one WORKLOAD; leave out one of these options")
 
-    def to_evaluate(policy: TimingPolicy, reference: str) -> _ToEvaluate:
-        pair = (policy.first_protocol, policy.second_protocol)
-        if protocols is not None:
-            pair = trainer.pair(protocols)
-        size = trainer.workers(workers)
-        request = JobRequest(reference, size, policy.workers, pair, storage_url, seed)
-        conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
-        check_chief(conditions.injections, "evaluate")
-        job = noted(trainer.job(request))
-        check_switch(job.identity, policy.switch_percent)
-        called = job.reference or normal_reference(reference)
-        return _ToEvaluate(policy, job, conditions, called)
-
     # All of them before anything is trained for nothing.
-    every = [to_evaluate(policy, name) for policy in policies for name in references]
+    every = [
+        plan_evaluation(
+            trainer,
+            policy,
+            name,
+            chosen=chosen,
+            workers=workers,
+            protocols=protocols,
+            storage_url=storage_url,
+            seed=seed,
+        )
+        for policy in policies
+        for name in references
+    ]
+    for one in every:
+        noted(one.job)
 
-    def evaluated(one: _ToEvaluate) -> EvaluationResult:
+    def evaluated(one: PolicyOnJob) -> EvaluationResult:
         job = one.job
         with opened_for([job], storage_url, "evaluation", jobs) as opened:
             database, (trainers,), reporter = opened
@@ -189,16 +189,6 @@ def evaluate(
     else:
         print_matrix(results)
     return None
-
-
-@dataclasses.dataclass(frozen=True)
-class _ToEvaluate:
-    """A policy, and a job for it; `reference` is the normal form of what the user called it."""
-
-    policy: TimingPolicy
-    job: Job
-    conditions: RunConditions
-    reference: str
 
 
 def _switch_points(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSwitchPoint]]:
