@@ -109,5 +109,10 @@ def _without_lists(value: Any) -> Any:
     return tuple(map(_without_lists, value)) if isinstance(value, list) else value
 
 
+def strategy_fields() -> set[str]:
+    """The options of all strategies."""
+    return {name for strategy in STRATEGIES.values() for name in _names(strategy)}
+
+
 def _names(strategy: type[Strategy]) -> set[str]:
     return {field.name for field in fields(strategy)}
