@@ -144,7 +144,7 @@ def check_switch(identity: WorkloadIdentity, percent: float) -> None:
 
 
 def check_chief(injections: Iterable[str], command: str) -> None:
-    """Such a run would be made again and again. Raises UserError."""
+    """Raises UserError for an injection that kills the chief: its run would be made for ever."""
     for text in injections:
         if text.startswith("kill:chief"):
             raise UserError(
@@ -170,7 +170,7 @@ def missing_runs(
 
 
 def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
-    """Before anything is trained for nothing. Raises UserError."""
+    """Raises UserError where the baseline diverged, before anything is trained for nothing."""
     check_baseline(
         Observation(row.switch_percent, row.converged_accuracy or 0.0, bool(row.diverged))
         for row in recorded
@@ -180,7 +180,7 @@ def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSwitchPoint:
-    """What the runs of a switch point measured; means are over those that did not diverge.
+    """The results of the runs of a switch point; means are over those that did not diverge.
 
     Attributes:
         runs: Those that count.
@@ -207,7 +207,7 @@ class EvaluatedSwitchPoint:
 
 
 def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSwitchPoint:
-    """What the complete runs of one switch point measured, of runs at any."""
+    """Return the results of one switch point, out of complete runs at any."""
     runs = [row for row in recorded if row.switch_percent == percent]
     sound = [row for row in runs if not row.diverged]
     accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
@@ -275,7 +275,7 @@ class EvaluationResult:
         return measured_speed_up(seconds, switch_point.switch_percent, self.baseline.switch_percent)
 
     def speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> float | None:
-        """The same without its interval."""
+        """The measured speed-up without its interval."""
         found = self.measured_speed_up(switch_point)
         return found.value if found else None
 
@@ -568,7 +568,7 @@ class SweepPlan:
         return sweeps
 
     def _strategy(self, *, is_first: bool) -> ComparisonStrategy:
-        """What is trained of a job; the first of a size also says the target, where none is given.
+        """The runs of a job; the first one of a size also measures the target, if none is given.
 
         A guarded run needs runs of the first protocol alone beside it.
         """

@@ -111,8 +111,7 @@ class CommandChoice:
 
     def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:
         """The job; without a name it has that of its script. Raises UserError where it is none."""
-        from syncswitch.trainers.command.job import CommandJob, command_metric
-        from syncswitch.trainers.command.template import CommandTemplate
+        from syncswitch.trainers.command.job import CommandJob, CommandTemplate, command_metric
 
         assert self.command is not None
         assert self.total_steps is not None

@@ -25,8 +25,7 @@ from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import uses
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from tests import program
 from tests.storage.conftest import POLICY, SEARCH
 from tests.trainers.command.programs import command

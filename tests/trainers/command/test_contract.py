@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer

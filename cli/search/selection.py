@@ -1,4 +1,4 @@
-"""What the commands on policies share: naming a policy, and finding the one that is meant."""
+"""Names of policies on the command line, and the search for the one that is meant."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user typed: a workload, and perhaps what narrows it down.
+    """A workload as the user typed it, with the options that narrow it down.
 
     The protocols are written as `FIRST,SECOND`.
     """
@@ -49,7 +49,7 @@ class Selection:
 
     @property
     def selector(self) -> str:
-        """What the database knows the workload by."""
+        """The name by which the database knows the workload."""
         return normal_reference(self.reference)
 
     @property
@@ -137,7 +137,7 @@ def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
 
 
 def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | None) -> TimingPolicy:
-    """That version of the same workload; None for the one that was found.
+    """Return the given version of the same workload; None stands for the one that was found.
 
     Raises:
         PolicyError: There is no such version.
@@ -155,7 +155,7 @@ def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | Non
 
 
 def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str | None:
-    """What to say where there is a policy, but not under this alias."""
+    """The message for a workload that has a policy, but not under this alias."""
     found = find(registry, selection)
     if not found:
         return None
@@ -168,7 +168,7 @@ def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str 
 
 
 def near_misses(registry: PolicyRegistry, selection: Selection) -> str:
-    """What there is for this workload on other clusters, so that a wrong option shows."""
+    """Lists the policies of this workload for other clusters, so that a wrong option shows."""
     others = find(registry, Selection(selection.reference, None, None))
     if not others:
         return ""
