@@ -18,7 +18,6 @@ from syncswitch.searcher.training.uses import (
 )
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.records.guard import later_switch_points
-from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.loading import find_module, normal_reference
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.trainers.protocols import check_protocols, parse_pair
@@ -249,6 +248,9 @@ def _chosen_job(
     workload = cluster.load(reference, workers)
     check_protocols(pair, workers)
     identity = cluster.identity(workload, workers, pair)
+    # With it comes NumPy, which looking up a policy does not need.
+    from syncswitch.trainers.job.checks import check_length
+
     check_length(identity)
     return workload, identity
 

@@ -36,7 +36,7 @@ PLACEHOLDERS = (
     "resume_from",
     "plan",
 )
-"""What a run of a command differs in. As environment variables: SYNCSWITCH_SWITCH_PERCENT, ..."""
+"""The values in which runs of a command differ; as variables SYNCSWITCH_SWITCH_PERCENT, ..."""
 
 SWITCH_NAMES = PLACEHOLDERS[:2]
 """Those of them that say when to switch."""
@@ -128,7 +128,7 @@ def run_values(
 
     Args:
         spec: The trial. Its worker-steps are the steps of the command.
-        output_folder: Of this run alone.
+        output_folder: The folder of this run alone.
         resume_from: Folder of the run that it goes on with, from the switch of that one; None for a
             run from the start.
         plan: File with the trial, for a loop that guards its switch itself; None for no such file.
@@ -190,7 +190,7 @@ _TAKEN = ("step", "seconds", "diverged")
 
 
 def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metric:
-    """What the runs of a command are compared by; accuracy where nobody says.
+    """The metric by which runs of a command are compared; accuracy where nobody says.
 
     Raises:
         UserError: It is not known whether more of it is better, or it is no metric.
@@ -227,7 +227,7 @@ class CommandJob:
 
     Attributes:
         template: The command.
-        name: Of the job, for people and for the policy.
+        name: The job's name, for people and for the policy.
         total_steps: How many steps a run makes, as the command counts them.
         workers: n, where the command has such a number; else 1.
         protocols: What the command calls its two ways of training, before and after the switch.
@@ -235,7 +235,7 @@ class CommandJob:
         metric_pattern: Regular expression to find them in its output with, instead of the file.
         metric: What its runs are compared by; its name is the key of its values, too.
         timeout_seconds: A run that takes longer has failed; None for no limit.
-        silence_seconds: Likewise one that neither prints nor reports for so long.
+        silence_seconds: One that neither prints nor reports for so long has failed; None likewise.
         grace_seconds: What is to be ended has so long to end itself.
         output_folder: The runs of all jobs have their folders in it.
     """

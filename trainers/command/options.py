@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.command.job import CommandJob
 
 USUAL_COMMAND_PROTOCOLS = "first,second"
-"""What the two ways of training of a command are called where nobody says."""
+"""The names of the two ways of training of a command, where nobody gives others."""
 
 COMMAND_OPTIONS = (
     TrainerOption(
@@ -56,7 +56,7 @@ COMMAND_OPTIONS = (
         choices=GOALS,
     ),
     TrainerOption(
-        "--metric-unit", "Of its values, for people, such as km (--command).", metavar="UNIT"
+        "--metric-unit", "Unit of its values, for people, such as km (--command).", metavar="UNIT"
     ),
     TrainerOption(
         "--timeout",

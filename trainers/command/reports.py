@@ -1,4 +1,4 @@
-"""What a training command reports: its lines, and the run that they make."""
+"""Reports of a training command: their lines, and the run that they make."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Report:
     """One line of results.
 
     Attributes:
-        step: Of the command, from 0; None where a line says only that the training diverged.
+        step: Steps done, from 0; None where a line says only that the training diverged.
         seconds: Training time since the start; None where the clock on the wall has to do.
         accuracy: Of the test, as `Metric.accuracy` has it; None where the line says only how far
             the training is.
@@ -163,7 +163,7 @@ def _report(content: dict[str, Any], metric: Metric) -> Report | None:
 
 
 def _further(content: dict[str, Any], name: str) -> dict[str, float]:
-    """What else is a number; whatever a script adds for others is no mistake."""
+    """The other numbers of a line; whatever a script adds for others is no mistake."""
     known = {*_OWN_KEYS, name}
     numbers = {
         other: float(value)
@@ -201,7 +201,7 @@ _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 1 << 20
 _TAIL_BYTES = 16_384
 
-# Of output that says nothing, before somebody should look.
+# So much output without a result, and somebody should look.
 _EARLY_SECONDS = 60.0
 _EARLY_LINES = 100
 # A result is the mean of five tests: who makes them has made the first by then.
@@ -291,8 +291,8 @@ class ReportLog:
     Attributes:
         evaluations: So far.
         diverged: Whether the command said so, or its loss or accuracy is no number.
-        metric: Of the job.
-        diverged_step: Of the report that said so; None where it named none.
+        metric: The job's metric.
+        diverged_step: The step of the report that said so; None where it named none.
         start_step: See below.
 
     Args:
@@ -409,7 +409,7 @@ class ReportLog:
             )
 
     def record(self, *, stopped_early: bool = False) -> TrialRecord:
-        """What the run measured.
+        """The record of the run.
 
         A run that went to its end took as long as it would have at the speed of its last stretch,
         where its last report is not of its last step. Times in between are interpolated: the

@@ -53,7 +53,7 @@ def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
     """Makes a new folder, also for another attempt at the same run.
 
     Args:
-        parent: Of all runs of the job.
+        parent: The folder of all runs of the job.
         spec: The trial, after which the folder is named.
     """
     name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
@@ -440,7 +440,7 @@ class _CommandRun:
 
 
 def _told_trial(spec: TrialSpec) -> dict[str, object]:
-    """What a loop has to know of a run that guards itself."""
+    """The trial as a loop that guards itself reads it."""
     return {
         "identity": asdict(spec.identity),
         "switch_percent": spec.switch_percent,
@@ -468,7 +468,7 @@ def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> T
 
 
 def _signal_text(status: int) -> str:
-    """What a status above 128 may mean."""
+    """The signal that a status above 128 may mean, as the end of a clause."""
     try:
         return f", perhaps killed by {signal.Signals(status - 128).name}"
     except ValueError:

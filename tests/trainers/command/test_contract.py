@@ -87,7 +87,7 @@ class TestCommandTrainer(TrainerContract):
     def test_a_run_at_chance_after_the_first_decay_has_diverged(
         self, make_trainer: MakeTrainer
     ) -> None:
-        """What chance is, only the command knows: it says so itself, see `test_report_log`."""
+        """What chance is, only the command knows: it says so itself, see `test_reports`."""
         assert not self.whole_run(make_trainer, 0.0).diverged
 
     def test_an_unknown_protocol_is_refused(self, make_trainer: MakeTrainer) -> None:

@@ -79,7 +79,7 @@ def eventually(condition: Any, seconds: float = 20.0) -> bool:
 
 
 class TestWarnings:
-    """Of a run that nobody understands, which may go on for hours."""
+    """Warnings about a run that nobody understands, which may go on for hours."""
 
     def test_lines_that_do_not_match_are_shown_early(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
