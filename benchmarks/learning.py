@@ -1,11 +1,15 @@
 """What guard, revision and learning bring: trainings of recorded jobs, one after the other.
 
     python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 10 30 100]
+        [--generated 100]
 
 Every rule trains every recorded job so many times over, each repeat with seeds dealt anew. Time is
 that of all trainings, with the search and the failed runs, over the same number of trainings with
 BSP alone; without a guard each run that fails more often than BSP's own is made again with BSP. The
-paper's search and Optuna's TPE (`rivals` says how they search) have no guard.
+paper's search and Optuna's TPE (`contenders` says how they search) have no guard.
+
+Whether the stated shares are true is also asked of generated jobs (`generated_problem`), which have
+nothing of the recorded ones.
 """
 
 from __future__ import annotations
@@ -24,13 +28,15 @@ from rich.table import Table
 
 from benchmarks.console import at_most, new_table, parser
 from benchmarks.contenders import REFERENCE, contenders
-from benchmarks.problems import BASELINE_PERCENT, BETA
+from benchmarks.problems import BASELINE_PERCENT, BETA, generated_problem
 from benchmarks.recorded_jobs import JOBS, GuardedJob, TrustProblem, Use, guarded_jobs
+from benchmarks.trust import calibration
 from syncswitch.searcher.learning.used_job import lessons_of
 from syncswitch.searcher.simulation.simulator import Ledger
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
-from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.storage.records.guard import target_error
 
 _SETTINGS = 6
 _MOST_BASELINES = 20
@@ -285,6 +291,42 @@ def _time(course: Course, job: GuardedJob) -> float:
     return time + max(0.0, job.job.kept_share(BASELINE_PERCENT) - statistics.fmean(shares))
 
 
+def generated_shares(number: int, uses: int) -> tuple[float, float]:
+    """Kept share with the bare switch of what is learnt on a generated job: stated, and in truth.
+
+    Its guard sees at the end of a run alone that a switch failed.
+    """
+    job = generated_problem(number)
+    strategy = AdaptiveStrategy(
+        settings=_SETTINGS, threshold=BETA, uses=uses, share_prefix=False, early_stop=False
+    )
+    observations: list[Observation] = []
+    targets: list[float] = []
+    for use in range(uses):
+        decision = Assessment(strategy.among(job.grid), observations, uses - use).decision()
+        assert not isinstance(decision, Wait)
+        failed: list[float] = []
+        for percent in [one for one in job.grid if one >= decision.switch_percent]:
+            run = job.run_at(percent, use)
+            if percent == BASELINE_PERCENT:
+                targets.append(run.accuracy)
+                break
+            forgiven = BETA + target_error(BETA, len(targets))
+            if not run.diverged and run.accuracy >= statistics.fmean(targets) - forgiven:
+                break
+            failed.append(percent)
+        share = percent / BASELINE_PERCENT
+        cost = TrialCost(run.seconds, 1.0 if share else None, job.ratio if share < 1 else None)
+        observed = Observation(percent, run.accuracy, run.diverged, cost=cost)
+        observations += lessons_of(observed, use, use, tuple(failed))
+    answer = Assessment(strategy.among(job.grid), observations).standing_answer()
+    assert answer is not None
+    assert answer.kept_share is not None
+    most = (BETA - job.loss(answer.switch_percent)) / job.standard_deviation
+    diverges = answer.switch_percent < job.diverges_below_percent
+    return answer.kept_share, 0.0 if diverges else statistics.NormalDist().cdf(most)
+
+
 def table(found: Sequence[Figures]) -> Table:
     """By rule, the mean of all; shares in percent."""
     columns = ("rule", "time", "kept %", "BSP %", "search", "policy after", "alarms %", "false %")
@@ -334,7 +376,9 @@ _SHOWN = ("time", "kept")
 
 
 def _options() -> argparse.Namespace:
-    arguments = parser(__doc__, jobs=JOBS, repeats=20, uses=[10, 30, 100], processes=2)
+    arguments = parser(
+        __doc__, jobs=JOBS, repeats=20, uses=[10, 30, 100], generated=100, processes=2
+    )
     options = arguments.parse_args()
     if not list(options.jobs.glob("*.npz")):
         arguments.error(f"--jobs {options.jobs}: no recorded jobs there; give their folder")
@@ -353,6 +397,11 @@ def main() -> None:
             for job in jobs
             for rule in RULES
         ]
+        numbers = range(options.generated)
+        generated = {
+            uses: list(pool.map(functools.partial(generated_shares, uses=uses), numbers))
+            for uses in (options.uses if numbers else ())
+        }
         found = [task.result() for task in tasks]
     for uses in options.uses:
         rows = [one for one in found if one.uses == uses]
@@ -364,6 +413,16 @@ def main() -> None:
         )
         console.print(table(rows))
         console.print(by_job(rows))
+    said = [one.shares for one in found if one.shares is not None]
+    console.print("Of all answers, the kept share with the bare switch; then that of the models:")
+    console.print(calibration((stated, true) for stated, true, _, _ in said))
+    console.print(calibration((stated, true) for _, _, stated, true in said))
+    for uses, shares in generated.items():
+        stated, true = (100 * statistics.fmean(column) for column in zip(*shares, strict=True))
+        console.print(
+            f"Of {len(shares)} generated jobs, each learnt in {uses} trainings, the bare switch is"
+            f" stated to keep the accuracy in {stated:.1f} %, and does in {true:.1f} %."
+        )
 
 
 if __name__ == "__main__":

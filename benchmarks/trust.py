@@ -122,21 +122,25 @@ def tables(found: Sequence[Kept], uses: int) -> Iterator[Table]:
                 f"{time + cost / uses:.3f}",
             )
     yield table
-    yield _calibration(found)
+    yield calibration((one.stated, one.kept) for one in found if one.stated is not None)
 
 
-def _calibration(found: Sequence[Kept]) -> Table:
-    """In parts of a tenth, the last ones finer; those with few searches are left out."""
-    table = new_table("stated %", "searches", "stated, mean %", "true %", box=SIMPLE)
+def calibration(shares: Iterable[tuple[float, float]]) -> Table:
+    """Shares of kept runs as stated and in truth, by what was stated.
+
+    In parts of a tenth, the last ones finer; those with few answers are left out.
+    """
+    table = new_table("stated %", "answers", "stated, mean %", "true %", box=SIMPLE)
     edges = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.01)
+    known = list(shares)
     for low, high in itertools.pairwise(edges):
-        rows = [one for one in found if one.stated is not None and low <= one.stated < high]
+        rows = [(stated, true) for stated, true in known if low <= stated < high]
         if len(rows) >= _LEAST_IN_A_ROW:
+            means = (100 * statistics.fmean(column) for column in zip(*rows, strict=True))
             table.add_row(
                 f"{100 * low:g} to {100 * min(high, 1):g}",
                 str(len(rows)),
-                f"{100 * statistics.fmean(one.stated or 0.0 for one in rows):.1f}",
-                f"{100 * statistics.fmean(one.kept for one in rows):.1f}",
+                *(f"{mean:.1f}" for mean in means),
             )
     return table
 

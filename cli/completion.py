@@ -1,4 +1,4 @@
-"""What the shell offers for a word on the command lines, when somebody presses Tab.
+"""Completions for the command lines, when somebody presses Tab.
 
 Light at import. What cannot be found out is not offered, and nobody is told.
 """
@@ -63,7 +63,7 @@ def _choices(context: click.Context, workload: str | None) -> list[str]:
 
 
 def _stored(context: click.Context, read: Callable[[ModuleType, str], list[str]]) -> list[str]:
-    """What the database says, or nothing: in the middle of a command line nobody reads errors."""
+    """Asks the database; names nothing where that fails, as nobody reads errors while typing."""
     url = context.params.get("storage_url") or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_URL
     try:
         from syncswitch.storage.trials import names
@@ -74,7 +74,7 @@ def _stored(context: click.Context, read: Callable[[ModuleType, str], list[str]]
 
 
 def _choices_before(context: click.Context) -> list[str]:
-    """Of the workload that stands before, or of all."""
+    """Aliases and versions of the workload that stands before, or of all."""
     # Before the value of an option click does not tell what stands elsewhere.
     return _choices(context, context.params.get("reference"))
 

@@ -1,4 +1,4 @@
-"""What the command lines write, lines, tables, JSON and progress bars, and how they exit.
+"""Output of the command lines: lines, tables, JSON, progress bars and exit statuses.
 
 Light at import: rich is imported when something is drawn.
 """
@@ -6,9 +6,10 @@ Light at import: rich is imported when something is drawn.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,35 @@ def print_table(
     for row in rows:
         table.add_row(*map(printable, row))
     rich_console().print(table, markup=False)
+
+
+Row = Sequence[tuple[str, str]]
+"""Each cell of a row: the title of its column, and its text."""
+
+
+def print_rows(
+    rows: Sequence[Row], optional: Collection[str] = (), prose: str | None = None
+) -> None:
+    """A table of rows that name their columns.
+
+    Args:
+        rows: At least one, all with the same columns.
+        optional: Columns that are left out where no row has anything but `-` in them.
+        prose: The column with words.
+    """
+    titles = [title for title, _ in rows[0]]
+    shown = [
+        number
+        for number, title in enumerate(titles)
+        if title not in optional or any(row[number][1] != "-" for row in rows)
+    ]
+    cells = [[row[number][1] for number in shown] for row in rows]
+    print_table([titles[number] for number in shown], cells, prose=prose)
+
+
+def finite(value: float) -> float | None:
+    """A value for JSON, which has no infinity: what is never paid back is null."""
+    return value if math.isfinite(value) else None
 
 
 def rich_console(*, stderr: bool = False) -> Console:

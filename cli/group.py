@@ -30,7 +30,7 @@ from syncswitch.storage.errors import SyncSwitchError, UserError, one_line
 _NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""Of both programs: `-h` is help too, and no line of it is longer."""
+"""Settings of both programs: `-h` is help too, and no line of it is longer."""
 
 # click cuts what is longer than its limit.
 _LONGEST_SENTENCE = 1000

@@ -47,7 +47,7 @@ def run_program(load: Callable[[], Callable[..., Any]], prog_name: str | None = 
 
 
 class _Interrupts:
-    """What SIGINT does to a program; nothing, where whoever started it wants that.
+    """Handles SIGINT for a program, unless whoever started it has it ignored.
 
     Attributes:
         is_loaded: The program has begun, and may have something to put in order.

@@ -42,7 +42,7 @@ REPORT = "syncswitch-search report digits -o report.html"
 _WEB_FONTS = re.compile(r"\s*@font-face \{.*?\n\s*\}", re.DOTALL)
 _TALLEST_PIXELS = 1_640
 COLUMNS = 100
-RUNS_BEFORE_STATUS = 2
+RUNS_BEFORE_STATUS = 1
 SECONDS_BEFORE_STATUS = 2  # into the next run
 
 

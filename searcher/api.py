@@ -1,7 +1,8 @@
 """The commands as Python functions, for notebooks and programs.
 
-`search` does what `syncswitch-search run` does, `sweep` and `report` what the commands of their
-names do, and `train` what `syncswitch-run` does. What is wrong is a `UserError` of one line.
+`search` does what `syncswitch-search run` does, `sweep`, `evaluate` and `report` what the commands
+of their names do, and `train` what `syncswitch-run` does. What is wrong is a `UserError` of one
+line, which names parameters as they are called here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import functools
 import inspect
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
@@ -19,9 +21,15 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validat
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.backends.registry import trainer_named
+from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
 from syncswitch.searcher.backends.simulated import SimulatedCluster
-from syncswitch.searcher.comparison import Sweep, plan_sweep
+from syncswitch.searcher.comparison import (
+    EvaluationResult,
+    Sweep,
+    evaluate_policy,
+    plan_evaluation,
+    plan_sweep,
+)
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
@@ -29,11 +37,12 @@ from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.search.early_words import too_short
 from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.strategies.registry import STRATEGIES, make_strategy, strategy_fields
+from syncswitch.searcher.training.policy import policy_named
 from syncswitch.searcher.training.train import Training, train_with_policy
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import SyncSwitchError, UserError
 from syncswitch.storage.export.mlflow.server import check_mlflow
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
@@ -44,7 +53,7 @@ from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.tensorboard import check_tensorboard
 from syncswitch.trainers.trainer import Observer, SilentObserver
 
-__all__ = ["report", "search", "sweep", "train"]
+__all__ = ["evaluate", "report", "search", "sweep", "train"]
 
 _LOG = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -53,7 +62,9 @@ _T = TypeVar("_T")
 
 def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Holds a call to the annotations; one that does not keep to them is a UserError."""
-    names = list(inspect.signature(function).parameters)
+    parameters = inspect.signature(function).parameters
+    names = list(parameters)
+    takes_more = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
     checked = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
 
     @functools.wraps(function)
@@ -67,8 +78,50 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
             raise UserError(
                 f"{name} is {first['input']!r}: {first['msg']} (see help({function.__name__}))"
             ) from error
+        except SyncSwitchError as error:
+            error.args = (
+                _in_python(str(error), {*names, *map(str, options)}, takes_more=takes_more),
+            )
+            raise
 
     return call
+
+
+# A whole command that is to be typed, or an option of one, perhaps with a kind as its value.
+_OPTION = re.compile(
+    r"syncswitch-(?:run|search) [^;`]*|(?<![\w-])--(no-)?([a-z][a-z-]*)(?![\w-])"
+    rf"(?: ({'|'.join((*STRATEGIES, *(one.name for one in TRAINERS)))})\b)?"
+)
+_CALLED = {"guard": "guarded", "grid": "switch_points"}
+_SWITCHES = {"guarded", "learn", "resume", "share_prefix", "early_stop"}
+
+
+def _in_python(text: str, names: Collection[str], *, takes_more: bool = False) -> str:
+    """A message of the commands with their options as parameters, such as `switch_at=`.
+
+    Args:
+        text: The message. What it says to type in a shell stays as it is.
+        names: The parameters of the function that was called.
+        takes_more: Whether it takes the options of a strategy, too.
+    """
+
+    def spoken(found: re.Match[str]) -> str:
+        if found[2] is None:
+            return found[0]
+        name = _CALLED.get(found[2], found[2].replace("-", "_"))
+        if name in _SWITCHES:
+            return f"{name}={not found[1]}"
+        known = {*names, *(strategy_fields() if takes_more else ())}
+        value = f'"{found[3]}"' if found[3] else ""
+        return f"{name}={value}" if name in known else f'trainer_options["{name}"]'
+
+    return _OPTION.sub(spoken, text)
+
+
+def _warn(function: Callable[..., Any]) -> Callable[[str], None]:
+    """Logs what a command would tell."""
+    names = list(inspect.signature(function).parameters)
+    return lambda line: _LOG.warning(_in_python(line, names))
 
 
 def _url(storage: str | None) -> str:
@@ -285,6 +338,91 @@ def sweep(
 
 
 @_checked
+def evaluate(
+    policy: str | SkipValidation[TimingPolicy],
+    workload: str,
+    *,
+    trainer: str = "local",
+    trainer_options: Mapping[str, Any] | None = None,
+    workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
+    protocols: str | None = None,
+    storage: str | None = None,
+    runs: Annotated[int, Field(ge=1, le=10_000)] = 3,
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0,
+    online: Literal["none", "greedy", "elastic"] = "none",
+    switch: Literal["hot", "restart"] = "hot",
+    tensorboard: Path | None = None,
+    mlflow: str | None = None,
+    reporter: SkipValidation[Reporter | None] = None,
+) -> EvaluationResult:
+    """Trains a workload with a policy that was found for another job, and compares.
+
+    Only missing runs are made; the same call goes on where an interrupted one stopped. No policy is
+    saved.
+
+    Example:
+        ```
+        found = evaluate("digits", "digits,batch_size=64", trainer="simulated", runs=2)
+        print(found.keeps_accuracy, found.kept_runs(found.foreign))
+        ```
+
+    Args:
+        policy: The policy, a policy file, or a workload or the start of a fingerprint in the
+            database, with `@VERSION` or `@ALIAS` unless the current one is meant.
+        workload: As for `search`, by its name or reference.
+        trainer: What makes the runs, as `--trainer`.
+        trainer_options: As for `search`.
+        workers: n; None for the policy's.
+        protocols: Before and after the switch; None for the policy's.
+        storage: As for `search`.
+        runs: R, runs at each switch point, recorded ones included.
+        seed: The seeds of all runs derive from it.
+        online: What is done about stragglers: none, greedy or elastic.
+        switch: hot or restart.
+        tensorboard: Folder for logs of the runs; None for none.
+        mlflow: Tracking URI of MLflow, to which the job is copied in the end; None for none.
+        reporter: Is told how it goes on.
+
+    Returns:
+        The runs with the policy, with the first protocol alone, and with the job's own policy.
+
+    Raises:
+        UserError: Something does not exist, is out of range, or does not fit the rest.
+        RetryableError: Too many runs in a row failed; what was made is kept.
+    """
+    url, chosen = _url(storage), trainer_named(trainer, trainer_options or {})
+    plan = plan_evaluation(
+        chosen,
+        policy_named(policy, url) if isinstance(policy, str) else policy,
+        workload,
+        chosen=ConditionsChoice(online, switch),
+        workers=workers,
+        protocols=protocols,
+        storage_url=url,
+        seed=seed,
+    )
+    _check_copies(tensorboard, mlflow)
+    if plan.job.note is not None:
+        _LOG.warning(plan.job.note)
+    with open_database(url, create=True) as database:
+        found = evaluate_policy(
+            database,
+            plan.job.identity,
+            plan.policy,
+            plan.job.open_trainer,
+            runs=runs,
+            trainer=chosen.kind,
+            base_seed=seed,
+            conditions=plan.conditions,
+            reference=plan.reference,
+            reporter=reporter,
+            tensorboard=tensorboard,
+        )
+        copy_to_mlflow(mlflow, database, [plan.job.identity], _LOG.warning)
+        return found
+
+
+@_checked
 def train(
     workload: str,
     *,
@@ -378,7 +516,7 @@ def train(
         tensorboard_folder=tensorboard,
         mlflow_uri=mlflow,
         storage_url=_url(storage),
-        tell=_LOG.warning,
+        tell=_warn(train),
         watching=watching,
     )
 

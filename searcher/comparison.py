@@ -144,7 +144,7 @@ def check_switch(identity: WorkloadIdentity, percent: float) -> None:
 
 
 def check_chief(injections: Iterable[str], command: str) -> None:
-    """Such a run would be made again and again. Raises UserError."""
+    """Raises UserError for an injection that kills the chief: its run would be made for ever."""
     for text in injections:
         if text.startswith("kill:chief"):
             raise UserError(
@@ -170,7 +170,7 @@ def missing_runs(
 
 
 def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
-    """Before anything is trained for nothing. Raises UserError."""
+    """Raises UserError where the baseline diverged, before anything is trained for nothing."""
     check_baseline(
         Observation(row.switch_percent, row.converged_accuracy or 0.0, bool(row.diverged))
         for row in recorded
@@ -180,7 +180,7 @@ def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSwitchPoint:
-    """What the runs of a switch point measured; means are over those that did not diverge.
+    """The results of the runs of a switch point; means are over those that did not diverge.
 
     Attributes:
         runs: Those that count.
@@ -207,7 +207,7 @@ class EvaluatedSwitchPoint:
 
 
 def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSwitchPoint:
-    """What the complete runs of one switch point measured, of runs at any."""
+    """Return the results of one switch point, out of complete runs at any."""
     runs = [row for row in recorded if row.switch_percent == percent]
     sound = [row for row in runs if not row.diverged]
     accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
@@ -275,7 +275,7 @@ class EvaluationResult:
         return measured_speed_up(seconds, switch_point.switch_percent, self.baseline.switch_percent)
 
     def speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> float | None:
-        """The same without its interval."""
+        """The measured speed-up without its interval."""
         found = self.measured_speed_up(switch_point)
         return found.value if found else None
 
@@ -284,6 +284,54 @@ class EvaluationResult:
         """The policy's speed-up over that of the job's own; None where either is unknown."""
         mine, own = self.speed_up(self.foreign), self.speed_up(self.own)
         return None if mine is None or own is None else mine / own
+
+
+@dataclass(frozen=True)
+class PolicyOnJob:
+    """A policy, and a job for it; `reference` is the normal form of what the user called it."""
+
+    policy: TimingPolicy
+    job: Job
+    conditions: RunConditions
+    reference: str
+
+
+def plan_evaluation(
+    trainer: TrainerChoice,
+    policy: TimingPolicy,
+    reference: str,
+    *,
+    chosen: ConditionsChoice,
+    workers: int | None,
+    protocols: str | None,
+    storage_url: str,
+    seed: int,
+) -> PolicyOnJob:
+    """Puts a job together that is to be trained with a policy of another; nothing is trained.
+
+    Args:
+        trainer: What makes the runs.
+        policy: The policy.
+        reference: The workload, as the user named it.
+        chosen: The conditions of the runs.
+        workers: n; None for the policy's.
+        protocols: Before and after the switch; None for the policy's.
+        storage_url: The database of the runs.
+        seed: The seeds of all runs derive from it.
+
+    Raises:
+        UserError: Something does not exist, is out of range, or does not fit the rest.
+    """
+    pair = (policy.first_protocol, policy.second_protocol)
+    if protocols is not None:
+        pair = trainer.pair(protocols)
+    size = trainer.workers(workers)
+    request = JobRequest(reference, size, policy.workers, pair, storage_url, seed)
+    conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
+    check_chief(conditions.injections, "evaluate")
+    job = trainer.job(request)
+    check_switch(job.identity, policy.switch_percent)
+    return PolicyOnJob(policy, job, conditions, job.reference or normal_reference(reference))
 
 
 def evaluate_policy(
@@ -520,7 +568,7 @@ class SweepPlan:
         return sweeps
 
     def _strategy(self, *, is_first: bool) -> ComparisonStrategy:
-        """What is trained of a job; the first of a size also says the target, where none is given.
+        """The runs of a job; the first one of a size also measures the target, if none is given.
 
         A guarded run needs runs of the first protocol alone beside it.
         """

@@ -21,7 +21,7 @@ def copy_to_mlflow(
     Args:
         uri: Tracking URI of MLflow; None to copy nothing.
         database: Holds the runs.
-        jobs: Whose.
+        jobs: The jobs to copy.
         tell: Tells people where something could not be copied.
     """
     if uri is None:

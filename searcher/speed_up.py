@@ -121,7 +121,7 @@ def speed_ups(
 def _paces(
     identity: WorkloadIdentity, protocol: str, completed: Sequence[StoredTrial]
 ) -> list[float]:
-    """What all of W would take by each phase that was long enough to have warmed up."""
+    """The time of all of W at the pace of each phase that was long enough to have warmed up."""
     phases = (
         (phase.end_worker_step - phase.start_worker_step, phase.seconds)
         for run in completed
@@ -133,7 +133,7 @@ def _paces(
 
 
 def speed_up_of(policy: TimingPolicy, baseline_seconds: float | None = None) -> SpeedUp | None:
-    """Of a training with a policy, as it says; where it cannot, by an estimate of its search.
+    """The speed-up of a policy, as it says; else by an estimate of its search.
 
     None where nobody knows that.
     """

@@ -38,7 +38,7 @@ from syncswitch.storage.uses.store import uses_of
 from syncswitch.storage.uses.summary import UseSummary
 
 LEAST_RUNS = 3
-"""Before so many, a strategy that makes as many runs as it needs foresees far too few of them."""
+"""With fewer, a strategy that makes as many runs as it needs foresees far too few."""
 
 _RECENT = timedelta(minutes=1)
 # From its registration to its first run: a big model and a cluster have to be made.
@@ -83,7 +83,7 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointStatus(SwitchPointSummary):
-    """What is known of one switch point of a search under way.
+    """The state of one switch point of a search under way.
 
     Attributes:
         in_flight_runs: Under way at it.
@@ -162,7 +162,7 @@ class SearchStatus:
 
     @property
     def is_finished(self) -> bool:
-        """Nothing more will come of it."""
+        """Whether nothing more will come of it."""
         return self.state in _OVER
 
 
@@ -248,7 +248,7 @@ def _read(
 
 
 def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
-    """None for an evaluation, before it can be foreseen, and where the baseline diverged."""
+    """What is to come; None for an evaluation, too early, or where the baseline diverged."""
     if isinstance(strategy, ComparisonStrategy):
         return None
     is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
@@ -275,7 +275,7 @@ def search_status(
     rest: RestOfSearch | None = None,
     is_brief: bool = False,
 ) -> SearchStatus:
-    """What the database has of a search, in the words that people need.
+    """Return the status of a search, from what the database has of it.
 
     Args:
         search: Its switch points.
@@ -404,7 +404,7 @@ def _switch_point_statuses(
     *,
     is_over: bool,
 ) -> tuple[SwitchPointStatus, ...]:
-    """Those that were tried, are being tried, or may be the answer."""
+    """The switch points that were tried, are being tried, or may be the answer."""
     if progress is None:
         return ()
     summaries = {summary.switch_percent: summary for summary in progress.summaries}

@@ -42,7 +42,7 @@ def workers_text(workers: int, simulated_cluster: str | None) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """So many things, for example `1 run`, `1,200 runs`."""
+    """A count with its noun, for example `1 run`, `1,200 runs`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
@@ -64,7 +64,7 @@ def accuracy_interval(
 
 
 def accuracy_around(mean: float | None, half: float | None, metric: Metric) -> str:
-    """The same, of half the interval's width."""
+    """A mean with its interval, given half of the interval's width."""
     if mean is None or half is None:
         return accuracy_text(mean, metric)
     return accuracy_interval(mean, metric.limited(mean - half), metric.limited(mean + half), metric)
@@ -86,7 +86,7 @@ def measured_threshold_text(threshold: float, metric: Metric, first: str) -> str
 
 
 def metric_title(metrics: Iterable[Metric]) -> str:
-    """Of a column for the values of one metric, or of several: then each cell names its own."""
+    """The title of a column of metrics; `metric` for several, where each cell names its own."""
     names = {metric.name for metric in metrics}
     return names.pop() if len(names) == 1 else "metric"
 
@@ -99,7 +99,7 @@ def named_text(text: str, metric: Metric, title: str) -> str:
 def conditions_text(
     online: str | None, switch_mechanism: str | None, injections: str | None
 ) -> str:
-    """What of the conditions of a run is not the default, for example `elastic, restart`."""
+    """The conditions of a run that are not the default, for example `elastic, restart`."""
     usual = {"none", "hot"}
     return ", ".join(
         text for text in (online, switch_mechanism, injections) if text and text not in usual
@@ -107,6 +107,6 @@ def conditions_text(
 
 
 def run_conditions_text(conditions: RunConditions) -> str:
-    """The same of a run."""
+    """The unusual conditions of a run, in words."""
     values = condition_values(conditions)
     return conditions_text(**values)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # each of its six processes loads PyTorch
 @pytest.mark.parametrize(
     ("name", "second", "package"),
     [
@@ -23,13 +23,15 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "pytorch"
         ("powersgd", "powersgd", "torch"),
         ("accelerate_local_sgd", "local-sgd", "accelerate"),
         ("local_sgd_loop", "local-sgd", "torch"),
+        ("torchft_local_sgd", "local-sgd", "torchft"),
+        ("lightning_local_sgd", "local-sgd", "lightning"),
     ],
 )
 def test_pytorch_switches_at_the_step_that_it_is_told(
     name: str, second: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for needed in (package, "sklearn"):
-        pytest.importorskip(needed, reason="the examples need the extra pytorch-examples")
+        pytest.importorskip(needed, reason="the examples need pytorch-examples and torchft")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     text = (
         f"'{sys.executable}' -m torch.distributed.run --standalone --local-addr 127.0.0.1"

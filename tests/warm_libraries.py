@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
+from contextlib import suppress
 from importlib import import_module
 
 # A GPU cannot be used after a fork.
@@ -16,6 +17,7 @@ from tests import warm_tensorflow
 
 # All of our own, whatever it is called: what is missing here each program imports for itself.
 for module in pkgutil.walk_packages(syncswitch.__path__, "syncswitch."):
-    import_module(module.name)
+    with suppress(ImportError):  # of an extra that is not installed
+        import_module(module.name)
 
 warm_tensorflow.prepare()

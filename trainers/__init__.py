@@ -12,8 +12,7 @@ from syncswitch.storage.lazy import lazy_names
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-    from syncswitch.trainers.command.job import CommandJob
-    from syncswitch.trainers.command.template import CommandTemplate
+    from syncswitch.trainers.command.job import CommandJob, CommandTemplate
     from syncswitch.trainers.command.trainer import CommandTrainer
     from syncswitch.trainers.job.data import Data, StreamedData
     from syncswitch.trainers.job.fingerprint import workload_identity
@@ -60,7 +59,7 @@ _OTHERS = {
     "ClusterProfile": "simulated.profile",
     "ClusterTrainer": "cluster.chief.trainer",
     "CommandJob": "command.job",
-    "CommandTemplate": "command.template",
+    "CommandTemplate": "command.job",
     "CommandTrainer": "command.trainer",
     "Data": "job.data",
     "NumpyFiles": "job.sources.files",

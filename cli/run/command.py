@@ -171,7 +171,7 @@ def _run(
 
 
 def _trained(trainer: CommandTrainer, spec: TrialSpec) -> TrialRecord:
-    from syncswitch.cli.run.progress import watching
+    from syncswitch.cli.run.report import watching
 
     with watching(spec.identity) as observer:
         return trainer.train(spec, observer)

@@ -11,7 +11,6 @@ import click
 
 from syncswitch.cli import console
 from syncswitch.cli.completion import complete_policy_choice, complete_workload
-from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import EXIT_INTERRUPTED
 from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramCommand
 from syncswitch.cli.options import (
@@ -19,6 +18,8 @@ from syncswitch.cli.options import (
     PROTOCOLS_HELP,
     FiniteRange,
     common_options,
+    conditions_options,
+    inject_option,
     is_given,
     mlflow_option,
     protocols_option,
@@ -175,8 +176,7 @@ def main(
     Where TF_CONFIG describes a cluster, start the same command for each of its parts: the chief
     trains, the others serve it until it has gone.
     """
-    from syncswitch.cli.run.progress import watching
-    from syncswitch.cli.run.report import make_report, print_report, report_as_json
+    from syncswitch.cli.run.report import make_report, print_report, report_as_json, watching
     from syncswitch.searcher.training.train import train_with_policy
 
     if trainer.take_part(reference, console.print_note):

@@ -1,11 +1,13 @@
-"""What `syncswitch-run` says of a run at its end."""
+"""The output of `syncswitch-run`: its progress, and the report at its end."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,46 @@ from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.run.record import is_remarkable
 
 if TYPE_CHECKING:
+    from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
-    from syncswitch.storage.records.trial import TrialRecord
+    from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
+    from syncswitch.trainers.trainer import Observer, Verdict
+
+
+@contextmanager
+def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
+    """An observer that shows the progress on a terminal, and elsewhere only what is remarkable."""
+    from syncswitch.trainers.run.record import event_line, is_remarkable
+    from syncswitch.trainers.trainer import SilentObserver, Verdict
+
+    if not sys.stderr.isatty():
+
+        class Lines(SilentObserver):
+            def on_event(self, event: RunEvent) -> None:
+                if is_remarkable(event):
+                    console.print_note(event_line(event))
+
+        yield Lines()
+        return
+    with console.progress_bars(console.rich_console(stderr=True)) as bars:
+        task = bars.add_task(f"training {identity.name}", total=identity.total_worker_steps)
+        metric = identity.decided_by
+
+        class Bar:
+            def on_progress(self, worker_step: int) -> None:
+                bars.update(task, completed=worker_step)
+
+            def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+                value = metric.text(evaluation.accuracy)
+                bars.update(task, description=f"training {identity.name}, {metric.name} {value}")
+                return Verdict.CONTINUE
+
+            def on_event(self, event: RunEvent) -> None:
+                if is_remarkable(event):
+                    bars.console.print(event_line(event), markup=False)
+
+        yield Bar()
+
 
 _LONG_PHASE_PERCENT = 10.0
 _LONG_PHASE_SECONDS = 20.0
@@ -33,7 +73,7 @@ _NOISE_OF_ONE = 0.1
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the first protocol alone takes.
+    """The time of a training with the first protocol alone.
 
     Attributes:
         seconds: Its training time.
@@ -48,7 +88,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What the user learns of a run.
+    """The result of a run, compared with its policy and the first protocol alone.
 
     Attributes:
         policy: The policy that was used; None where the user chose the switch.
@@ -102,7 +142,7 @@ def make_report(
 def _baseline(
     policy: TimingPolicy | None, record: TrialRecord, alone_seconds: Sequence[float]
 ) -> Baseline | None:
-    """What the first protocol alone takes.
+    """Return the time of the first protocol alone; None where nothing says it.
 
     Best from recorded runs; else from this very run, if its first phase is long enough.
     """
@@ -204,21 +244,23 @@ def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
 def print_report(report: RunReport) -> None:
     """Prints the report as tables and sentences."""
     policy, record = report.policy, report.record
-    console.print_table(
-        ["phase", "worker-steps", "seconds", "worker-steps/s", "staleness mean (max)"],
+    console.print_rows(
         [
             [
-                phase.protocol.upper(),
-                f"{phase.end_worker_step - phase.start_worker_step:,}",
-                f"{phase.seconds:.2f}",
-                f"{phase.worker_steps_per_second:,.0f}",
+                ("phase", phase.protocol.upper()),
+                ("worker-steps", f"{phase.end_worker_step - phase.start_worker_step:,}"),
+                ("seconds", f"{phase.seconds:.2f}"),
+                ("worker-steps/s", f"{phase.worker_steps_per_second:,.0f}"),
                 # Replicas have none: nobody else writes to them.
-                "-"
-                if phase.mean_staleness is None
-                else f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
+                (
+                    "staleness mean (max)",
+                    "-"
+                    if phase.mean_staleness is None
+                    else f"{phase.mean_staleness:.2f} ({phase.max_staleness})",
+                ),
             ]
             for phase in record.phases
-        ],
+        ]
     )
     _print_events(record)
     console.echo()
@@ -311,7 +353,7 @@ def _expected(policy: TimingPolicy, kept_share: float) -> str:
 
 
 def _print_events(record: TrialRecord) -> None:
-    """What was injected, what went wrong and what was decided; nothing where nothing was."""
+    """Prints what was injected, what went wrong and what was decided, if anything."""
     conditions, usual = record.spec.conditions, RunConditions()
     words = list(conditions.injections)
     if conditions.switch_mechanism != usual.switch_mechanism:
@@ -325,16 +367,15 @@ def _print_events(record: TrialRecord) -> None:
         return
     console.echo()
     total = record.spec.identity.total_worker_steps
-    console.print_table(
-        ["event", "at", "second", "worker", "took s", "reason"],
+    console.print_rows(
         [
             [
-                event.kind,
-                f"{100 * event.worker_step / total:.1f} %",
-                f"{event.elapsed_seconds:.2f}",
-                "-" if event.worker is None else str(event.worker),
-                "-" if event.seconds is None else f"{event.seconds:.2f}",
-                event.reason,
+                ("event", event.kind),
+                ("at", f"{100 * event.worker_step / total:.1f} %"),
+                ("second", f"{event.elapsed_seconds:.2f}"),
+                ("worker", "-" if event.worker is None else str(event.worker)),
+                ("took s", "-" if event.seconds is None else f"{event.seconds:.2f}"),
+                ("reason", event.reason),
             ]
             for event in record.events
         ],

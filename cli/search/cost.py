@@ -16,17 +16,18 @@ from click.core import ParameterSource
 
 from syncswitch.cli.completion import complete_workload
 from syncswitch.cli.console import (
+    Row,
     echo,
+    finite,
     print_json,
-    print_table,
+    print_rows,
     print_text,
     progress_bars,
     rich_console,
 )
 from syncswitch.cli.options import common_options, protocols_option, workers_option
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.result import finite
-from syncswitch.cli.search.launch.strategy_options import STRATEGY_OPTIONS, strategy_options
+from syncswitch.cli.search.launch.options import STRATEGY_OPTIONS, strategy_options
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.simulation.cost import (
     CostSummary,
@@ -41,6 +42,7 @@ from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_thr
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.words import value_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
@@ -197,7 +199,7 @@ def _strategy_of(row: _Row, settings: int, threshold: float | None) -> Strategy:
 
 
 def _knowing(strategy: Strategy, recording: Recording) -> Strategy:
-    """The same strategy where A is known from the recorded runs of the first protocol alone."""
+    """Return the strategy with A taken from the recorded runs of the first protocol alone."""
     accuracies = [run.accuracy for run in recording.at(BASELINE_PERCENT)]
     known: dict[str, Any] = {"target_accuracy": statistics.fmean(accuracies)}
     if any(field.name == "target_runs" for field in dataclasses.fields(strategy)):
@@ -212,7 +214,7 @@ def _read(storage_url: str, reference: str, workers: int | None, protocols: str)
 
 
 def _check_baseline(reference: str, recording: Recording) -> None:
-    """Refuses a job without the unit of its cost."""
+    """Raises UserError where no run says what the unit of the cost is."""
     baseline = recording.at(BASELINE_PERCENT)
     if not baseline:
         raise UserError(
@@ -297,24 +299,11 @@ def print_summaries(
 ) -> None:
     """A table with a row for each strategy, and what to know of its figures."""
     first_protocol = recording.identity.first_protocol.upper()
-    print_table(
+    print_rows(
         [
-            "strategy",
-            "job",
-            first_protocol,
-            "R",
-            "runs",
-            f"cost / {first_protocol}",
-            "pays back",
-            "effective",
-            "success %",
-            "kept %",
-            "sure %",
-        ],
-        [
-            _cells(strategy, summary)
+            _cells(strategy, summary, first_protocol)
             for strategy, summary in zip(strategies, summaries, strict=True)
-        ],
+        ]
     )
     echo()
     summary = summaries[0]
@@ -347,28 +336,27 @@ def _baseline_runs(strategy: Strategy) -> int | None:
     return 0 if _is_recurring(strategy) else strategy.runs_at(strategy.highest_percent)
 
 
-def _cells(strategy: Strategy, summary: CostSummary) -> list[str]:
-    baseline_runs = _baseline_runs(strategy)
-    success, confidence = summary.success_percent, summary.confidence
+def _cells(strategy: Strategy, summary: CostSummary, first_protocol: str) -> Row:
+    success, kept, confidence = summary.success_percent, summary.kept_percent, summary.confidence
     return [
-        strategy.name,
-        "recurring" if _is_recurring(strategy) else "new",
-        "-" if baseline_runs is None else str(baseline_runs),
-        str(strategy.runs),
-        f"{summary.mean_runs:.1f}",
-        f"{summary.search_cost.value:.2f}",
-        f"{summary.amortized_recurrences.value:.2f}",
-        f"{summary.effective_training.value:.2f}",
-        f"{success.value:.1f} ({success.low:.0f}-{success.high:.0f})",
-        "-" if summary.kept_percent is None else f"{summary.kept_percent.value:.0f}",
-        "-" if confidence is None else f"{100 * confidence:.0f}",
+        ("strategy", strategy.name),
+        ("job", "recurring" if _is_recurring(strategy) else "new"),
+        (first_protocol, value_text(_baseline_runs(strategy), "d")),
+        ("R", str(strategy.runs)),
+        ("runs", f"{summary.mean_runs:.1f}"),
+        (f"cost / {first_protocol}", f"{summary.search_cost.value:.2f}"),
+        ("pays back", f"{summary.amortized_recurrences.value:.2f}"),
+        ("effective", f"{summary.effective_training.value:.2f}"),
+        ("success %", f"{success.value:.1f} ({success.low:.0f}-{success.high:.0f})"),
+        ("kept %", value_text(None if kept is None else kept.value, ".0f")),
+        ("sure %", value_text(None if confidence is None else 100 * confidence, ".0f")),
     ]
 
 
 def _notes(
     strategies: Sequence[Strategy], answer_percent: float, recording: Recording
 ) -> Iterator[str]:
-    """What makes the figures other than they look."""
+    """Yields what a reader of the figures should know besides."""
     adaptive = next(
         (strategy for strategy in strategies if isinstance(strategy, AdaptiveStrategy)), None
     )

@@ -43,7 +43,7 @@ def check(storage_url: str, as_json: bool) -> int:
     It looks at the tables, at the file and the references between rows (SQLite), at the processes
     that claim to make a run, and at Optuna's account of the searches. It changes nothing.
     """
-    from syncswitch.searcher.search.consistency import check_database
+    from syncswitch.searcher.search.optuna_storage import check_database
 
     findings = check_database(storage_url)
     problems = sum(finding.is_problem for finding in findings)

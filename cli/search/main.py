@@ -25,13 +25,13 @@ _COMMANDS = {
         "report:report",
         "Write what is known about WORKLOAD as one HTML page with figures.",
     ),
-    "trials": ("runs.trials:trials", "List the training runs of WORKLOAD, or of all."),
+    "trials": ("trials:trials", "List the training runs of WORKLOAD, or of all."),
     "switch-points": (
-        "runs.switch_points:switch_points",
+        "trials:switch_points",
         "Show accuracy and time of each switch point of WORKLOAD, or of all.",
     ),
     "policy": (
-        "policy.commands:policy",
+        "policy:policy",
         "Look up, compare, exchange and roll back timing policies.",
     ),
     "uses": (
@@ -39,11 +39,11 @@ _COMMANDS = {
         "List the later runs with policies, and take in those that wait in files.",
     ),
     "export": (
-        "runs.export:export",
+        "exchange:export",
         "Copy searches, later runs and policies of WORKLOAD, or of all, to MLflow.",
     ),
     "import": (
-        "runs.imports:import_runs",
+        "exchange:import_runs",
         "Import the training runs in TABLE, which were made elsewhere.",
     ),
     "cost": (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.cli.completion import complete_profile, complete_workload
-from syncswitch.cli.console import print_json, print_table, print_text
+from syncswitch.cli.console import print_json, print_rows, print_text
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import (
     FiniteRange,
@@ -18,7 +18,7 @@ from syncswitch.cli.options import (
     workers_option,
 )
 from syncswitch.cli.search.rows import output_option
-from syncswitch.searcher.words import counted
+from syncswitch.searcher.words import counted, seconds_text, value_text
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
@@ -195,40 +195,37 @@ def times(
     """Estimate how long a job would take on a simulated cluster; nothing is trained."""
     cluster = load_profile(source)
     cluster.check_workers(workers, source)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for label, pair, percent in _asked(protocols, at, workers):
         job = TimedJob(workers, worker_steps, pair, parameters)
-        rows.append((label, *_means(cluster, job, percent, seeds)))
-    baseline = rows[0][1]
-    if as_json:
-        print_json(
-            [
-                {
-                    "run": label,
-                    "seconds": seconds,
-                    "times_as_fast": baseline / seconds,
-                    "mean_staleness": staleness,
-                }
-                for label, seconds, staleness in rows
-            ]
+        seconds, staleness = _means(cluster, job, percent, seeds)
+        as_fast = rows[0]["seconds"] / seconds if rows else 1.0
+        rows.append(
+            {
+                "run": label,
+                "seconds": seconds,
+                "times_as_fast": as_fast,
+                "mean_staleness": staleness,
+            }
         )
+    if as_json:
+        print_json(rows)
         return
-    print_table(
-        ["switch at" if at else "protocol", "seconds", "times as fast", "staleness at the end"],
+    print_rows(
         [
             [
-                label,
-                f"{seconds:,.1f}",
-                f"{baseline / seconds:.2f}",
-                "-" if staleness is None else f"{staleness:.1f}",
+                ("switch at" if at else "protocol", row["run"]),
+                ("seconds", seconds_text(row["seconds"])),
+                ("times as fast", f"{row['times_as_fast']:.2f}"),
+                ("staleness at the end", value_text(row["mean_staleness"], ".1f")),
             ]
-            for label, seconds, staleness in rows
-        ],
+            for row in rows
+        ]
     )
 
 
 def _told_of(network: Network | None) -> str:
-    """Where a calibrated profile's figures of its network come from."""
+    """Says where the network of a calibrated profile comes from."""
     if network is None:
         return "Sending is part of these times; no bandwidth is known."
     return (
@@ -240,7 +237,7 @@ def _told_of(network: Network | None) -> str:
 def _asked(
     protocols: str, at: str | None, workers: int
 ) -> list[tuple[str, tuple[str, str], float]]:
-    """What to play: name of the row, protocols, switch point."""
+    """Return what to simulate: name of the row, protocols, switch point."""
     if at is None:
         names = [choose_protocol(text).text for text in protocols.split(",")]
         check_protocols(names, workers)

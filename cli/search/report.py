@@ -10,7 +10,7 @@ import click
 from syncswitch.cli.completion import complete_study, complete_workload
 from syncswitch.cli.console import echo, print_json
 from syncswitch.cli.options import common_options, protocols_option, workers_option
-from syncswitch.cli.search.policy.selection import Selection
+from syncswitch.cli.search.selection import Selection
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.storage.errors import UserError

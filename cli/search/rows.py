@@ -1,21 +1,33 @@
-"""What the commands that list rows share: WORKLOAD, --format, -o, tables that fit a screen."""
+"""Shared by the commands that list rows: WORKLOAD, --format, -o, tables that fit a screen."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
 import click
 
 from syncswitch.cli.completion import complete_workload
-from syncswitch.cli.console import echo, print_note, print_table
-from syncswitch.searcher.words import NONE
+from syncswitch.cli.console import Row, echo, print_note
+from syncswitch.searcher.words import (
+    accuracy_around,
+    named_text,
+    percent_text,
+    seconds_text,
+    value_text,
+)
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import whole_file
 from syncswitch.trainers.job.loading import normal_reference
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.comparison import EvaluatedSwitchPoint
+    from syncswitch.searcher.speed_up import SpeedUp
+    from syncswitch.storage.records.metric import Metric
 
 optional_workload = click.argument(
     "reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload
@@ -31,12 +43,12 @@ output_option = click.option(
 
 
 def selector_of(reference: str | None) -> str | None:
-    """What the database knows the workload by; None for all."""
+    """The name by which the database knows the workload; None for all."""
     return None if reference is None else normal_reference(reference)
 
 
 def nothing_found(reference: str | None, what: str = "search") -> str:
-    """What to say where there is nothing to show."""
+    """The message where there is nothing to show."""
     of = f" of {reference}" if reference else ""
     return f"no {what}{of} here; start one with: syncswitch-search run {reference or 'WORKLOAD'}"
 
@@ -63,22 +75,6 @@ class Newest(Generic[_Row]):
         """Says how to get those that are not shown, where there are such."""
         if self._number > _MOST_ROWS:
             echo(f"\nthe newest {_MOST_ROWS:,} of {self._number:,}; all of them: --format csv")
-
-
-def print_rows(
-    rows: Sequence[Mapping[str, str]], optional: Collection[str] = (), prose: str | None = None
-) -> None:
-    """A table of rows that name their columns.
-
-    Args:
-        rows: At least one; each has the text of every column.
-        optional: Columns that are left out where no row has anything in them.
-        prose: The column with words.
-    """
-    columns = [
-        name for name in rows[0] if name not in optional or any(row[name] != NONE for row in rows)
-    ]
-    print_table(columns, [[row[name] for name in columns] for row in rows], prose=prose)
 
 
 def chosen_format(
@@ -120,3 +116,39 @@ def write_rows(what: str, output: Path | None, write: Callable[[BinaryIO], None]
     with whole_file(output, replaces=beginnings()) as file:
         write(file)
     print_note(f"{what} written to {output}")
+
+
+def point_cells(
+    point: EvaluatedSwitchPoint,
+    metric: Metric,
+    kept_runs: int | None,
+    speed_up: SpeedUp | None,
+    title: str,
+) -> Row:
+    """Cells for the runs of a switch point; `title` heads the column of the metric."""
+    accuracy = accuracy_around(point.mean_accuracy, point.accuracy_half_width, metric)
+    return [
+        ("switch at", percent_text(point.switch_percent)),
+        ("runs", str(point.runs)),
+        ("diverged", str(point.diverged_runs)),
+        ("kept", value_text(kept_runs, "d")),
+        (title, named_text(accuracy, metric, title)),
+        ("seconds", seconds_text(point.training_seconds)),
+        ("times as fast", value_text(speed_up.value if speed_up else None, ".2f")),
+    ]
+
+
+def point_as_json(
+    point: EvaluatedSwitchPoint,
+    metric: Metric,
+    kept_runs: int | None,
+    speed_up: SpeedUp | None,
+) -> dict[str, Any]:
+    """The runs of a switch point for JSON; null where a value is unknown or all runs diverged."""
+    return {
+        **metric.with_values(dataclasses.asdict(point)),
+        "kept_runs": kept_runs,
+        "speed_up": speed_up.value if speed_up else None,
+        "speed_up_low": speed_up.low if speed_up else None,
+        "speed_up_high": speed_up.high if speed_up else None,
+    }

@@ -140,7 +140,7 @@ def _watch(
 def _parted(
     searches: Sequence[SearchStatus], watched: set[str]
 ) -> tuple[list[SearchStatus], list[SearchStatus]]:
-    """Those to be shown in full, and the others."""
+    """Parts the searches that are shown in full from the others."""
     full = [search for search in searches if search.study in watched]
     return full, [search for search in searches if search.study not in watched]
 
@@ -182,7 +182,7 @@ def overview(
 
 
 def _details(search: SearchStatus) -> Group:
-    """All that is known of a search."""
+    """A search in full."""
     parts: list[RenderableType] = [_heading(search)]
     if search.in_flight:
         parts += [_BLANK, _run_table(search)]
@@ -195,7 +195,7 @@ def _details(search: SearchStatus) -> Group:
 
 
 def _heading(search: SearchStatus) -> Text:
-    """What is searched for, how far it is, in two or three lines."""
+    """The job of a search and its progress, in two or three lines."""
     workers = workers_text(search.workers, search.simulated_cluster)
     pair = f"{search.first_protocol},{search.second_protocol}"
     under = run_conditions_text(search.conditions)
@@ -248,7 +248,7 @@ def _answer(search: SearchStatus) -> str:
 
 
 def _promised(policy: TimingPolicy) -> str:
-    """What may be expected of the answer, as far as it says."""
+    """The promise of a policy in a few words, if it makes one."""
     if policy.reason is not None:
         return f"; {policy.reason}"
     if policy.kept_share is not None:
@@ -257,7 +257,7 @@ def _promised(policy: TimingPolicy) -> str:
 
 
 def _outlook(search: SearchStatus) -> Text:
-    """What it cost, and what is to come."""
+    """The cost so far, and what is still to come."""
     trainings = f" {search.first_protocol.upper()} trainings"
     spent = "cost so far unknown"
     if search.cost is not None:
@@ -304,7 +304,7 @@ def _maker(run: RunStatus) -> str:
 
 
 def _switch_point_table(search: SearchStatus) -> Table:
-    """What was measured at each switch point, and what is believed of it."""
+    """A row for each switch point: what was measured there, and how likely it is the answer."""
     metric = search.decided_by
     has_answers = any(one.answer_probability is not None for one in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
@@ -382,7 +382,7 @@ def _table(*columns: str, words: Collection[str], lines: box.Box | None = None) 
 
 
 def _percent(share: float) -> str:
-    """Of equal length, so that what stands before or after it is in line."""
+    """A percentage of fixed width, so that its neighbours stay in line."""
     return f"{100 * share:3.0f} %"
 
 

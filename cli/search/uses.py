@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from syncswitch.cli.console import echo, print_json, print_text
+from syncswitch.cli.console import Row, echo, print_json, print_rows, print_text
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.rows import (
@@ -15,7 +15,6 @@ from syncswitch.cli.search.rows import (
     chosen_format,
     optional_workload,
     output_option,
-    print_rows,
     selector_of,
     write_rows,
 )
@@ -122,18 +121,18 @@ def _metric(use: PolicyUseFacts) -> Metric:
     return Metric(use.metric, use.metric_goal, use.metric_unit)
 
 
-def _cells(use: PolicyUseFacts, title: str) -> dict[str, str]:
+def _cells(use: PolicyUseFacts, title: str) -> Row:
     metric = _metric(use)
     reached = named_text(accuracy_text(use.accuracy, metric), metric, title)
-    return {
-        "workload": use.workload,
-        "version": str(use.policy_version),
-        "seed": str(use.seed),
-        title: "diverged" if use.diverged else reached,
-        "kept": "yes" if use.kept else "no",
-        "seconds": seconds_text(use.training_seconds),
-        "guard": use.guard,
-        "held": percent_text(use.held_percent),
-        "ended": str(use.ended_at.date()),
-        "under": conditions_text(use.online, use.switch_mechanism, use.injections) or "-",
-    }
+    return [
+        ("workload", use.workload),
+        ("version", str(use.policy_version)),
+        ("seed", str(use.seed)),
+        (title, "diverged" if use.diverged else reached),
+        ("kept", "yes" if use.kept else "no"),
+        ("seconds", seconds_text(use.training_seconds)),
+        ("guard", use.guard),
+        ("held", percent_text(use.held_percent)),
+        ("ended", str(use.ended_at.date())),
+        ("under", conditions_text(use.online, use.switch_mechanism, use.injections) or "-"),
+    ]

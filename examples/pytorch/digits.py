@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -25,6 +26,7 @@ _LEAVING_SECONDS = 0.2
 Test = Callable[[int, float], int | None]
 """Takes a step and an accuracy in every process; the step to go back to, None for going on."""
 
+_bytes_per_second = math.inf
 _link_seconds: list[float] = []
 _other_seconds: list[float] = []
 
@@ -50,8 +52,9 @@ def begin(options: argparse.Namespace) -> None:
     torch.manual_seed(seed())
     dist.init_process_group("gloo")
     _other_seconds.append(training_seconds())
-    if options.link_mbit:
-        _use_link(options.link_mbit * 1e6 / 8)
+    global _bytes_per_second
+    _bytes_per_second = options.link_mbit * 1e6 / 8 or math.inf
+    _see_all_reduce()
 
 
 def end() -> None:
@@ -146,21 +149,25 @@ def _test_accuracy(module: nn.Module, tested: Examples) -> float:
     return float((mean(pictures).argmax(1) == digits).float().mean())
 
 
-def _use_link(bytes_per_second: float) -> None:
-    """Counts for each all-reduce the time that its bytes would take on a network.
-
-    Processes on one machine share memory, and to leave out what is sent would save nothing.
-    """
+def _see_all_reduce() -> None:
     without_link = dist.all_reduce
 
     def all_reduce(tensor: Tensor, *args: object, **kwargs: object) -> object:
-        # Each process sends and gets 2 (n - 1) / n of it around a ring.
-        n = dist.get_world_size()
-        sent = 2 * (n - 1) / n * tensor.numel() * tensor.element_size()
-        _link_seconds.append(sent / bytes_per_second)
+        count_sent(tensor)
         return without_link(tensor, *args, **kwargs)
 
     dist.all_reduce = all_reduce
+
+
+def count_sent(tensor: Tensor) -> None:
+    """Counts for one all-reduce the time that its bytes would take on a network.
+
+    Processes on one machine share memory, and to leave out what is sent would save nothing.
+    """
+    # Each process sends and gets 2 (n - 1) / n of it around a ring.
+    n = dist.get_world_size()
+    sent = 2 * (n - 1) / n * tensor.numel() * tensor.element_size()
+    _link_seconds.append(sent / _bytes_per_second)
 
 
 def training_seconds() -> float:

@@ -265,7 +265,7 @@ def plan_search(
     forks_are_wanted: bool = False,
     threshold_is_given: bool = True,
 ) -> tuple[SearchPlan, Job]:
-    """What a search was asked to do, and what it needs for that; the plan is checked first.
+    """Return the plan of a search and its job; the plan is checked first.
 
     The strategy's target is in the unit of the job's metric, and so is its threshold. Where that is
     not given and the best value is not 1, the search measures it.

@@ -54,7 +54,7 @@ class UsersCommand(CommandChoice, TrainerChoice):
             can_fork=False,
             can_go_back=job.template.can_go_back,
             command_with=lambda policy: command_with_policy(job, policy.switch_percent),
-            note=None if job.template.names_switch else note,
+            note=None if job.template.names_switch or "plan" in job.template.names else note,
         )
 
     @override

@@ -47,7 +47,7 @@ class RecordedRuns(TrainerChoice):
 
     @override
     def job(self, request: JobRequest) -> Job:
-        """Nothing of the workload is loaded.
+        """Return the recorded job; the workload itself is not loaded.
 
         The reference is a name, a reference or the start of a fingerprint in that database.
         """

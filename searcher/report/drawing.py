@@ -6,6 +6,7 @@ import html
 import io
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ _INK = "#333333"
 # So wide that a telephone shows the letters as large as they are; wider screens have two beside
 # each other.
 _WIDTH_INCHES = 5.0
+_LONGEST_TITLE = 36
 _STYLE: Mapping[str, Any] = {
     "svg.fonttype": "none",  # text stays text
     "font.family": "sans-serif",
@@ -154,6 +156,11 @@ class SwitchAxis:
     def _room(self) -> float:
         """Least distance of two ticks; twelve have room."""
         return (self.at(100.0) - self._zero) / 12
+
+
+def axis_title(text: str) -> str:
+    """The title of an axis, in lines that are no longer than the axis."""
+    return literal(textwrap.fill(text, _LONGEST_TITLE))
 
 
 def literal(text: str) -> str:

@@ -21,6 +21,7 @@ from syncswitch.searcher.report.drawing import (
     SECOND,
     Drawing,
     SwitchAxis,
+    axis_title,
     drawn,
     literal,
 )
@@ -107,7 +108,7 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
             label = f"the policy: {percent_text(percent)}"
             axes.plot(axis.at(percent), mean, "*", color=POLICY, ms=15, mec="white", label=label)
         axis.label(axes.xaxis, axes.set_xlim, data.first)
-        axes.set_ylabel(literal(f"converged {metric.axis_title}"))
+        axes.set_ylabel(axis_title(f"converged {metric.axis_title}"))
     return drawing
 
 
@@ -250,7 +251,7 @@ def accuracy_over_time(data: ReportData) -> Drawing:
             axes.set_ylim(min(shown) - room, max(shown) + room)
         axes.set_xlim(0, None)
         axes.set_xlabel("training time in seconds")
-        axes.set_ylabel(literal(f"test {metric.axis_title}"))
+        axes.set_ylabel(axis_title(f"test {metric.axis_title}"))
     return drawing
 
 
@@ -321,7 +322,7 @@ def later_uses(data: ReportData) -> Drawing:
         axes.set_xlim(0.4, len(uses) + 0.6)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("later run")
-        axes.set_ylabel(literal(f"converged {metric.axis_title}"))
+        axes.set_ylabel(axis_title(f"converged {metric.axis_title}"))
     return drawing
 
 

@@ -652,7 +652,8 @@ def _use_of(entry: PolicyEntry, data: ReportData) -> tuple[str, str]:
         step = percent_to_worker_steps(policy.switch_percent, job.total_worker_steps)
         return f"Give your training command switch step {step:,}. The policy as a file:", line
     if job.simulated_cluster is not None:
-        return "A simulated cluster found it; try it on your real one:", line
+        begin = "A simulated cluster found it. The first guarded run on a real one begins from it"
+        return f"{begin}; to compare before that:", line
     return "Train with it:" if line_words[
         0
     ] == "syncswitch-run" else "Take it along as a file:", line

@@ -1,4 +1,4 @@
-"""What a run is held against: how the first protocol alone did; and what watches runs by it."""
+"""Bands: what runs of the first protocol alone measured, and guards that compare others to it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def guard_of(
     spec: TrialSpec,
     curves: Callable[[], Mapping[int, Sequence[Evaluation]]],
 ) -> Guard | None:
-    """What watches a run of a search that knew these runs when it was planned.
+    """Return the guard of a run of a search that knew these runs when it was planned.
 
     None where a failed run still says how much it loses, where runs are made to their end, and
     as long as nobody knows how the first protocol does. `curves` gives all tests of each run.
@@ -117,7 +117,7 @@ def guard_of(
 def comparison_band(
     store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: str
 ) -> Band | None:
-    """What a run of a guarded comparison is held against: all runs of the first protocol alone.
+    """Return the band for a run of a guarded comparison, of all runs of the first protocol alone.
 
     None where the comparison is not guarded, for these runs themselves, and without any of them.
     """
@@ -146,7 +146,7 @@ def comparison_band(
 
 
 def alarmed(record: TrialRecord, alarm: RunEvent) -> TrialRecord:
-    """What a run measured, with what its guard found.
+    """Return the record of a run with what its guard found.
 
     Nothing is lost by that: whatever was trained is the price of the run.
     """

@@ -70,7 +70,7 @@ class OtherPairs:
         self._studies = studies
 
     def baseline(self, spec: TrialSpec) -> TrialRecord | None:
-        """The same run of the first protocol alone; None for another run, or where nobody made it.
+        """Return this run of the first protocol alone from another search, if one made it.
 
         It costs nothing now.
         """
@@ -149,7 +149,7 @@ class Prefixes:
         directory: Path,
         *,
         may_share: bool = True,
-        others: OtherPairs | None = None,
+        others: OtherPairs,
     ) -> None:
         """Writes nothing.
 
@@ -157,7 +157,7 @@ class Prefixes:
         folder of the search's own.
         """
         self._store = store
-        self._others = others or OtherPairs(store)
+        self._others = others
         self._study = study
         self._strategy = strategy
         self._is_shared = strategy.share_prefix and may_share
@@ -171,7 +171,7 @@ class Prefixes:
         replicate: int,
         rows: Mapping[int, StoredTrial],
     ) -> Prefix:
-        """What a run starts from; a checkpoint whose file is gone is passed over.
+        """Return what a run starts from; a checkpoint whose file is gone is passed over.
 
         Raises UserError where the folder for new ones cannot be made.
         """
@@ -189,23 +189,14 @@ class Prefixes:
         best = max(fit, key=lambda found: found.percent, default=None)
         other = self._others.checkpoint(replicate, switch_percent, self._is_there)
         if other is not None and (best is None or best.percent < other[0].percent):
-            return self._prefix(number, switch_percent, other[0], None, other[1])
-        fork = Fork(best.trial_number, best.percent) if best else None
-        evaluations = self._evaluations(fork, rows) if fork else ()
-        return self._prefix(number, switch_percent, best, fork, evaluations)
-
-    def _prefix(
-        self,
-        number: int,
-        switch_percent: float,
-        checkpoint: StoredCheckpoint | None,
-        fork: Fork | None,
-        evaluations: tuple[Evaluation, ...],
-    ) -> Prefix:
-        start = checkpoint.percent if checkpoint else 0.0
+            fork, (best, evaluations) = None, other
+        else:
+            fork = Fork(best.trial_number, best.percent) if best else None
+            evaluations = self._evaluations(fork, rows) if fork else ()
+        start = best.percent if best else 0.0
         return Prefix(
             fork=fork,
-            path=checkpoint.path if checkpoint else None,
+            path=best.path if best else None,
             checkpoint_percents=tuple(
                 percent
                 for percent in self._strategy.grid()[:-1]
@@ -233,7 +224,7 @@ class Prefixes:
                 folder.rmdir()  # only where it is empty
 
     def _make_directory(self) -> None:
-        """Before anything is trained for nothing."""
+        """Makes the folder for new checkpoints, before anything is trained for nothing."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -247,7 +238,7 @@ class Prefixes:
         return path not in self._unreadable and path.is_file()
 
     def _evaluations(self, fork: Fork, rows: Mapping[int, StoredTrial]) -> tuple[Evaluation, ...]:
-        """Those of a run up to a percent of W, with what it inherited."""
+        """Evaluations of a run up to a percent of W, with those that it inherited."""
         numbers = {row.trial_id: number for number, row in rows.items()}
         parts: list[list[Evaluation]] = []
         number, percent = fork.trial_number, fork.percent

@@ -1,4 +1,4 @@
-"""What may be said of a search before it has cost much; pure."""
+"""Warnings about a search that can be given before it has cost much; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAST_TESTS = 5
 
 
 def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
-    """That the job is too short to tell switch points apart; None where it is not."""
+    """Warns that the job is too short to tell switch points apart; None where it is not."""
     total = identity.total_worker_steps
     size = round_worker_steps(identity.first_protocol, identity.workers)
     percents: dict[int, list[float]] = defaultdict(list)
@@ -33,7 +33,7 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
 
 
 def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:
-    """That the metric is the same in all tests of half a run; None where it is not.
+    """Warns that the metric is the same in all tests of half a run; None where it is not.
 
     Args:
         identity: The job.

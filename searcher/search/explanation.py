@@ -96,12 +96,12 @@ class Explanation:
 
     @property
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
-        """After the last run."""
+        """The beliefs after the last run."""
         return self.runs[-1].beliefs if self.runs else ()
 
     @property
     def answer_belief(self) -> SwitchPointBelief | None:
-        """What is believed of the answer."""
+        """The belief about the answer; None without one."""
         if self.answer is None:
             return None
         percent = self.answer.switch_percent
@@ -204,26 +204,23 @@ _WHY_UNTRIED = {
 }
 
 
-def belief_columns(why: Explanation, metric: Metric) -> tuple[str, ...]:
-    """Of `belief_cells`."""
-    return ("run", "switch at", metric.name, *map(percent_text, shown_percents(why)))
-
-
-def belief_cells(why: Explanation, number: int, metric: Metric) -> list[str]:
-    """A row: the run with this number, from 0, and what was believed after it."""
+def belief_cells(why: Explanation, number: int, metric: Metric) -> list[tuple[str, str]]:
+    """A row of titles and texts: the run with this number, from 0, and what was believed then."""
     one = why.runs[number]
     likely = {belief.switch_percent: belief.good_probability for belief in one.beliefs}
-    found = [likely.get(percent) for percent in shown_percents(why)]
     return [
-        str(number + 1),
-        percent_text(one.run.switch_percent),
-        measured_text(one, metric),
-        *("-" if good is None else _percent(good) for good in found),
+        ("run", str(number + 1)),
+        ("switch at", percent_text(one.run.switch_percent)),
+        (metric.name, _measured_text(one, metric)),
+        *(
+            (percent_text(percent), _percent(likely[percent]) if percent in likely else "-")
+            for percent in _shown_percents(why)
+        ),
     ]
 
 
 def belief_sentence(why: Explanation) -> str:
-    """What the columns of the beliefs say."""
+    """Says what the columns of the beliefs mean."""
     good = "a switch there keeps the accuracy often enough"
     if _is_guarded(why):
         good = "guarded trainings with a switch there save time"
@@ -258,7 +255,7 @@ def untried_sentences(why: Explanation) -> list[str]:
 
 
 def change_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
-    """What would move the answer; empty without an answer or a belief."""
+    """Sentences on what would move the answer; empty without an answer or a belief."""
     if why.answer is None or not why.beliefs:
         return []
     if not why.changes:
@@ -267,7 +264,7 @@ def change_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
 
 
 def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
-    """All that is not in the rows."""
+    """Sentences for everything that is not in the rows."""
     if why.answer is None:
         return ["There is no answer yet: no run has been measured that it could be compared with."]
     said = []
@@ -281,7 +278,7 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
 
 
 def why_as_json(why: Explanation) -> dict[str, Any]:
-    """All of it for programs."""
+    """The whole explanation for JSON."""
     return {
         "runs": [
             {
@@ -303,8 +300,8 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
     }
 
 
-def shown_percents(why: Explanation) -> list[float]:
-    """Those with runs, the answer, and the next one on either side: a long grid is too wide."""
+def _shown_percents(why: Explanation) -> list[float]:
+    """Switch points with runs, the answer, and their neighbours: a long grid is too wide."""
     grid = sorted(belief.switch_percent for belief in why.beliefs)
     shown = {one.run.switch_percent for one in why.runs}
     if why.answer is not None:
@@ -319,8 +316,8 @@ def _is_guarded(why: Explanation) -> bool:
     return getattr(why.strategy, "guarded", False)
 
 
-def measured_text(one: ExplainedRun, metric: Metric) -> str:
-    """What a run measured, for people."""
+def _measured_text(one: ExplainedRun, metric: Metric) -> str:
+    """The result of a run, for people."""
     if one.run.diverged:
         return "diverged"
     return "alarm" if one.run.alarmed else metric.text(one.run.accuracy)

@@ -22,7 +22,7 @@ class Owned(Protocol):
 
     @property
     def state(self) -> TrialState:
-        """As stored."""
+        """The stored state."""
 
     @property
     def owner(self) -> Owner | None:
@@ -59,7 +59,7 @@ def is_run_by_anyone(row: Owned, heartbeat_seconds: float = HEARTBEAT_SECONDS) -
 
 
 def state_of(row: Owned) -> TrialState:
-    """As stored, but `stale` where the process of a running trial is dead."""
+    """The stored state, but `stale` where the process of a running trial is dead."""
     return (
         TrialState.STALE
         if row.state == TrialState.RUNNING and not is_run_by_anyone(row)

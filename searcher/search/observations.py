@@ -49,7 +49,7 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
 def read_observations(
     database: Database, study: str, rows: Mapping[int, StoredTrial]
 ) -> list[Observation]:
-    """The same for whoever only looks at a search and has its trials by number."""
+    """The completed trials of a search that one only looks at, of its trials by number."""
     given_up = given_up_trials(database, study)
     return observations_of(row for number, row in rows.items() if number not in given_up)
 
@@ -100,7 +100,7 @@ def _chosen(
 
 
 def cost_of(row: StoredTrial) -> TrialCost:
-    """What a run cost, and what another one would."""
+    """The cost of a run, from which that of another follows."""
     W = row.total_worker_steps
     return TrialCost(
         paid_seconds=max(0.0, row.paid_seconds or 0.0),
@@ -111,7 +111,7 @@ def cost_of(row: StoredTrial) -> TrialCost:
 
 
 def total_cost(identity: WorkloadIdentity, rows: Iterable[StoredTrial]) -> SearchCost:
-    """What all trials of a search cost together."""
+    """The cost of all trials of a search together."""
     known = list(rows)
     phases = (phase for row in known for phase in row.phases)
     pace = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)

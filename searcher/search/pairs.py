@@ -58,7 +58,7 @@ def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PairOutcome:
-    """What became of one pair.
+    """The outcome of the search of one pair.
 
     Attributes:
         study: Name of its search.
@@ -112,7 +112,7 @@ def best_of(pairs: Sequence[PairOutcome]) -> PairOutcome | None:
 
 
 def paid_trainings(pairs: Sequence[PairOutcome], baseline_seconds: float | None) -> float | None:
-    """What all pairs cost together, in trainings with the first protocol alone."""
+    """The cost of all pairs together, in trainings with the first protocol alone."""
     paid = math.fsum(one.paid_seconds for one in pairs)
     return paid / baseline_seconds if baseline_seconds else None
 
@@ -192,7 +192,7 @@ class _PairSearch(TrialLoop[PairOutcome]):
         self._best = best
 
     def move(self, state: SearchState) -> PairOutcome | PlannedTrial | Wait:
-        """What became of the pair; else what its strategy wants."""
+        """Return the outcome of the pair once it is known; else what its strategy wants."""
         self.report(state)
         found = self._found(state)
         if found is None:

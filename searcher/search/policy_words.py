@@ -1,4 +1,4 @@
-"""What a policy says, what it gains and what it promises, in sentences; pure."""
+"""Sentences about a policy: its switch, its gain and its promise; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 
 def policy_text(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
-    """What a policy says, what was measured, what it gains and what it promises."""
+    """The policy in sentences: its switch, what was measured, its gain and its promise."""
     parts = (policy_sentences(policy, baseline_seconds), promise_sentences(policy))
     return " ".join(filter(None, parts))
 
@@ -33,7 +33,7 @@ def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None
 
 
 def promise_sentences(policy: TimingPolicy) -> str:
-    """What may be expected of later runs, and how sure that is; empty where nobody said."""
+    """Sentences on what later runs may expect, and how surely; empty where that is unknown."""
     first, metric = policy.first_protocol.upper(), policy.decided_by
     within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
     usual = policy.baseline_kept_share
@@ -127,7 +127,7 @@ def speed_up_text(found: SpeedUp, digits: int = 1, *, than: str = "") -> str:
 
 
 def times_text(found: SpeedUp | None) -> str:
-    """The same in a table, for example `2.93 (2.51 to 3.34)`; `-` where it is unknown."""
+    """A speed-up for tables, for example `2.93 (2.51 to 3.34)`; `-` where it is unknown."""
     if found is None:
         return NONE
     value = f"{found.value:.2f}"

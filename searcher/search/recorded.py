@@ -45,7 +45,7 @@ def usable_runs(
 
 
 def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRecord | None:
-    """What this very run measured where a sweep or an evaluation made it; it costs nothing now.
+    """Return the record of this very run if a sweep or an evaluation made it; it costs nothing now.
 
     Searches do not answer for each other: what one of them finds is to say something about the
     other.
@@ -97,7 +97,7 @@ def _compared_runs(
 
 
 def record_of(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord:
-    """What a complete run of a search measured, as one that was made for nothing."""
+    """The record of a complete run of a search, as one that costs nothing now."""
     assert row.study is not None
     assert row.trial_number is not None
     assert row.converged_accuracy is not None

@@ -501,7 +501,7 @@ class TrialObserver:
         return Verdict.STOP if is_known or self._fails(evaluation) else Verdict.CONTINUE
 
     def _fails(self, newest: Evaluation) -> bool:
-        """Before its end alone: what it ends with is its result."""
+        """Asks the guard, but not at the end of the run, whose last test is its result."""
         if self.guard is None or newest.worker_step >= self.trial.total_worker_steps:
             return False
         reason = self.guard.alarm(self._evaluations, self.switch_worker_step)
@@ -524,7 +524,7 @@ class TrialObserver:
         return False
 
     def on_event(self, event: RunEvent) -> None:
-        """Passes it on."""
+        """Passes the event on."""
         self.reporter.on_event(self.trial, event)
 
 
@@ -880,7 +880,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             _LOG.warning(word)
 
     def _plateau_accuracy(self, record: TrialRecord, strategy: Strategy) -> float | None:
-        """What a run that was made to its end would have measured had it been stopped."""
+        """The accuracy that a run made to its end would have had if it had been stopped."""
         is_known = strategy.early_stop and strategy.threshold > 0
         if not is_known or record.stopped_early or record.diverged:
             return None
@@ -905,7 +905,7 @@ class TrialLoop(ABC, Generic[_Answer]):
 def _description(
     identity: WorkloadIdentity, conditions: RunConditions, strategy: Strategy
 ) -> dict[str, str | int]:
-    """What Optuna's tools show of the search; of the conditions what is not usual."""
+    """Attributes of the search for Optuna's tools; of the conditions those that are not usual."""
     usual = condition_values(RunConditions())
     shown = {**condition_values(conditions), "simulated_cluster": identity.simulated_cluster}
     return {
@@ -967,7 +967,7 @@ class Search(TrialLoop[SearchResult]):
         return self._published() is not None
 
     def move(self, state: SearchState) -> SearchResult | PlannedTrial | Wait:
-        """What came of the search, if it is decided; else what the strategy wants."""
+        """Return the result of the search once it is decided; else what the strategy wants."""
         published = self._published()
         if published is not None:
             # Others may have made runs between the look and the policy.

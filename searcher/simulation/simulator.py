@@ -7,14 +7,14 @@ run that is stopped costs the time up to there, a fork costs what comes after.
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
+from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.planner import decision_after
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.trainers.replay.recording import RecordedRun
 
@@ -83,7 +83,7 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
     it has accepted so far: its answer is wrong anyway.
     """
     ledger = Ledger(strategy)
-    while isinstance(decision := _decision(strategy, ledger.observations()), NextTrial):
+    while isinstance(decision := decision_after(strategy, ledger.observations()), NextTrial):
         for _ in range(decision.repeats):
             replicate = ledger.made(decision.switch_percent)
             run = run_at(decision.switch_percent, replicate)
@@ -99,12 +99,6 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
         ledger.ended_with(decision.switch_percent, decision.confidence),
         kept_share=decision.kept_share,
     )
-
-
-# Searches on few recorded runs often begin alike, and a strategy is a pure function.
-@functools.lru_cache(maxsize=20_000)
-def _decision(strategy: Strategy, observations: tuple[Observation, ...]) -> Decision:
-    return strategy.decide(observations)
 
 
 @dataclass(frozen=True, slots=True)

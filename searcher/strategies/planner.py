@@ -101,7 +101,7 @@ def _walk(
 ) -> SearchCourse:
     """Goes on from some runs, as long as there is a result for what the strategy asks for."""
     while True:
-        decision = _decision(strategy, runs)
+        decision = decision_after(strategy, runs)
         if not isinstance(decision, NextTrial):
             return SearchCourse(runs, decision)
         asked = asked_trials(strategy, runs, decision)
@@ -167,7 +167,8 @@ def _likely_runs(
 
 # Whoever waits asks again and again, and searches that are replayed often begin alike.
 @functools.lru_cache(maxsize=20_000)
-def _decision(strategy: Strategy, runs: tuple[Observation, ...]) -> Decision:
+def decision_after(strategy: Strategy, runs: tuple[Observation, ...]) -> Decision:
+    """What a strategy decides, which is pure."""
     return strategy.decide(runs)
 
 

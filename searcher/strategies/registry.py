@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, halvings
 from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
-from syncswitch.searcher.strategies.grids import switch_points_of
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
 
@@ -23,6 +23,8 @@ DEFAULT_STRATEGY = "adaptive"
 
 # No strategy to search with, and yet one that a database may hold.
 _BY_NAME: dict[str, type[Strategy]] = {**STRATEGIES, "comparison": ComparisonStrategy}
+
+_MOST_POINTS = 64
 
 # Options of the command line whose names are not those of their fields.
 _CALLED = {"switch_points": "grid", "guarded": "no-guard"}
@@ -60,6 +62,36 @@ def make_strategy(
     return kind(settings, runs, threshold, target_accuracy, **given)
 
 
+def switch_points_of(text: str, settings: int) -> tuple[float, ...]:
+    """Switch points in percent, ascending, without the first protocol alone.
+
+    Args:
+        text: `halving`; `fine`, with a switch point in the middle between each two of these; or
+            percents with commas between.
+        settings: M, how often the range is halved.
+
+    Raises:
+        UserError: It is none of these.
+    """
+    halved = halvings(settings)
+    if text == "halving":
+        return tuple(sorted(halved[1:]))
+    if text == "fine":
+        middles = ((higher + lower) / 2 for higher, lower in itertools.pairwise(halved))
+        return tuple(sorted({*halved[1:], *middles}))
+    try:
+        percents = {float(part) for part in text.split(",")}
+    except ValueError:
+        percents = {0.0}
+    percents.discard(100.0)
+    if not (0 < len(percents) <= _MOST_POINTS and all(0 < percent < 100 for percent in percents)):
+        raise UserError(
+            f"--grid is {text}: give halving, fine, or 1 to {_MOST_POINTS} percents above 0 and"
+            " below 100, such as 75,50,40,30"
+        )
+    return tuple(sorted(percents))
+
+
 def stored_strategy(search: SearchInfo) -> Strategy:
     """The strategy that a stored search is made with."""
     options = {option: _without_lists(value) for option, value in search.options.items()}
@@ -75,6 +107,11 @@ def stored_strategy(search: SearchInfo) -> Strategy:
 
 def _without_lists(value: Any) -> Any:
     return tuple(map(_without_lists, value)) if isinstance(value, list) else value
+
+
+def strategy_fields() -> set[str]:
+    """The options of all strategies."""
+    return {name for strategy in STRATEGIES.values() for name in _names(strategy)}
 
 
 def _names(strategy: type[Strategy]) -> set[str]:

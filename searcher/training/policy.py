@@ -18,18 +18,25 @@ from syncswitch.searcher.training.uses import (
 )
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.records.guard import later_switch_points
-from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.loading import find_module, normal_reference
 from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:
     from syncswitch.searcher.backends.base import ClusterChoice
+    from syncswitch.storage.policies.registry import PolicyRegistry
     from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.use import NextRun
     from syncswitch.trainers.job.workload import Workload
+
+
+HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"
+_HOW_TO_NAME = (
+    "give a policy file (.json), or WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not"
+    " the current one; see: syncswitch-search policy list"
+)
 
 
 class Interrupted(Protocol):
@@ -241,6 +248,9 @@ def _chosen_job(
     workload = cluster.load(reference, workers)
     check_protocols(pair, workers)
     identity = cluster.identity(workload, workers, pair)
+    # With it comes NumPy, which looking up a policy does not need.
+    from syncswitch.trainers.job.checks import check_length
+
     check_length(identity)
     return workload, identity
 
@@ -402,3 +412,72 @@ def fitting_policy(
         f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference}"
         f"{cluster.search_options} --workers {policy.workers}"
     )
+
+
+def only(
+    registry: PolicyRegistry, found: list[TimingPolicy], how_to_choose: str = HOW_TO_CHOOSE
+) -> TimingPolicy:
+    """For what is going to be used: there the newest of several would be a guess.
+
+    Raises:
+        PolicyError: There are several.
+    """
+    if len(found) > 1:
+        raise PolicyError(
+            f"{len(found)} policies of {found[0].workload!r} fit:"
+            f" {named_clusters(registry, found)}; {how_to_choose}"
+        )
+    return found[0]
+
+
+def policy_named(text: str, storage_url: str) -> TimingPolicy:
+    """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
+
+    Raises:
+        PolicyError: There is none, there are several, or the file was altered.
+    """
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.file import read_policy_file
+    from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+
+    if is_policy_file(text):
+        return read_policy_file(text).policy
+    # The last one: a folder may have this character in its name, too.
+    reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)
+    selector = normal_reference(reference)
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        found = registry.choose(selector, choice)
+        if not found:
+            raise PolicyError(
+                f"no policy {text!r}{_versions_of(registry, selector)}; {_HOW_TO_NAME}"
+            )
+        return only(registry, found, "choose with the fingerprint: FINGERPRINT[@VERSION]")
+
+
+def _versions_of(registry: PolicyRegistry, selector: str) -> str:
+    """What there is of a workload, so that a wrong version shows."""
+    entries = registry.entries(workload=selector)
+    if not entries:
+        return ""
+    aliases = sorted({alias for entry in entries for alias in entry.aliases})
+    versions = sorted({entry.policy.version for entry in entries})
+    known = ", ".join([*map(str, versions), *aliases])
+    return f" (versions and aliases of {selector!r}: {known})"
+
+
+def named_clusters(registry: PolicyRegistry, found: list[TimingPolicy]) -> str:
+    """Policies of one workload, told apart by cluster and fingerprint."""
+    return "; ".join(f"{cluster_of(registry, other)} [{other.fingerprint[:12]}]" for other in found)
+
+
+def cluster_of(registry: PolicyRegistry, policy: TimingPolicy) -> str:
+    """The cluster that a policy was found for, in words."""
+    return registered(registry, policy).cluster
+
+
+def registered(registry: PolicyRegistry, policy: TimingPolicy) -> WorkloadIdentity:
+    """The job that a policy was found for."""
+    workload = registry.workload(policy.fingerprint)
+    assert workload is not None  # every policy refers to one
+    return workload.identity

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from syncswitch.cli.conditions import conditions_options, inject_option
+from syncswitch.cli.options import conditions_options, inject_option
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.conditions import ConditionsChoice

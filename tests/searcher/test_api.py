@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher import BinarySearchSampler, PaperStrategy
-from syncswitch.searcher.api import report, search, sweep, train
+from syncswitch.searcher.api import evaluate, report, search, sweep, train
 from syncswitch.storage import PolicyRegistry, UserError, open_database
 from tests.trainers.jobs import DENSE
 
@@ -100,18 +100,29 @@ def test_a_workload_may_be_an_object(url: str, tmp_path: Path) -> None:
     [
         ({"trainer": "cloud"}, "trainer is 'cloud': give one of local, "),
         ({"trainer_options": {"speed": 3}}, "trainer local has no option 'speed'; it has: "),
-        ({"trainer_options": {"launcher": "proceses"}}, "--launcher is 'proceses': .*processes"),
-        ({"trainer_options": {"--gpus-per-worker": "x"}}, "--gpus-per-worker is 'x'"),
+        (
+            {"trainer_options": {"launcher": "proceses"}},
+            r"trainer_options\[\"launcher\"\] is 'proceses': .*processes",
+        ),
+        (
+            {"trainer_options": {"--gpus-per-worker": "x"}},
+            r"trainer_options\[\"gpus_per_worker\"\] is 'x'",
+        ),
         ({"protocols": "bsp"}, "bsp"),
         ({"workers": 0}, "workers is 0"),
         ({"strategy": "fastest"}, "strategy is 'fastest'"),
-        ({"bugdet": 3}, "--bugdet is not for --strategy adaptive; leave it out: no strategy has"),
+        (
+            {"bugdet": 3},
+            'bugdet= is not for strategy="adaptive"; leave it out: no strategy has',
+        ),
+        ({"keep": 0.9}, "keep= says how many .* without a guard: add guarded=False, or leave"),
+        ({"baseline_runs": 2}, 'baseline_runs= is not for .*, or give strategy="paper"'),
         ({"online": "sometimes"}, "online is 'sometimes'"),
         ({"checkpoints": 3}, "checkpoints is 3"),
-        ({"threshold": 3.0}, "--threshold is 3.0"),
+        ({"threshold": 3.0}, "threshold= is 3.0"),
         ({"mlflow": "ftp://here"}, "ftp"),
-        ({"trainer": "replay"}, "--recordings"),
-        ({"trainer": "command"}, "--command"),
+        ({"trainer": "replay"}, r"trainer_options\[\"recordings\"\]"),
+        ({"trainer": "command"}, r"trainer_options\[\"command\"\]"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(
@@ -198,6 +209,11 @@ def test_the_other_commands_are_functions_too(
     own = train(workload, switch_at=25, seed=1, output=Path("own.keras"), **job)
     assert (own.policy, own.record.spec.switch_percent) == (None, 25)
 
+    compared = evaluate(policy, workload, runs=1, **job)
+    assert compared.foreign.runs == compared.baseline.runs == 1
+    again = evaluate("tiny@1", workload, runs=1, **job)
+    assert (again.new_runs, again.foreign) == (compared.new_runs, compared.foreign)
+
     page = report("tiny", tmp_path / "tiny.html", storage=url)
     assert (tmp_path / "tiny.html").read_text() == page
     assert page.startswith("<!DOCTYPE html>")
@@ -207,11 +223,17 @@ def test_the_other_commands_are_functions_too(
     ("function", "options", "message"),
     [
         (sweep, {"at": []}, r"at is \[\]: .*help\(sweep\)"),
-        (sweep, {"at": [101]}, "--at is '101': give 1 to 30 percents from 0 to 100"),
+        (sweep, {"at": [101]}, "at= is '101': give 1 to 30 percents from 0 to 100"),
         (sweep, {"at": [50], "runs": 0}, r"runs is 0: .*help\(sweep\)"),
         (train, {"switch_at": 101}, r"switch_at is 101: .*help\(train\)"),
-        (train, {"switch_at": 5, "protocol": "bsp"}, "--switch-at and --protocol both say when"),
-        (train, {"learn": True, "guarded": False}, "--learn needs the guard"),
+        (train, {"switch_at": 5, "protocol": "bsp"}, "switch_at= and protocol= both say when"),
+        (
+            train,
+            {"learn": True, "guarded": False},
+            "learn=True needs the guard: leave out guarded=False",
+        ),
+        (train, {}, "`syncswitch-search run WORKLOAD` makes one, .* with storage= URL"),
+        (evaluate, {"policy": "no.json"}, "no.json"),
         (train, {"policy": "no.json"}, "no.json"),
         (report, {}, "no database at"),
         (report, {"study": "a", "version": "1"}, "study and version both say what to show"),
@@ -221,5 +243,5 @@ def test_bad_input_is_one_line(
     function: Any, options: dict[str, Any], message: str, url: str
 ) -> None:
     with pytest.raises(UserError, match=message) as error:
-        function("digits", storage=url, **options)
+        function(workload="digits", storage=url, **options)
     assert "\n" not in str(error.value)

@@ -128,10 +128,14 @@ def test_learning(
     assert failed.observed.accuracy == pytest.approx(0.956)
     assert (kept.failed, kept.time) == ((), pytest.approx(0.55))
     assert job.train(12.5, 3, None, (25.0,)).observed.accuracy == pytest.approx(0.896)
-    sizes = ("--jobs", tmp_path, "--repeats", 1, "--uses", 10, "--processes", 1)
+    stated, true = learning.generated_shares(3, uses=6)
+    assert 0.3 < stated < 1
+    assert 0 <= true <= 1
+    sizes = ("--jobs", tmp_path, "--repeats", 1, "--uses", 10, "--generated", 1, "--processes", 1)
     monkeypatch.setattr(sys, "argv", ["learning", *map(str, sizes)])
     learning.main()
     out = capsys.readouterr().out
+    assert "Of 1 generated jobs, each learnt in 10 trainings," in out
     for rule in learning.RULES:
         line = next(one for one in out.splitlines() if one.strip().startswith(f"{rule}  "))
         time, kept_percent, *_ = line.strip().removeprefix(rule).split()

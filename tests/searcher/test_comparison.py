@@ -17,7 +17,7 @@ from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identi
 from searches import PLAN, QUICK, search
 
 from syncswitch.searcher.comparison import EvaluationResult, evaluate_policy
-from syncswitch.searcher.search.consistency import check_database
+from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.search import TrialLoop
 from syncswitch.searcher.speed_up import measured_speed_up

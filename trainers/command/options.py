@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.command.job import CommandJob
 
 USUAL_COMMAND_PROTOCOLS = "first,second"
-"""What the two ways of training of a command are called where nobody says."""
+"""The names of the two ways of training of a command, where nobody gives others."""
 
 COMMAND_OPTIONS = (
     TrainerOption(
@@ -56,7 +56,7 @@ COMMAND_OPTIONS = (
         choices=GOALS,
     ),
     TrainerOption(
-        "--metric-unit", "Of its values, for people, such as km (--command).", metavar="UNIT"
+        "--metric-unit", "Unit of its values, for people, such as km (--command).", metavar="UNIT"
     ),
     TrainerOption(
         "--timeout",
@@ -111,8 +111,7 @@ class CommandChoice:
 
     def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:
         """The job; without a name it has that of its script. Raises UserError where it is none."""
-        from syncswitch.trainers.command.job import CommandJob, command_metric
-        from syncswitch.trainers.command.template import CommandTemplate
+        from syncswitch.trainers.command.job import CommandJob, CommandTemplate, command_metric
 
         assert self.command is not None
         assert self.total_steps is not None

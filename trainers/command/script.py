@@ -1,4 +1,4 @@
-"""What a training script may ask and tell; standard library only, and fast to import."""
+"""Functions with which a training script asks and tells; standard library only, fast to import."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -29,173 +29,31 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
 )
 from syncswitch.trainers.command import reaper
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.report_log import GrowingFile, ReportLog, last_lines, size_bytes
-from syncswitch.trainers.command.results import (
+from syncswitch.trainers.command.job import CommandJob, environment_of, fill, run_values
+from syncswitch.trainers.command.reports import (
+    GrowingFile,
     ParseLine,
+    ReportLog,
     compile_pattern,
+    last_lines,
     parse_json,
     parse_pattern,
+    size_bytes,
 )
 from syncswitch.trainers.command.script import LOOP_FILE
-from syncswitch.trainers.command.template import environment_of, fill, run_values
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.guard import Guard, Guarding, accuracy_since, next_switch_text
-from syncswitch.trainers.run.record import trial_record
+from syncswitch.trainers.run.guard import Guarding, accuracy_since, next_switch_text
+from syncswitch.trainers.run.record import Position, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
-
-
-class CommandGuard:
-    """Looks at the results of a guarded run.
-
-    Args:
-        spec: The trial; it has a band, and switches before its end.
-    """
-
-    def __init__(self, spec: TrialSpec) -> None:
-        assert spec.band is not None
-        self._total = spec.identity.total_worker_steps
-        self._switch = switch_worker_step(spec)
-        self._guard = Guard(spec.band, self._total, spec.identity.decided_by)
-
-    @classmethod
-    def of(cls, spec: TrialSpec) -> CommandGuard | None:
-        """None for a run without a band, or without a switch to go back to."""
-        return cls(spec) if spec.band is not None and spec.switch_percent < 100 else None
-
-    def alarm(self, evaluations: Sequence[Evaluation], *, is_over: bool = False) -> str | None:
-        """Why the run fails, as a clause; None while it does not.
-
-        Args:
-            evaluations: So far.
-            is_over: The command has ended; what it tested last may be of a step before its last.
-        """
-        tests = list(evaluations)
-        if is_over and tests:
-            tests[-1] = replace(tests[-1], worker_step=self._total)
-        return self._guard.alarm(tests, self._switch)
-
-    def diverged(self, step: int | None) -> str | None:
-        """The same of a run that said so at a step; None where that was before its switch."""
-        if step is not None and step < self._switch:
-            return None
-        return "it diverged"
-
-
-@dataclass(frozen=True)
-class FailedRun:
-    """A run of a command that was ended at an alarm.
-
-    Attributes:
-        plan: The trial as it was carried out.
-        record: Up to the alarm; its clock began with the run, perhaps at the switch of another one.
-        alarm: Why it failed.
-        is_kept: The next run goes on from its switch; else that begins anew.
-    """
-
-    plan: TrialSpec
-    record: TrialRecord
-    alarm: str
-    is_kept: bool
-
-    @property
-    def switch_worker_step(self) -> int:
-        """Where it was left, and the next run began."""
-        return switch_worker_step(self.plan) if self.is_kept else 0
-
-    @property
-    def kept_seconds(self) -> float:
-        """Those of the part before its switch, where that is not made again."""
-        return sum(one.seconds for one in self.record.phases[:1]) if self.is_kept else 0.0
-
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        """Those that count."""
-        tests = self.record.evaluations
-        return [one for one in tests if self.is_kept and one.worker_step <= self.switch_worker_step]
-
-
-def failed_switch(runs: Sequence[FailedRun]) -> FailedSwitch:
-    """What is known of the last of these runs."""
-    *_, last = runs
-    record = last.record
-    return FailedSwitch(
-        last.plan.switch_percent,
-        last.alarm,
-        record.worker_steps,
-        sum(one.record.training_seconds for one in runs),
-        record.training_seconds - last.kept_seconds,
-        accuracy_since(record.evaluations, switch_worker_step(last.plan)),
-    )
-
-
-def alarm_event(guarding: Guarding, *, is_kept: bool) -> RunEvent:
-    """What is told of a switch that has just failed."""
-    plan, failed = guarding.plan, guarding.failed[-1]
-    first = plan.identity.first_protocol + (" alone" if plan.switch_percent >= 100 else "")
-    whence = "from its checkpoint at the switch" if is_kept else "from its start"
-    reason = f"{failed.alarm}; it goes on with {first}, {whence}{next_switch_text(plan)}"
-    seconds = failed.elapsed_seconds
-    return RunEvent("alarmed", failed.worker_step, seconds, reason, seconds=failed.lost_seconds)
-
-
-def whole_record(
-    spec: TrialSpec,
-    started_at: datetime,
-    failed: Sequence[FailedRun],
-    last: TrialRecord,
-    guarding: Guarding,
-    events: Iterable[RunEvent],
-) -> TrialRecord:
-    """One run of all: what was lost stays on the clock, and its results are left out.
-
-    Args:
-        spec: What was asked for.
-        started_at: When the first run began.
-        failed: In their order.
-        last: Of the run that came to its end; its clock began with it.
-        guarding: What the guard did.
-        events: All that happened.
-    """
-    evaluations: list[Evaluation] = []
-    start, before_seconds, kept_seconds = 0, 0.0, 0.0
-    for one in failed:
-        evaluations += _later(one.evaluations, start, before_seconds)
-        start, before_seconds = one.switch_worker_step, before_seconds + one.record.training_seconds
-        kept_seconds += one.kept_seconds
-    return trial_record(
-        spec,
-        started_at,
-        worker_steps=last.worker_steps,
-        evaluations=(*evaluations, *_later(last.evaluations, start, before_seconds)),
-        phases=(
-            replace(one, seconds=one.seconds + kept_seconds * (number == 0))
-            for number, one in enumerate(last.phases)
-        ),
-        diverged=last.diverged,
-        stopped_early=last.stopped_early,
-        training_seconds=before_seconds + last.training_seconds,
-        events=events,
-        guard=guarding.outcome(last.worker_steps),
-    )
-
-
-def _later(tests: Iterable[Evaluation], start: int, seconds: float) -> list[Evaluation]:
-    """Those of a run that began at a step, so many seconds after the first run."""
-    return [
-        replace(one, elapsed_seconds=seconds + one.elapsed_seconds)
-        for one in tests
-        if not start or one.worker_step > start
-    ]
 
 
 def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
     """Makes a new folder, also for another attempt at the same run.
 
     Args:
-        parent: Of all runs of the job.
+        parent: The folder of all runs of the job.
         spec: The trial, after which the folder is named.
     """
     name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
@@ -261,37 +119,6 @@ class GuardedCommand:
         self.end()
 
 
-# Of output that says nothing, before somebody should look.
-_SECONDS = 60.0
-_LINES = 100
-# A result is the mean of five tests: who makes them has made the first by then.
-_SHARE = 1 / 5
-
-
-def no_accuracy(
-    reports: ReportLog, total_steps: int, seconds: float, lines: int, *, is_heard: bool
-) -> str | None:
-    """That an accuracy should have been understood by now; None where one was, or may yet come.
-
-    Args:
-        reports: So far.
-        total_steps: Of the whole run.
-        seconds: Since the start of the command.
-        lines: Read, whether understood or not.
-        is_heard: Whether the command has written anything.
-    """
-    done, where = reports.step - reports.start_step, ""
-    if reports.evaluations or reports.diverged:
-        return None
-    if done:
-        is_late = done >= _SHARE * (total_steps - reports.start_step)
-        where = f", at step {reports.step:,} of {total_steps:,}"
-    else:
-        is_late = is_heard and (seconds > _SECONDS or lines >= _LINES)
-    name = reports.metric.name
-    return f"the command has said nothing of its {name} so far{where}" if is_late else None
-
-
 _LOOK_SECONDS = 0.05
 _TAIL_LINES = 5
 _LONGEST_TAIL = 400
@@ -319,32 +146,59 @@ class CommandTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        # The command is run once more after each alarm; all that makes one run.
+        # The command is run once more after each alarm; all that makes one run. What was lost stays
+        # on its clock, and the results of what was lost are left out.
         self._check(spec)
         observer, started_at = observer or SilentObserver(), datetime.now(timezone.utc)
         can_resume = self._job.template.can_resume
         # Without a checkpoint a later switch is not worth another run from the start.
         guarding = Guarding(spec if can_resume else replace(spec, retry_percents=()))
-        origin: _CommandRun | None = None
-        runs: list[FailedRun] = []
+        kept: list[Evaluation] = []
         events: list[RunEvent] = []
+        origin: Path | None = None
+        start, before_seconds, kept_seconds = 0, 0.0, 0.0
         while True:
             plan = guarding.plan
             told = replace(plan, retry_percents=spec.retry_percents)
-            run = _CommandRun(self._job, told, observer, origin)
+            run = _CommandRun(self._job, told, guarding, observer, kept, start, origin)
             self.last_folder = run.folder
             record = run.to_its_end()
             if run.has_guarded_itself:
                 return record
-            if run.alarm is None:
+            tests = [
+                replace(one, elapsed_seconds=before_seconds + one.elapsed_seconds)
+                for one in record.evaluations
+                if not start or one.worker_step > start
+            ]
+            before_seconds += record.training_seconds
+            if guarding.alarm is None:
                 break
-            is_kept = can_resume and switch_worker_step(plan) > 0
-            origin = run if is_kept else None
-            runs.append(FailedRun(plan, record, run.alarm, is_kept))
-            guarding.fail(failed_switch(runs))
-            events.append(alarm_event(guarding, is_kept=is_kept))
+            switch = switch_worker_step(plan)
+            lost_seconds = record.training_seconds
+            is_kept = can_resume and switch > 0
+            if is_kept:
+                start, origin = switch, run.folder
+                kept += [one for one in tests if one.worker_step <= switch]
+                first_seconds = sum(one.seconds for one in record.phases[:1])
+                kept_seconds += first_seconds
+                lost_seconds -= first_seconds
+            events.append(_heed_alarm(guarding, record, before_seconds, lost_seconds, is_kept))
             observer.on_event(events[-1])
-        return whole_record(spec, started_at, runs, record, guarding, events)
+        return trial_record(
+            spec,
+            started_at,
+            worker_steps=record.worker_steps,
+            evaluations=(*kept, *tests),
+            phases=(
+                replace(one, seconds=one.seconds + kept_seconds * (number == 0))
+                for number, one in enumerate(record.phases)
+            ),
+            diverged=record.diverged,
+            stopped_early=record.stopped_early,
+            training_seconds=before_seconds,
+            events=events,
+            guard=guarding.outcome(record.worker_steps),
+        )
 
     def _check(self, spec: TrialSpec) -> None:
         identity = spec.identity
@@ -364,12 +218,37 @@ class CommandTrainer(Trainer):
             )
 
 
+def _heed_alarm(
+    guarding: Guarding, record: TrialRecord, now_seconds: float, lost_seconds: float, is_kept: bool
+) -> RunEvent:
+    """Gives up the switch of a run that was ended at its alarm; what is told of it."""
+    plan, alarm, guarding.alarm = guarding.plan, guarding.alarm, None
+    assert alarm is not None
+    step = record.worker_steps
+    accuracy = accuracy_since(record.evaluations, switch_worker_step(plan))
+    guarding.fail(
+        FailedSwitch(plan.switch_percent, alarm, step, now_seconds, lost_seconds, accuracy)
+    )
+    plan = guarding.plan
+    first = plan.identity.first_protocol + (" alone" if plan.switch_percent >= 100 else "")
+    whence = "from its checkpoint at the switch" if is_kept else "from its start"
+    reason = f"{alarm}; it goes on with {first}, {whence}{next_switch_text(plan)}"
+    return RunEvent("alarmed", step, now_seconds, reason, seconds=lost_seconds)
+
+
 class _CommandRun:
     """One run of a command, perhaps from the switch of another one. Used once.
 
+    Args:
+        job: The command.
+        spec: The trial as it is carried out now.
+        guarding: Gets the alarm for which the run is ended.
+        observer: Is told of it.
+        tests_before: Those of the part that another run made.
+        start_step: Steps in that part.
+        origin: Folder of that run; None where this one begins anew.
+
     Attributes:
-        guard: What looks at its results; None for none.
-        alarm: Why it was ended as a failure.
         folder: Its own.
     """
 
@@ -377,17 +256,20 @@ class _CommandRun:
         self,
         job: CommandJob,
         spec: TrialSpec,
+        guarding: Guarding,
         observer: Observer,
-        origin: _CommandRun | None = None,
+        tests_before: Sequence[Evaluation],
+        start_step: int,
+        origin: Path | None,
     ) -> None:
-        self._job, self.spec, self._observer = job, spec, observer
-        self._tests_before = origin.tests_to_switch if origin else []
-        self.guard = CommandGuard.of(spec)
-        self.alarm: str | None = None
+        self._job, self.spec, self._guarding, self._observer = job, spec, guarding, observer
+        self._tests_before = tests_before
+        switch = switch_worker_step(spec)
+        guarding.switch = Position(switch) if spec.switch_percent < 100 else None
         self.folder = make_run_folder(job.runs_folder, spec)
         plan = self.folder / "plan.json"
         plan.write_text(json.dumps({"trial": _told_trial(spec)}))
-        self._values = run_values(spec, self.folder, origin.folder if origin else None, plan)
+        self._values = run_values(spec, self.folder, origin, plan)
         self._loop_file = self.folder / LOOP_FILE
         self._loop = GrowingFile(self._loop_file)
         self._loop_record: TrialRecord | None = None
@@ -403,7 +285,7 @@ class _CommandRun:
             self._parse = parse_pattern(compile_pattern(job.metric_pattern, metric), metric)
             self._results = GrowingFile(self._source, rb"[\r\n]")
         self._heard_bytes = 0
-        self._reports = ReportLog(spec, switch_worker_step(origin.spec) if origin else 0)
+        self._reports = ReportLog(spec, start_step)
         self._is_told_to_stop = False
         self._lines = 0
         self._has_warned = False
@@ -434,19 +316,15 @@ class _CommandRun:
         self._hear_loop(is_over=True)
         if self._loop_record is not None and not self._is_told_to_stop:
             return self._loop_record
-        is_cut = self._is_told_to_stop or (self.alarm is not None and not self._reports.diverged)
+        is_alarmed = self._guarding.alarm is not None
+        is_cut = self._is_told_to_stop or (is_alarmed and not self._reports.diverged)
         return self._reports.record(stopped_early=is_cut)
-
-    @property
-    def tests_to_switch(self) -> list[Evaluation]:
-        """Those of the part from which another run goes on."""
-        tests, switch = self._reports.evaluations, switch_worker_step(self.spec)
-        return [*self._tests_before, *(one for one in tests if one.worker_step <= switch)]
 
     @property
     def _is_over(self) -> bool:
         """Whether the rest of the run does not matter."""
-        return self._reports.diverged or self._is_told_to_stop or self.alarm is not None
+        is_alarmed = self._guarding.alarm is not None
+        return self._reports.diverged or self._is_told_to_stop or is_alarmed
 
     def _look(self, *, is_over: bool) -> None:
         """Reads new reports, and tells the observer."""
@@ -489,19 +367,25 @@ class _CommandRun:
                 ) from error
 
     def _look_for_alarm(self, *, is_over: bool = False) -> None:
-        if self.guard is None or self._is_told_to_stop or self._loop_file.exists():
+        guarding, reports = self._guarding, self._reports
+        if guarding.switch is None or self._is_told_to_stop or self._loop_file.exists():
             return
-        if self._reports.diverged:
-            self.alarm = self.guard.diverged(self._reports.diverged_step)
-        else:
-            tests = [*self._tests_before, *self._reports.evaluations]
-            self.alarm = self.guard.alarm(tests, is_over=is_over)
+        if reports.diverged:
+            step = reports.diverged_step
+            if step is None or step >= guarding.switch.done:
+                guarding.catches("it diverged")
+            return
+        tests = [*self._tests_before, *reports.evaluations]
+        if is_over and tests:
+            # What it tested last may be of a step before its last.
+            W = self.spec.identity.total_worker_steps
+            tests[-1] = replace(tests[-1], worker_step=W)
+        guarding.look(tests)
 
     def _warn_of_nothing(self) -> None:
         """Warns early that no accuracy was understood; a training may take hours."""
         seconds, is_heard = time.monotonic() - self._begun, self._heard_bytes > 0
-        W = self.spec.identity.total_worker_steps
-        word = no_accuracy(self._reports, W, seconds, self._lines, is_heard=is_heard)
+        word = self._reports.no_accuracy(seconds, self._lines, is_heard=is_heard)
         if word is None or self._has_warned:
             return
         self._has_warned = True
@@ -556,7 +440,7 @@ class _CommandRun:
 
 
 def _told_trial(spec: TrialSpec) -> dict[str, object]:
-    """What a loop has to know of a run that guards itself."""
+    """The trial as a loop that guards itself reads it."""
     return {
         "identity": asdict(spec.identity),
         "switch_percent": spec.switch_percent,
@@ -584,7 +468,7 @@ def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> T
 
 
 def _signal_text(status: int) -> str:
-    """What a status above 128 may mean."""
+    """The signal that a status above 128 may mean, as the end of a clause."""
     try:
         return f", perhaps killed by {signal.Signals(status - 128).name}"
     except ValueError:

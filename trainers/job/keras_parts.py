@@ -42,13 +42,14 @@ def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
                     raise
         if not building.wanted:
             for text in building.whole:
-                _warn_once(f"workload {workload.name!r}: {text}")
+                warn_once(f"workload {workload.name!r}: {text}")
             return model
         but |= building.wanted
 
 
 @cache
-def _warn_once(text: str) -> None:
+def warn_once(text: str) -> None:
+    """Logs a warning once in a process."""
     _LOG.warning("%s", text)
 
 
@@ -74,8 +75,8 @@ def check_own_training(model: Any, whose: str) -> None:
     for name in ("train_step", "compute_loss"):
         if getattr(type(model), name) is not getattr(keras.Model, name):
             raise WorkloadError(
-                f"{whose}: the model, a {type(model).__name__}, has a {name} of its own, which no"
-                " run would call; say it as a loss, or with add_loss in a layer, or search the"
+                f"{whose}: the model, a {type(model).__name__}, has its own {name}, which no"
+                " run would call; write it as a loss, or with add_loss in a layer, or search the"
                 " script as it is with syncswitch-search run --trainer command"
             )
 
@@ -107,7 +108,7 @@ def built_part(workload: Workload, part: str, kind: Any, hint: str, builder: Any
     builder = builder or getattr(workload, part)
     if not callable(builder) or (isinstance(kind, type) and isinstance(builder, kind)):
         shown = repr(builder) if isinstance(builder, str) else f"a {type(builder).__name__}"
-        like = "; of a compiled model, from_compiled makes a workload" if part == "model" else ""
+        like = "; from_compiled makes a workload of a compiled model" if part == "model" else ""
         raise WorkloadError(
             f"workload {workload.name!r}: {part} is {shown}; give a function that builds one, such"
             f" as lambda: ..., as each run needs its own{like}"

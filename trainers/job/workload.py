@@ -66,8 +66,8 @@ class Workload:
         momentum_stage_worker_steps: So long `ramped` and `additive` keep a value; None: an epoch.
         largest_scaling: The rate of an update grows with its number of gradients up to this number,
             as linear scaling has its limits; None for no limit.
-        least_embedding_values: Of a `keras.layers.Embedding` with at least so many values a step
-            moves the rows of its batch alone; None to move all of it, as of smaller ones.
+        least_embedding_values: Least number of values of a `keras.layers.Embedding` of which a step
+            moves the rows of its batch alone; None to move all of any.
         metric_goal: `max` where more of the metric is better, or `min`; None for what Keras says of
             it, else `max`.
         metric_unit: Unit of the metric, for people.

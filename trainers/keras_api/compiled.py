@@ -139,7 +139,7 @@ def copies(model: Any, whose: str, *, is_fresh: bool) -> Callable[[], Any]:
 
     Args:
         model: A Sequential or functional model, or another one that Keras can copy.
-        whose: What errors begin with.
+        whose: Prefix of errors.
         is_fresh: Draw what is trained anew for each copy, instead of taking its present values;
             what is not trained, such as frozen layers and what was adapted, keeps them.
 

@@ -43,7 +43,7 @@ class Checkpoint:
 
     Attributes:
         worker_step: Worker-steps done, and the position in the data.
-        first_protocol_worker_steps: How many of them were done before the switch.
+        first_protocol_worker_steps: Those of them that were done before the switch.
         elapsed_seconds: Training time so far.
         model: Digest of the model's structure.
         seed: Seed of the run: with the worker-step it determines the order of the data.

@@ -81,7 +81,7 @@ def check_model_path(path: Path) -> None:
     if path.is_dir():
         raise UserError(f"--output is {path}: that is a folder; give the name of a file")
     if path.is_file() and not is_zipfile(path):
-        raise UserError(f"--output is {path}: that is there and no Keras model; name another file")
+        raise UserError(f"--output is {path}: that file is no Keras model; name another one")
 
 
 def load_model(workload: Workload, checkpoint_path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""What one trainer compiled, kept for the next one: to compile takes longer than a small run."""
+"""Compiled computations, kept for the next trainer: to compile takes longer than a small run."""
 
 from __future__ import annotations
 

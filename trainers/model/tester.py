@@ -147,7 +147,7 @@ class ModelTester:
         if is_whole and accuracy < chance + _LEAST_LEARNED * (1 - chance):
             _LOG.warning(
                 "%s alone reached an accuracy of %.4f, where guessing the most frequent class gives"
-                " %.4f: the job learns next to nothing on %d workers, and so does a search of it;"
+                " %.4f: the job learns next to nothing on %d workers, and a search would as well;"
                 " check learning_rate, which is multiplied by the workers (up to largest_scaling)",
                 identity.first_protocol.upper(),
                 accuracy,

@@ -80,8 +80,8 @@ class SyncProtocol(ABC):
 
     Attributes:
         name: Its name on the command line, before a colon and its options.
-        usage: How its options are written, for messages.
-        exchange: What becomes of a gradient.
+        usage: The way to write it with its options, for messages.
+        exchange: The use of a gradient.
         least_workers: A cluster needs so many for the protocol to mean anything.
         number: The protocol's only option, a whole number: the argument of the class that takes
             it, its name in `usage`, and the least value. None for a protocol without options, or

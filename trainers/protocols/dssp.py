@@ -110,7 +110,7 @@ class DSSP(SSP):
             return {"low_steps": _DEFAULT_LOW, "high_steps": _DEFAULT_HIGH, "bounded": True}
         limits, colon, mode = (part.strip() for part in text.partition(":"))
         if colon and mode not in ("bounded", "unbounded"):
-            raise ValueError("after LOW-HIGH may stand unbounded or bounded (the default)")
+            raise ValueError("after LOW-HIGH write unbounded, or bounded (the default)")
         low, _, high = limits.partition("-")
         low_steps = whole_number(low, "LOW", 0, _LARGEST)
         high_steps = whole_number(high, "HIGH", 0, _LARGEST)

@@ -83,7 +83,7 @@ class SegmentSteps:
         batches: Worker-steps of a ticket; the last one of the segment may have fewer.
 
     Attributes:
-        exchange: What becomes of a gradient.
+        exchange: The use of a gradient.
         done: Worker-steps whose gradient counts: it has been applied, or is about to be by one of
             the groups of the last answer.
     """

@@ -117,7 +117,7 @@ class RunLog:
 
     @property
     def first_protocol_done(self) -> int:
-        """How many of these were in the first protocol."""
+        """Worker-steps of these that were done in the first protocol."""
         return self.position.first_protocol_done
 
     @property

@@ -45,7 +45,7 @@ class Position:
 
     Attributes:
         done: Worker-steps done, and the position in the data.
-        first_protocol_done: How many of them were done before the switch.
+        first_protocol_done: Those of them that were done before the switch.
         elapsed_seconds: Training time so far.
         inherited_seconds: The part of it that a fork did not pay for itself.
         switch_overhead_seconds: Time that switches have taken so far.

@@ -14,7 +14,7 @@ class SideOutput:
     """An output that is given up, with one warning, as soon as writing it fails.
 
     Args:
-        loss: What the warning says is lost.
+        loss: The loss, as the warning names it.
         tell: Function that warns.
     """
 

@@ -10,46 +10,43 @@ from typing import Any
 import click
 
 from syncswitch.cli.completion import complete_policy, complete_workload
-from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import (
     EXIT_INTERRUPTED,
+    Row,
     echo,
     print_error,
     print_json,
-    print_table,
+    print_rows,
     print_text,
 )
 from syncswitch.cli.options import (
     common_options,
+    conditions_options,
+    inject_option,
     mlflow_option,
     protocols_option,
     tensorboard_option,
     workers_option,
 )
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
-from syncswitch.cli.search.launch.opening import opened_for
-from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
-from syncswitch.cli.search.policy.selection import policy_named
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.searcher.comparison import EvaluatedSwitchPoint, EvaluationResult
+from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
+from syncswitch.cli.search.launch.options import noted, trainer_options
+from syncswitch.cli.search.rows import point_as_json, point_cells
+from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.searcher.comparison import EvaluatedSwitchPoint, EvaluationResult, PolicyOnJob
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.policy_words import speed_up_text
-from syncswitch.searcher.speed_up import SpeedUp
+from syncswitch.searcher.training.policy import policy_named
 from syncswitch.searcher.words import (
-    accuracy_around,
     accuracy_text,
     counted,
     metric_title,
-    named_text,
     run_conditions_text,
     workers_text,
 )
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import LARGEST_SEED, RunConditions
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.trainers.conditions import ConditionsChoice
-from syncswitch.trainers.job.loading import normal_reference
 
 
 @click.command(
@@ -127,7 +124,7 @@ def evaluate(
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
     """
-    from syncswitch.searcher.comparison import check_chief, check_switch, evaluate_policy
+    from syncswitch.searcher.comparison import evaluate_policy, plan_evaluation
 
     trainer.check_jobs(jobs)
     policies = [policy_named(text, storage_url) for text in (policy_text, *more_policies)]
@@ -135,25 +132,28 @@ def evaluate(
     if jobs > 1 and len(policies) * len(references) > 1:
         raise UserError("--jobs is for one POLICY and one WORKLOAD; leave out one of these options")
 
-    def to_evaluate(policy: TimingPolicy, reference: str) -> _ToEvaluate:
-        pair = (policy.first_protocol, policy.second_protocol)
-        if protocols is not None:
-            pair = trainer.pair(protocols)
-        size = trainer.workers(workers)
-        request = JobRequest(reference, size, policy.workers, pair, storage_url, seed)
-        conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
-        check_chief(conditions.injections, "evaluate")
-        job = noted(trainer.job(request))
-        check_switch(job.identity, policy.switch_percent)
-        called = job.reference or normal_reference(reference)
-        return _ToEvaluate(policy, job, conditions, called)
-
     # All of them before anything is trained for nothing.
-    every = [to_evaluate(policy, name) for policy in policies for name in references]
+    every = [
+        plan_evaluation(
+            trainer,
+            policy,
+            name,
+            chosen=chosen,
+            workers=workers,
+            protocols=protocols,
+            storage_url=storage_url,
+            seed=seed,
+        )
+        for policy in policies
+        for name in references
+    ]
+    for one in every:
+        noted(one.job)
 
-    def evaluated(one: _ToEvaluate) -> EvaluationResult:
+    def evaluated(one: PolicyOnJob) -> EvaluationResult:
         job = one.job
-        with opened_for(job, storage_url, "evaluation", jobs) as (database, trainers, reporter):
+        with opened_for([job], storage_url, "evaluation", jobs) as opened:
+            database, (trainers,), reporter = opened
             if len(every) > 1:
                 reporter.tell(f"{one.policy.workload} for {one.reference}:")
             result = evaluate_policy(
@@ -191,16 +191,6 @@ def evaluate(
     return None
 
 
-@dataclasses.dataclass(frozen=True)
-class _ToEvaluate:
-    """A policy, and a job for it; `reference` is the normal form of what the user called it."""
-
-    policy: TimingPolicy
-    job: Job
-    conditions: RunConditions
-    reference: str
-
-
 def _switch_points(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSwitchPoint]]:
     """Role, name for people, and runs of each row."""
     policy, own = result.policy, result.own_policy
@@ -236,40 +226,28 @@ def result_as_json(result: EvaluationResult) -> dict[str, Any]:
         "switch_points": [
             {
                 "role": role,
-                **identity.decided_by.with_values(dataclasses.asdict(switch_point)),
-                "kept_runs": result.kept_runs(switch_point),
-                **_speed_up_as_json(result.measured_speed_up(switch_point)),
+                **point_as_json(
+                    point,
+                    identity.decided_by,
+                    result.kept_runs(point),
+                    result.measured_speed_up(point),
+                ),
             }
-            for role, _, switch_point in _switch_points(result)
+            for role, _, point in _switch_points(result)
         ],
         "keeps_accuracy": result.keeps_accuracy,
         "share_of_own_speed_up": result.share_of_own_speed_up,
     }
 
 
-def _speed_up_as_json(found: SpeedUp | None) -> dict[str, float | None]:
-    """Null where all runs diverged; the ends also where too few were timed."""
-    return {
-        "speed_up": found.value if found else None,
-        "speed_up_low": found.low if found else None,
-        "speed_up_high": found.high if found else None,
-    }
-
-
 def print_result(result: EvaluationResult) -> None:
     """The table, then the verdict."""
-    print_table(
+    title = result.identity.decided_by.name
+    print_rows(
         [
-            "policy",
-            "switch at",
-            "runs",
-            "diverged",
-            "kept",
-            result.identity.decided_by.name,
-            "seconds",
-            "times as fast",
-        ],
-        [[name, *_cells(switch_point, result)] for _, name, switch_point in _switch_points(result)],
+            [("policy", name), *_cells(point, result, title)]
+            for _, name, point in _switch_points(result)
+        ]
     )
     echo()
     print_text(_verdict(result))
@@ -281,47 +259,26 @@ def print_result(result: EvaluationResult) -> None:
 def print_matrix(results: Sequence[EvaluationResult]) -> None:
     """A row for each policy on each job."""
     title = metric_title(result.identity.decided_by for result in results)
-    print_table(
-        [
-            "policy of",
-            "workload",
-            "workers",
-            "switch at",
-            "runs",
-            "diverged",
-            "kept",
-            title,
-            "seconds",
-            "times as fast",
-            "keeps it",
-        ],
+    print_rows(
         [
             [
-                result.policy.workload,
-                result.identity.name,
-                workers_text(result.identity.workers, result.identity.simulated_cluster),
+                ("policy of", result.policy.workload),
+                ("workload", result.identity.name),
+                (
+                    "workers",
+                    workers_text(result.identity.workers, result.identity.simulated_cluster),
+                ),
                 *_cells(result.foreign, result, title),
-                "yes" if result.keeps_accuracy else "no",
+                ("keeps it", "yes" if result.keeps_accuracy else "no"),
             ]
             for result in results
-        ],
+        ]
     )
 
 
-def _cells(
-    switch_point: EvaluatedSwitchPoint, result: EvaluationResult, title: str | None = None
-) -> list[str]:
-    metric, speed_up = result.identity.decided_by, result.speed_up(switch_point)
-    text = accuracy_around(switch_point.mean_accuracy, switch_point.accuracy_half_width, metric)
-    return [
-        f"{switch_point.switch_percent:g} %",
-        str(switch_point.runs),
-        str(switch_point.diverged_runs),
-        str(result.kept_runs(switch_point)),
-        text if title is None else named_text(text, metric, title),
-        "-" if switch_point.training_seconds is None else f"{switch_point.training_seconds:.1f}",
-        "-" if speed_up is None else f"{speed_up:.2f}",
-    ]
+def _cells(point: EvaluatedSwitchPoint, result: EvaluationResult, title: str) -> Row:
+    metric, speed_up = result.identity.decided_by, result.measured_speed_up(point)
+    return point_cells(point, metric, result.kept_runs(point), speed_up, title)
 
 
 def _verdict(result: EvaluationResult) -> str:

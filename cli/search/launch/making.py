@@ -1,110 +1,369 @@
-"""Makes the search of one pair of protocols, or of several together."""
+"""The processes, trainers and progress behind the commands that make runs.
+
+Whatever makes the runs, `--jobs J` makes J of them at once: the same command in several processes.
+Each has a cluster of its own, claims runs in the database as any other searcher does, and ends when
+the search is decided.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from syncswitch.cli.search.launch.jobs import is_further_job
-from syncswitch.cli.search.launch.opening import opened_for_several
-from syncswitch.cli.search.launch.progress import LineReporter
+import click
+
+from syncswitch.cli.console import print_note, progress_bars, rich_console
 from syncswitch.searcher.backends.base import Job
-from syncswitch.searcher.mlflow import copy_to_mlflow
-from syncswitch.searcher.search.pairs import PairOutcome, PairToSearch, search_pairs
-from syncswitch.searcher.search.plan import SearchPlan, study_name
-from syncswitch.searcher.search.search import LoopOptions, Search, SearchResult
-from syncswitch.storage.database.engine import Database
-from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
-from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.run.tensorboard import logged
+from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.progress import SearchProgress
+from syncswitch.searcher.words import counted, measured_threshold_text
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.inspection import holds_nothing
+from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.trainers.model.kept import kept_for_the_next
+from syncswitch.trainers.parent import die_with_parent
+from syncswitch.trainers.run.record import event_line, is_remarkable
 from syncswitch.trainers.trainer import Trainer
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
-@dataclass(frozen=True)
-class MadeSearch:
-    """What came of it.
 
-    Attributes:
-        pairs: What became of each of several pairs; empty for one alone.
-        plan: Of the search that published the policy.
-        job: Its job.
-        current_version: Of this job's policies.
+_MOST_JOBS = 256
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# Tells a process that it is one of several, and not the first.
+_NUMBER = "SYNCSWITCH_JOB"
+# A run that is needed no longer is stopped at its next evaluation, and what it cost is recorded.
+_PATIENCE_SECONDS = 30.0
+_STOP_SECONDS = 20.0
+
+
+def jobs_option(function: _F) -> _F:
+    """`--jobs`; a further job is alone, and ends with the first one, however that ends."""
+
+    def alone(_: click.Context, __: click.Parameter, jobs: int) -> int:
+        if not is_further_job():
+            return jobs
+        die_with_parent()
+        return 1
+
+    return click.option(
+        "--jobs",
+        metavar="N",
+        type=click.IntRange(1, _MOST_JOBS),
+        default=1,
+        show_default=True,
+        is_eager=True,
+        callback=alone,
+        help="Number of runs at once, each on its own cluster.",
+    )(function)
+
+
+def is_further_job() -> bool:
+    """Whether the first job of this search started this process."""
+    return _NUMBER in os.environ
+
+
+@contextlib.contextmanager
+def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
+    """Starts the further jobs of this command, and ends them with the body.
+
+    Each line that one of them writes is told, from a thread of its own.
     """
+    processes = [_FurtherJob(number, tell) for number in range(2, jobs + 1)]
+    try:
+        yield
+        until = time.monotonic() + _PATIENCE_SECONDS
+        for process in processes:
+            process.wait(until - time.monotonic())
+    finally:
+        for process in processes:
+            process.interrupt()
+        for process in processes:
+            process.end()
 
-    result: SearchResult
-    pairs: tuple[PairOutcome, ...]
-    plan: SearchPlan
-    job: Job
-    current_version: int | None
+
+class _FurtherJob:
+    """A further process of this command."""
+
+    def __init__(self, number: int, tell: Callable[[str], None]) -> None:
+        self._number = number
+        self._tell = tell
+        self._is_interrupted = False
+        self._process = subprocess.Popen(
+            sys.orig_argv,
+            env={**os.environ, _NUMBER: str(number)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            # Ctrl-C is for the first job, which then interrupts the others, each once.
+            start_new_session=True,
+        )
+        assert self._process.stderr is not None
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process.stderr,), daemon=True
+        )
+        self._reader.start()
+
+    def wait(self, seconds: float) -> None:
+        """Waits for its end, at most this long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(seconds, 0.0))
+
+    def interrupt(self) -> None:
+        """Has it give its run back and end."""
+        self._is_interrupted = True
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> None:
+        """Waits for its end, and kills it where that takes too long."""
+        self.wait(_STOP_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(1.0)
+
+    def _read(self, lines: IO[str]) -> None:
+        for line in lines:
+            # That it was interrupted is no news.
+            if line.strip() and not self._is_interrupted:
+                self._tell(f"job {self._number}: {line.rstrip()}")
+        status = self._process.wait()
+        if status and not self._is_interrupted:
+            how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
+            self._tell(f"job {self._number} was ended {how}; the search continues without it")
 
 
-@dataclass(frozen=True)
-class SearchMaker:
-    """What the command line says of a search beside its plan.
+def label_of(trial: ReportedTrial) -> str:
+    """For example `25 % BSP, run 2 of 3`."""
+    protocol = trial.first_protocol.upper()
+    of = "" if trial.repeats is None else f" of {trial.repeats}"
+    early = " (speculative)" if trial.is_speculative else ""
+    return f"{trial.switch_percent:g} % {protocol}, run {trial.repeat}{of}{early}"
 
-    Attributes:
-        called: What the user called the workload.
-        jobs: Number of runs at once.
-    """
 
-    called: str
-    storage_url: str
-    jobs: int
-    checkpoints: Path
-    tensorboard_folder: Path | None
-    mlflow_uri: str | None
+class LineReporter(Reporter):
+    """Tells one plain line for each thing that happened."""
 
-    def make(self, planned: Sequence[tuple[SearchPlan, Job]]) -> MadeSearch:
-        """Makes the runs that are missing, and publishes the policy."""
-        jobs, (first, _) = [job for _, job in planned], planned[0]
-        study = study_name(jobs[0].identity, first)
-        with opened_for_several(jobs, self.storage_url, "search", self.jobs, study) as opened:
-            database, openings, reporter = opened
-            pairs = [
-                self._pair(plan, job, opening)
-                for (plan, job), opening in zip(planned, openings, strict=True)
-            ]
-            reference = jobs[0].reference or normal_reference(self.called)
-            result, outcomes = self._searched(database, pairs, reference, reporter)
-            if not is_further_job():
-                identities = [job.identity for job in jobs]
-                copy_to_mlflow(self.mlflow_uri, database, identities, reporter.tell)
-            fingerprint = result.policy.fingerprint
-            current = PolicyRegistry(database).aliases(fingerprint).get(CURRENT)
-        plan, job = next(one for one in planned if one[1].identity.fingerprint == fingerprint)
-        return MadeSearch(result, outcomes, plan, job, current)
+    def __init__(self, write: Callable[[str], None], what: str = "search") -> None:
+        self.tell = write
+        self._what = what
+        self._finished_runs = 0
+        self._most_runs: int | None = None
+        self._is_first_state = True
+        self._waiting_for: float | None = None
 
-    def _pair(
-        self,
-        plan: SearchPlan,
-        job: Job,
-        opening: Callable[[], Trainer],
-    ) -> PairToSearch:
-        study = study_name(job.identity, plan)
-        return PairToSearch(
-            job.identity, plan, lambda: logged(opening(), self.tensorboard_folder, study)
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
+        """Says at the start where an earlier search stopped."""
+        self._finished_runs, self._most_runs = finished_runs, most_runs
+        if is_further_job():
+            return  # the first one says so
+        runs = counted(finished_runs, "run")
+        if self._is_first_state and progress.open_percent is None:
+            self.tell(f"this {self._what} is finished, with {runs}")
+        elif self._is_first_state and finished_runs:
+            if most_runs is not None:
+                runs = f"{finished_runs} of at most {counted(most_runs, 'run')}"
+            self.tell(f"continuing after {runs}")
+        self._is_first_state = False
+
+    def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
+        """Says what it is, and where it comes from."""
+        if not is_further_job():
+            metric, first = identity.decided_by, identity.first_protocol.upper()
+            self.tell(measured_threshold_text(strategy.threshold, metric, first))
+
+    def on_run(self, trial: ReportedTrial) -> None:
+        """Forgets what was waited for."""
+        self._waiting_for = None
+
+    def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
+        """Tells the event, unless it is the planned switch."""
+        if is_remarkable(event):
+            self.tell(f"{label_of(trial)}: {event_line(event)}")
+
+    def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
+        """The result in one line."""
+        metric = record.spec.identity.decided_by
+        measured = f"{metric.name} {metric.text(record.converged_accuracy)}"
+        outcome = "diverged" if record.diverged else measured
+        of = "" if self._most_runs is None else f"/{self._most_runs}"
+        self._end(
+            f"[{self._finished_runs + 1}{of}] {label_of(trial)}: {outcome} in {_price_text(record)}"
         )
 
-    def _searched(
-        self,
-        database: Database,
-        pairs: Sequence[PairToSearch],
-        reference: str,
-        reporter: LineReporter,
-    ) -> tuple[SearchResult, tuple[PairOutcome, ...]]:
-        options: LoopOptions = {
-            "reference": reference,
-            "reporter": reporter,
-            "checkpoints": self.checkpoints,
-        }
-        if len(pairs) == 1:
-            (one,) = pairs
-            return Search(database, one.identity, one.plan, one.open_trainer, **options).run(), ()
+    def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
+        """Says that the run was stopped, and what it cost."""
+        self._end(
+            f"{label_of(trial)}: stopped as no longer needed, after"
+            f" {record.paid_seconds:.1f} s of training"
+        )
 
-        def announce(pair: PairToSearch) -> None:
-            if not is_further_job():
-                reporter.tell(f"{pair.identity.pair}:")
+    def on_failed(self, trial: ReportedTrial, reason: str) -> None:
+        """Says why the run failed."""
+        self._end(f"{label_of(trial)} failed and will be repeated: {reason}")
 
-        found = search_pairs(database, pairs, say=announce, **options)
-        return found.best, found.pairs
+    def on_wait(self, switch_percent: float) -> None:
+        """Says once per switch point that others measure it."""
+        if self._waiting_for != switch_percent and not is_further_job():
+            self._waiting_for = switch_percent
+            self.tell(f"waiting for other searches, which measure {switch_percent:g} %")
+
+    def on_repaired(self, stale_trials: int) -> None:
+        """Says how many runs were given back."""
+        self.tell(f"{counted(stale_trials, 'run')} of a search that was killed will be repeated")
+
+    def on_database_away(self, patience_seconds: float) -> None:
+        """Says how long the search waits for the database."""
+        self.tell(f"the database does not answer; trying again for {patience_seconds:.0f} s")
+
+    def _end(self, line: str) -> None:
+        """Tells the last line of a run."""
+        self.tell(line)
+
+
+class BarReporter(LineReporter):
+    """Adds two bars under these lines: the whole search, and the current run's worker-steps."""
+
+    def __init__(self, bars: Progress, what: str) -> None:
+        super().__init__(lambda line: bars.console.print(line, markup=False), what)
+        self._bars = bars
+        self._search_bar = bars.add_task(what, total=None)
+        self._run_bar: Any = None
+
+    def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
+        """Moves the bar of the search."""
+        super().on_state(finished_runs, most_runs, progress)
+        self._bars.update(self._search_bar, completed=finished_runs, total=most_runs)
+
+    def on_run(self, trial: ReportedTrial) -> None:
+        """Starts a bar for the run."""
+        super().on_run(trial)
+        self._drop_run_bar()
+        self._run_bar = self._bars.add_task(label_of(trial), total=trial.total_worker_steps)
+
+    def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
+        """Moves both bars: without parts of a run, the search's remaining time would jump."""
+        if self._run_bar is not None:
+            self._bars.update(self._run_bar, completed=worker_step)
+            part = worker_step / trial.total_worker_steps
+            self._bars.update(self._search_bar, completed=self._finished_runs + part)
+
+    def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
+        """Shows the latest accuracy."""
+        if self._run_bar is not None:
+            metric = trial.metric
+            text = f"{label_of(trial)}, {metric.name} {metric.text(evaluation.accuracy)}"
+            self._bars.update(self._run_bar, description=text)
+
+    def _end(self, line: str) -> None:
+        self._drop_run_bar()
+        super()._end(line)
+
+    def _drop_run_bar(self) -> None:
+        if self._run_bar is not None:
+            self._bars.remove_task(self._run_bar)
+            self._run_bar = None
+
+
+def _price_text(record: TrialRecord) -> str:
+    """The cost of a run, and what it was spared."""
+    if not record.paid_seconds:
+        return f"{record.training_seconds:.1f} s of training (recorded, at no cost)"
+    spared = []
+    if record.inherited_seconds:
+        spared.append(f"{record.inherited_seconds:.1f} s shared")
+    if record.stopped_early:
+        done = 100 * record.worker_steps / record.spec.identity.total_worker_steps
+        spared.append(f"stopped at {done:.0f} %")
+    paid = f"{record.paid_seconds:.1f} s of training"
+    return f"{paid} ({', '.join(spared)})" if spared else paid
+
+
+@contextlib.contextmanager
+def reporting(what: str) -> Iterator[LineReporter]:
+    """Bars on a terminal, which are gone at the end; lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield LineReporter(print_note, what)
+        return
+    with progress_bars(rich_console(stderr=True)) as bars:
+        yield BarReporter(bars, what)
+
+
+@contextlib.contextmanager
+def opened_for(
+    to_train: Sequence[Job], storage_url: str, what: str, jobs: int, study: str | None = None
+) -> Iterator[tuple[Database, Sequence[Callable[[], Trainer]], LineReporter]]:
+    """Opens the database, a trainer for each job and a reporter; closes them at the end.
+
+    Where the database does not know the first job yet, or its search of that name, a trainer is
+    opened for it in advance.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(kept_for_the_next())
+        trainers = [
+            stack.enter_context(contextlib.closing(_Trainers(job.open_trainer))) for job in to_train
+        ]
+        if _is_unknown(to_train[0].identity, study, storage_url):
+            trainers[0].open_in_advance()
+        database = stack.enter_context(open_database(storage_url, create=True))
+        reporter = stack.enter_context(reporting(what))
+        # Not before it is clear that the job can be trained.
+        stack.enter_context(shared_by(jobs, reporter.tell))
+        yield database, trainers, reporter
+
+
+class _Trainers:
+    """Opens trainers; one may be opened in advance, and is then the first that is given out.
+
+    Opening one loads the data and tries the model, so it shows whether the workload can be trained
+    before anything is written about it.
+    """
+
+    def __init__(self, open_trainer: Callable[[], Trainer]) -> None:
+        self._open = open_trainer
+        self._ready: Trainer | None = None
+
+    def open_in_advance(self) -> None:
+        """A cluster that cannot be had now may be had later: the search tries again."""
+        with contextlib.suppress(RetryableError):
+            self._ready = self._open()
+
+    def __call__(self) -> Trainer:
+        ready, self._ready = self._ready, None
+        return self._open() if ready is None else ready
+
+    def close(self) -> None:
+        """Closes what nobody took."""
+        if self._ready is not None:
+            self._ready.close()
+            self._ready = None
+
+
+def _is_unknown(identity: WorkloadIdentity, study: str | None, storage_url: str) -> bool:
+    """Whether the database has no run of this job, or not this search; nothing is written.
+
+    Raises:
+        UserError: The database cannot be used.
+    """
+    if holds_nothing(storage_url):
+        return True
+    with open_database(storage_url, create=False) as database:
+        store = TrialStore(database)
+        if study is None:
+            return not store.trials(fingerprint=identity.fingerprint)
+        return all(search.study != study for search in store.searches())

@@ -1,4 +1,4 @@
-"""Results as tables, sentences and JSON."""
+"""The output of `run`: a forecast, or the result of a search, as tables, sentences and JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from syncswitch.cli.console import echo, print_table, print_text
+from syncswitch.cli.console import Row, echo, finite, print_json, print_rows, print_text
 from syncswitch.searcher.search.pairs import PairOutcome, best_of, paid_trainings, why_dropped
 from syncswitch.searcher.search.policy_words import policy_text
 from syncswitch.searcher.search.search import SearchResult, SwitchPointResult
+from syncswitch.searcher.simulation.forecast import Forecast, forecast
 from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.strategies.base import Decided
+from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -21,21 +22,24 @@ from syncswitch.searcher.words import (
     percent_text,
     seconds_text,
     sentence,
+    value_text,
 )
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.inspection import holds_nothing
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.metrics import seconds_at_pace
 from syncswitch.storage.policies.file import policy_to_dict
 from syncswitch.storage.queries.search_costs import SearchCost
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import TrialState
+from syncswitch.storage.trials.store import TrialStore
 
 _VERDICTS = {True: "yes", False: "no", None: "open"}
 
 
-def finite(value: float) -> float | None:
-    """A value for JSON, which has no infinity: what is never paid back is null."""
-    return value if math.isfinite(value) else None
-
-
 def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> dict[str, Any]:
-    """What `run --json` prints; the pairs of protocols are those that were searched together."""
+    """The document of `run --json`, with the pairs of protocols that were searched together."""
     policy, cost = result.policy, result.cost
     speed_up = speed_up_of(policy, cost.baseline_seconds)
     return {
@@ -72,11 +76,7 @@ def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutc
     policy, cost = result.policy, result.cost
     if pairs:
         print_pairs(pairs, cost.baseline_seconds)
-    baseline_title = "time / BSP" if policy.first_protocol == "bsp" else "time / first"
-    print_table(
-        ["switch at", "runs", policy.metric, "spread", "accepted", "seconds", baseline_title],
-        [_switch_point_cells(switch_point, cost, policy) for switch_point in result.switch_points],
-    )
+    print_rows([_cells(switch_point, cost, policy) for switch_point in result.switch_points])
     echo()
     print_text(policy_text(policy, cost.baseline_seconds))
     if result.threshold_runs:
@@ -86,25 +86,25 @@ def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutc
     echo(f"  {how_to_use}")
 
 
-def _switch_point_cells(
-    switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPolicy
-) -> list[str]:
+def _cells(switch_point: SwitchPointResult, cost: SearchCost, policy: TimingPolicy) -> Row:
     summary, first_protocol = switch_point.summary, policy.first_protocol
     is_baseline = summary.switch_percent == 100
     spread = summary.standard_deviation
     seconds, baseline = switch_point.training_seconds, cost.baseline_seconds
+    share = None if seconds is None or not baseline else seconds / baseline
     metric = policy.decided_by
     accuracy = accuracy_text(summary.mean_accuracy, metric)
     if summary.diverged_runs:
         accuracy = f"{summary.diverged_runs} diverged"
+    name = f" ({first_protocol.upper()})" if is_baseline else ""
     return [
-        f"{summary.switch_percent:g} %" + (f" ({first_protocol.upper()})" if is_baseline else ""),
-        str(summary.runs),
-        accuracy,
-        "-" if spread is None or summary.diverged_runs else metric.amount(spread),
-        "target" if is_baseline else _VERDICTS[summary.accepted],
-        "-" if seconds is None else f"{seconds:.1f}",
-        "-" if seconds is None or not baseline else f"{seconds / baseline:.2f}",
+        ("switch at", f"{summary.switch_percent:g} %{name}"),
+        ("runs", str(summary.runs)),
+        (metric.name, accuracy),
+        ("spread", NONE if spread is None or summary.diverged_runs else metric.amount(spread)),
+        ("accepted", "target" if is_baseline else _VERDICTS[summary.accepted]),
+        ("seconds", value_text(seconds, ".1f")),
+        ("time / BSP" if first_protocol == "bsp" else "time / first", value_text(share, ".2f")),
     ]
 
 
@@ -143,18 +143,18 @@ def print_pairs(pairs: Sequence[PairOutcome], baseline_seconds: float | None) ->
     """The table, why all but one were dropped, and what all of them cost."""
     best = best_of(pairs)
     assert best is not None  # a search that ended has one
-    print_table(
-        ["protocols", "switch at", "seconds", "runs", "paid seconds"],
+    percents = [_pair_percent(pair) for pair in pairs]
+    print_rows(
         [
             [
-                pair.name,
-                NONE if (percent := _pair_percent(pair)) is None else percent_text(percent),
-                seconds_text(_pair_seconds(pair)),
-                str(pair.runs),
-                seconds_text(pair.paid_seconds),
+                ("protocols", pair.name),
+                ("switch at", NONE if percent is None else percent_text(percent)),
+                ("seconds", seconds_text(_pair_seconds(pair))),
+                ("runs", str(pair.runs)),
+                ("paid seconds", seconds_text(pair.paid_seconds)),
             ]
-            for pair in pairs
-        ],
+            for pair, percent in zip(pairs, percents, strict=True)
+        ]
     )
     echo()
     for pair in pairs:
@@ -174,3 +174,87 @@ def _pair_percent(pair: PairOutcome) -> float | None:
 def _pair_seconds(pair: PairOutcome) -> float | None:
     is_known = isinstance(pair.found, Decided) and math.isfinite(pair.seconds)
     return pair.seconds if is_known else None
+
+
+def print_forecast(
+    strategy: Strategy,
+    identity: WorkloadIdentity,
+    given_seconds: tuple[float | None, float | None],
+    storage_url: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Prints the cost of the search for each answer that it may find; see `forecast`.
+
+    The seconds are those of a training with the first, and with the second protocol alone; None to
+    derive them from the throughput in the recorded runs of this very job. Raises UserError where
+    one is unknown or impossible.
+    """
+    first, second = given_seconds
+    if first is None or second is None:
+        recorded = _recorded_seconds(storage_url, identity)
+        first = recorded[0] if first is None else first
+        second = recorded[1] if second is None else second
+    if first is None or second is None:
+        raise UserError(
+            "no recorded run of this job says how long a training takes with each protocol alone;"
+            " give --first-seconds and --second-seconds"
+        )
+    answers = forecast(strategy, first, second)
+    if as_json:
+        print_json([_forecast_as_json(answer) for answer in answers])
+        return
+    name = identity.first_protocol.upper()
+    print_rows([_forecast_cells(answer, first, name) for answer in answers])
+    echo()
+    print_text(
+        f"Assumes {first:,.1f} s for a training with {name} alone and {second:,.1f} s with"
+        f" {identity.second_protocol.upper()} alone; {_caveat(strategy)} Nothing was trained."
+    )
+
+
+def _caveat(strategy: Strategy) -> str:
+    if strategy.repeats is not None:
+        return "an unlucky search costs more."
+    return (
+        "runs and costs are means over searches on generated accuracies, in which no run ends early"
+        " and every halving below the answer loses three times the threshold."
+    )
+
+
+def _recorded_seconds(
+    storage_url: str, identity: WorkloadIdentity
+) -> tuple[float | None, float | None]:
+    if holds_nothing(storage_url):
+        return None, None
+    with open_database(storage_url, create=False) as database:
+        trials = TrialStore(database).trials(fingerprint=identity.fingerprint)
+    phases = [
+        phase
+        for trial in trials
+        if trial.state == TrialState.COMPLETE and trial.conditions.is_undisturbed
+        for phase in trial.phases
+    ]
+    return (
+        seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps),
+        seconds_at_pace(phases, identity.second_protocol, identity.total_worker_steps),
+    )
+
+
+def _forecast_as_json(answer: Forecast) -> dict[str, float | None]:
+    return {name: finite(value) for name, value in dataclasses.asdict(answer).items()}
+
+
+def _forecast_cells(answer: Forecast, first_seconds: float, first_protocol: str) -> Row:
+    recurrences = answer.amortized_recurrences
+    paid_back = "never"
+    if not math.isinf(recurrences):
+        paid_back = counted(math.ceil(recurrences), "training")
+    return [
+        ("if the answer is", f"{answer.switch_percent:g} %"),
+        ("runs", f"{round(answer.runs, 1):g}"),
+        (f"cost / {first_protocol}", f"{answer.search_cost:.1f}"),
+        ("hours", f"{answer.search_cost * first_seconds / 3600:.2f}"),
+        ("speed-up", f"{answer.speed_up:.2f}"),
+        ("pays back after", paid_back),
+    ]

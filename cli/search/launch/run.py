@@ -11,32 +11,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.cli.completion import complete_protocols, complete_workload
-from syncswitch.cli.conditions import conditions_options
 from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json, print_note
 from syncswitch.cli.options import (
     PROTOCOLS_HELP,
     common_options,
+    conditions_options,
     is_given,
     mlflow_option,
     tensorboard_option,
     workers_option,
 )
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
-from syncswitch.cli.search.launch.strategy_options import strategy_options
-from syncswitch.cli.search.launch.trainer_options import trainer_options
-from syncswitch.searcher.backends.base import JobRequest, TrainerChoice, plan_search
+from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
+from syncswitch.cli.search.launch.options import strategy_options, trainer_options
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.command_lines import use_words
+from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.early_words import too_short
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.conditions import ConditionsChoice
+from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.options import USUAL_PROTOCOLS
 
 if TYPE_CHECKING:
-    from syncswitch.cli.search.launch.making import MadeSearch
+    from syncswitch.searcher.search.pairs import PairsResult
+    from syncswitch.searcher.search.plan import SearchPlan
+    from syncswitch.searcher.search.search import LoopOptions
+    from syncswitch.storage.records.policy import TimingPolicy
 
 
 _ANY = "any"
@@ -182,9 +186,7 @@ def run(
     Repeat the command to continue an interrupted search; once the search is finished, it answers at
     once. Several processes on one database share the work.
     """
-    from syncswitch.cli.search.launch.dry_run import print_forecast
-    from syncswitch.cli.search.launch.making import SearchMaker
-    from syncswitch.cli.search.launch.result import print_result, result_as_json
+    from syncswitch.cli.search.launch.result import print_forecast, print_result, result_as_json
 
     decides = make_strategy(strategy, **options)
     trainer.check_jobs(jobs)
@@ -219,32 +221,78 @@ def run(
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     called = reference or job.identity.name
-    maker = SearchMaker(
-        called, storage_url, jobs, checkpoint_folder, tensorboard_folder, mlflow_uri
-    )
+    making: LoopOptions = {"checkpoints": checkpoint_folder, "tensorboard": tensorboard_folder}
     try:
-        made = maker.make(planned)
+        found, current = _searched(planned, called, storage_url, jobs, mlflow_uri, making)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED
+    policy = found.best.policy
+    plan, job = next(one for one in planned if one[1].identity.fingerprint == policy.fingerprint)
     if as_json:
-        print_json(result_as_json(made.result, made.pairs))
+        print_json(result_as_json(found.best, found.pairs))
     else:
-        print_result(made.result, _how_to_use(made, called), made.pairs)
-        warning = made.result.policy.bare_warning
-        if made.job.command_with is not None and warning is not None:
-            print_note(warning)
+        how_to_use = _how_to_use(policy, plan, job, called, is_current=policy.version == current)
+        print_result(found.best, how_to_use, found.pairs)
+        if job.command_with is not None and policy.bare_warning is not None:
+            print_note(policy.bare_warning)
     return None
 
 
-def _how_to_use(made: MadeSearch, reference: str) -> str:
+def _searched(
+    planned: Sequence[tuple[SearchPlan, Job]],
+    called: str,
+    storage_url: str,
+    jobs: int,
+    mlflow_uri: str | None,
+    options: LoopOptions,
+) -> tuple[PairsResult, int | None]:
+    """Makes the runs that are missing, and publishes the policy.
+
+    Returns:
+        What came of it, and the current version of the job's policies; of one pair alone nobody
+        asks what became of it.
+    """
+    from syncswitch.searcher.search.pairs import PairsResult, PairToSearch, search_pairs
+    from syncswitch.searcher.search.plan import study_name
+    from syncswitch.searcher.search.search import Search
+    from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+
+    to_train, (first, _) = [job for _, job in planned], planned[0]
+    study = study_name(to_train[0].identity, first)
+    with opened_for(to_train, storage_url, "search", jobs, study) as (database, openings, reporter):
+        options["reference"] = to_train[0].reference or normal_reference(called)
+        options["reporter"] = reporter
+        pairs = [
+            PairToSearch(job.identity, plan, opening)
+            for (plan, job), opening in zip(planned, openings, strict=True)
+        ]
+
+        def announce(pair: PairToSearch) -> None:
+            if not is_further_job():
+                reporter.tell(f"{pair.identity.pair}:")
+
+        if len(pairs) == 1:
+            (one,) = pairs
+            result = Search(database, one.identity, one.plan, one.open_trainer, **options).run()
+            found = PairsResult((), result)
+        else:
+            found = search_pairs(database, pairs, say=announce, **options)
+        if not is_further_job():
+            identities = [job.identity for job in to_train]
+            copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)
+        aliases = PolicyRegistry(database).aliases(found.best.policy.fingerprint)
+        return found, aliases.get(CURRENT)
+
+
+def _how_to_use(
+    policy: TimingPolicy, plan: SearchPlan, job: Job, reference: str, *, is_current: bool
+) -> str:
     """The command line that uses this policy, with what it would not guess."""
-    job, policy = made.job, made.result.policy
     if job.command_with is not None:
         return job.command_with(policy)
-    version = None if policy.version == made.current_version else policy.version
-    conditions = made.plan.conditions
-    words = use_words(job.identity, job.reference, reference, version, conditions, job.profile)
+    version = None if is_current else policy.version
+    words = use_words(job.identity, job.reference, reference, version, plan.conditions, job.profile)
     if is_given("storage_url"):
         words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
     return shlex.join(words)

@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from syncswitch.cli.completion import complete_protocols, complete_workload
-from syncswitch.cli.conditions import conditions_options, inject_option
 from syncswitch.cli.console import (
     EXIT_INTERRUPTED,
+    Row,
     echo,
     print_error,
     print_json,
-    print_table,
+    print_rows,
     print_text,
 )
 from syncswitch.cli.options import (
@@ -24,26 +24,25 @@ from syncswitch.cli.options import (
     PROTOCOLS_HELP,
     FiniteRange,
     common_options,
+    conditions_options,
+    inject_option,
     mlflow_option,
     tensorboard_option,
 )
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.jobs import is_further_job, jobs_option
-from syncswitch.cli.search.launch.opening import opened_for_several
-from syncswitch.cli.search.launch.trainer_options import noted, trainer_options
+from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
+from syncswitch.cli.search.launch.options import noted, trainer_options
+from syncswitch.cli.search.rows import point_as_json, point_cells
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweptJob
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.words import (
     NONE,
-    accuracy_around,
     accuracy_text,
     measured_threshold_text,
     metric_title,
-    percent_text,
     run_conditions_text,
-    seconds_text,
     sentence,
     workers_text,
 )
@@ -180,7 +179,7 @@ def sweep(
     for job in plan.jobs:
         noted(job)
     try:
-        with opened_for_several(plan.jobs, storage_url, "sweep", jobs) as opened:
+        with opened_for(plan.jobs, storage_url, "sweep", jobs) as opened:
             database, openings, reporter = opened
             say = _silent if is_further_job() else reporter.tell
             sweeps = plan.run(
@@ -215,9 +214,6 @@ def _sizes(text: str | None) -> tuple[int | None, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-_Row = tuple[SweptJob, EvaluatedSwitchPoint, SpeedUp | None]
-
-
 def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
     """A value for each switch point."""
     return [
@@ -230,18 +226,14 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
             "protocols": [job.identity.first_protocol, job.identity.second_protocol],
             "conditions": dataclasses.asdict(job.conditions),
             "study": job.study,
-            **job.identity.decided_by.naming,
-            **job.identity.decided_by.with_values(
-                {"target_accuracy": sweep.target_accuracy, **dataclasses.asdict(point)}
-            ),
+            **metric.naming,
+            **metric.with_values({"target_accuracy": sweep.target_accuracy}),
             "threshold": sweep.threshold,
             "threshold_is_measured": sweep.given_threshold is None,
-            "kept_runs": sweep.kept_runs(point),
-            "speed_up": speed_up.value if speed_up else None,
-            "speed_up_low": speed_up.low if speed_up else None,
-            "speed_up_high": speed_up.high if speed_up else None,
+            **point_as_json(point, metric, sweep.kept_runs(point), speed_up),
         }
         for job, point, speed_up in _rows(sweep)
+        for metric in [job.identity.decided_by]
     ]
 
 
@@ -250,22 +242,20 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
     # The first job is the workload as it is.
     base = sweeps[0].jobs[0].reference
     title = metric_title(job.identity.decided_by for sweep in sweeps for job in sweep.jobs)
-    first = 0 if len({job.reference for sweep in sweeps for job in sweep.jobs}) > 1 else 1
-    print_table(
-        [
-            "variant",
-            "workers",
-            "protocols",
-            "switch at",
-            "runs",
-            "diverged",
-            "kept",
-            title,
-            "seconds",
-            "times as fast",
-        ][first:],
-        [_cells(sweep, base, *row)[first:] for sweep in sweeps for row in _rows(sweep)],
-    )
+    rows: list[Row] = []
+    for sweep in sweeps:
+        for job, point, speed_up in _rows(sweep):
+            identity, variant = job.identity, job.reference.removeprefix(base).removeprefix(",")
+            kept = sweep.kept_runs(point)
+            rows.append(
+                [
+                    ("variant", variant or NONE),
+                    ("workers", workers_text(identity.workers, identity.simulated_cluster)),
+                    ("protocols", identity.pair),
+                    *point_cells(point, identity.decided_by, kept, speed_up, title),
+                ]
+            )
+    print_rows(rows, {"variant"})
     echo()
     for sweep in sweeps:
         print_text(_compared_with(sweep))
@@ -273,28 +263,10 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
         print_text(f"All runs trained under these conditions: {text}.")
 
 
-def _rows(sweep: Sweep) -> Iterator[_Row]:
+def _rows(sweep: Sweep) -> Iterator[tuple[SweptJob, EvaluatedSwitchPoint, SpeedUp | None]]:
     for number, job in enumerate(sweep.jobs):
         for point in job.switch_points:
             yield job, point, sweep.speed_up(number, point.switch_percent)
-
-
-def _cells(
-    sweep: Sweep, base: str, job: SweptJob, point: EvaluatedSwitchPoint, speed_up: SpeedUp | None
-) -> list[str]:
-    identity, kept = job.identity, sweep.kept_runs(point)
-    return [
-        job.reference.removeprefix(base).removeprefix(",") or NONE,
-        workers_text(identity.workers, identity.simulated_cluster),
-        identity.pair,
-        percent_text(point.switch_percent),
-        str(point.runs),
-        str(point.diverged_runs),
-        NONE if kept is None else str(kept),
-        accuracy_around(point.mean_accuracy, point.accuracy_half_width, identity.decided_by),
-        seconds_text(point.training_seconds),
-        NONE if speed_up is None else f"{speed_up.value:.2f}",
-    ]
 
 
 def _compared_with(sweep: Sweep) -> str:

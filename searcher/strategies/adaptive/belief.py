@@ -86,7 +86,7 @@ def _effective_after(log_weights: Floats, step: float) -> float:
     return effective_size(weights) / len(weights)
 
 
-def _weights(log_weights: Floats, step: float) -> Floats:
+def _weights(log_weights: Floats, step: float = 1.0) -> Floats:
     weights: Floats = np.exp(step * (log_weights - log_weights.max()))
     weights /= weights.sum()
     return weights
@@ -154,14 +154,6 @@ class Datum:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTarget:
-    """A target that is known from earlier runs: their mean accuracy, and how many they were."""
-
-    accuracy: float
-    runs: int
-
-
 @dataclass(frozen=True, eq=False)
 class Belief:
     """The guesses, weighted by what was observed.
@@ -203,14 +195,23 @@ class Belief:
         return np.searchsorted(np.cumsum(self.weights), places).clip(0, last)
 
 
-def believe(prior: Prior, data: Iterable[Datum], known: KnownTarget | None = None) -> Belief:
+def believe(
+    prior: Prior, data: Iterable[Datum], known_target: float | None = None, known_runs: int = 0
+) -> Belief:
     """The belief after some runs, which may come in any order.
 
-    One at least is of the first protocol alone and did not diverge, unless the target is known.
+    Args:
+        prior: The job.
+        data: The runs; one at least is of the first protocol alone and did not diverge, unless the
+            target is known.
+        known_target: Mean accuracy of earlier runs of the first protocol alone.
+        known_runs: How many these were.
     """
     # In a fixed order, so that rounding is the same whatever the order of the runs.
     ordered = sorted(data, key=_order)
-    return _believed(prior, tuple(ordered), known)
+    return _believed(
+        prior, tuple(ordered), () if known_target is None else (known_target,) * known_runs
+    )
 
 
 def _order(datum: Datum) -> tuple[int, float, bool, bool]:
@@ -218,11 +219,11 @@ def _order(datum: Datum) -> tuple[int, float, bool, bool]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _believed(prior: Prior, ordered: tuple[Datum, ...], known: KnownTarget | None) -> Belief:
-    evidence = _Evidence.of(prior, ordered, known)
+def _believed(prior: Prior, ordered: tuple[Datum, ...], earlier: tuple[float, ...]) -> Belief:
+    evidence = _Evidence.of(prior, ordered, earlier)
     guesses = first_guesses(prior)
     log_weights = evidence.log_weights(guesses)
-    weights = _normalised(log_weights)
+    weights = _weights(log_weights)
     if effective_size(weights) < _LEAST_EFFECTIVE:
         cube = renewed(
             guesses.cube, lambda cube: evidence.log_weights(guesses_at(prior, cube)), log_weights
@@ -237,12 +238,6 @@ def _believed(prior: Prior, ordered: tuple[Datum, ...], known: KnownTarget | Non
         target_accuracy=evidence.target,
         target_runs=evidence.target_runs,
     )
-
-
-def _normalised(log_weights: Floats) -> Floats:
-    weights: Floats = np.exp(log_weights - log_weights.max())
-    weights /= weights.sum()
-    return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,11 +265,10 @@ class _Evidence:
     failed: npt.NDArray[np.intp]
 
     @classmethod
-    def of(cls, prior: Prior, ordered: Sequence[Datum], known: KnownTarget | None) -> _Evidence:
+    def of(cls, prior: Prior, ordered: Sequence[Datum], earlier: Sequence[float]) -> _Evidence:
         last = len(prior.grid) - 1
         whole = [datum for datum in ordered if not (datum.diverged or datum.failed)]
         baseline = [datum.accuracy for datum in whole if datum.index == last]
-        earlier = [known.accuracy] * known.runs if known else []
         target = math.fsum([*baseline, *earlier]) / (len(baseline) + len(earlier))
         candidates = [datum for datum in whole if datum.index < last]
         lost = [datum for datum in ordered if datum.index < last]

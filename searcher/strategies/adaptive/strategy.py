@@ -23,7 +23,6 @@ from typing_extensions import override
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
 from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
-from syncswitch.searcher.strategies.grids import halvings
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, Observation
 from syncswitch.searcher.strategies.progress import (
     SearchProgress,
@@ -36,6 +35,11 @@ from syncswitch.searcher.strategies.trial_costs import TrialCosts
 if TYPE_CHECKING:
     from syncswitch.searcher.strategies.adaptive.guesses import Floats
     from syncswitch.searcher.strategies.adaptive.outlook import Outlook
+
+
+def halvings(settings: int) -> tuple[float, ...]:
+    """100 % and its repeated halves, descending."""
+    return tuple(100.0 / 2**halved for halved in range(settings + 1))
 
 
 @dataclass(frozen=True)
@@ -313,7 +317,7 @@ class Assessment:
         # NumPy and SciPy take a while to import, and commands that only show a search need neither.
         import numpy as np
 
-        from syncswitch.searcher.strategies.adaptive.belief import Datum, KnownTarget, believe
+        from syncswitch.searcher.strategies.adaptive.belief import Datum, believe
         from syncswitch.searcher.strategies.adaptive.guesses import Prior
         from syncswitch.searcher.strategies.adaptive.outlook import Outlook
 
@@ -324,11 +328,11 @@ class Assessment:
             )
             for run in self._history.runs
         )
-        target = strategy.target_accuracy
         belief = believe(
             Prior(self._grid, strategy.threshold, strategy.largest_loss),
             data,
-            None if target is None else KnownTarget(target, strategy.target_runs),
+            strategy.target_accuracy,
+            strategy.target_runs,
         )
         shares = np.array(self._grid) / strategy.highest_percent
         halved = {percent / 100 for percent in halvings(strategy.settings)}

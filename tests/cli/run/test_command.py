@@ -25,8 +25,7 @@ from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import uses
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from tests import program
 from tests.storage.conftest import POLICY, SEARCH
 from tests.trainers.command.programs import command
@@ -228,18 +227,23 @@ def test_a_loop_that_learns_from_nothing_goes_back_by_itself(
     arguments = (*job, "--storage", sqlite_url, "--learn", "--uses", "30", "--json")
     done = [CliRunner().invoke(main, arguments, prog_name="syncswitch-run") for _ in range(3)]
     reports = [result(one) for one in done]
-    assert [report["switch_percent"] for report in reports[:2]] == [100, 25]
+    switches = [report["switch_percent"] for report in reports]
+    assert switches[0] == 100
+    # Too early, whichever the learning tries; the halvings after it are what it tries again.
+    assert switches[1] in (6.25, 12.5, 25)
     guard = reports[1]["guard"]
     assert isinstance(guard, dict)
-    assert ([one["switch_percent"] for one in guard["failed"]], guard["held_percent"]) == ([25], 50)
-    # The part after the failed switch is all that it costs, and no process starts anew.
-    assert reports[1]["training_seconds"] == 75.0 + guard["lost_seconds"] < 100.0
+    tried = [one["switch_percent"] for one in guard["failed"]]
+    assert tried == [one for one in (6.25, 12.5, 25) if one >= switches[1]]
+    assert guard["held_percent"] == 50
+    # What came after the failed switches is all that they cost, and no process starts anew.
+    assert reports[1]["training_seconds"] == 75.0 + guard["lost_seconds"]
     assert len(list((tmp_path / "syncswitch-runs").glob("*/*"))) == 3
-    assert done[1].stderr.count("alarmed at worker-step") == 1
+    assert done[1].stderr.count("alarmed at worker-step") == len(tried)
     with open_database(sqlite_url, create=False) as database:
         known = uses(database, str(reports[0]["fingerprint"]))
     assert [use.seed for use in known] == [0, 1, 2]
-    assert len(known[1].failed_switches) == 1
+    assert len(known[1].failed_switches) == len(tried)
 
 
 def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:

@@ -284,7 +284,7 @@ def test_a_trainer_that_was_opened_for_nothing_is_closed(
     def refuse(*_: object) -> None:
         raise UserError("no reporter")
 
-    monkeypatch.setattr("syncswitch.cli.search.launch.opening.reporting", refuse)
+    monkeypatch.setattr("syncswitch.cli.search.launch.making.reporting", refuse)
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), lambda: trainer))
     assert "no reporter" in error_line(invoke("run", "digits", *QUICK))
     assert trainer.closed == 1

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.search.consistency import check_database
+from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry

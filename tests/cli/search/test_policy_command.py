@@ -208,7 +208,10 @@ def test_show_says_why(invoke: Invoke, tmp_path: Path) -> None:
     last = {one["switch_percent"]: one for one in why["runs"][-1]["beliefs"]}
     shown = next(line for line in text.splitlines() if line.startswith("8  "))
     assert f"{100 * last[25.0]['good_probability']:.0f} %" in shown
-    assert set(why) == {"runs", "answer_percent", "is_decided", "never_tried", "changes"}
+    assert set(why) == {
+        *("runs", "answer_percent", "is_decided", "never_tried", "changes"),
+        *("threshold", "threshold_is_measured"),
+    }
     assert "why" not in json.loads(invoke("policy", "show", "generated", "--json").stdout)
 
 

@@ -10,7 +10,7 @@ from generated_trainer import GeneratedTrainer, identity
 from rich.console import Console
 
 from syncswitch.cli.console import progress_bars, rich_console
-from syncswitch.cli.search.launch.progress import BarReporter, LineReporter, label_of
+from syncswitch.cli.search.launch.making import BarReporter, LineReporter, label_of
 from syncswitch.searcher.search.reporter import ReportedTrial
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy

@@ -16,7 +16,7 @@ from searches import SINGLE, search
 from sqlalchemy import create_engine, inspect, text
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.search.consistency import check_database
+from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.storage.database.check import Finding
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url

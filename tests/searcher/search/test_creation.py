@@ -17,7 +17,7 @@ from generated_trainer import GeneratedTrainer, identity
 from sqlalchemy import Engine, create_engine, event, text
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.search.consistency import check_database
+from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy

@@ -10,7 +10,7 @@ import pytest
 from generated_trainer import GeneratedTrainer
 from searches import search
 
-from syncswitch.searcher.search.consistency import check_database
+from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Patience
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy

@@ -10,7 +10,6 @@ from syncswitch.searcher.search.explanation import (
     Explanation,
     Untried,
     belief_cells,
-    belief_columns,
     belief_sentence,
     certainty_sentence,
     change_sentences,
@@ -55,19 +54,16 @@ WHY = Explanation(
 
 
 def test_the_rows_have_the_switch_points_with_runs_and_their_neighbours() -> None:
-    assert belief_columns(WHY, Metric()) == (
-        "run",
-        "switch at",
-        "accuracy",
-        "25 %",
-        "50 %",
-        "100 %",
-    )
-    guarded = replace(WHY, strategy=AdaptiveStrategy())
-    assert belief_columns(guarded, Metric())[3:] == ("25 %", "50 %")
-    assert belief_cells(WHY, 0, Metric()) == ["1", "100 %", "diverged", "-", "-", "-"]
-    assert belief_cells(WHY, 1, Metric()) == ["2", "100 %", "0.9200", "30 %", "60 %", "100 %"]
-    assert belief_cells(WHY, 2, Metric()) == ["3", "50 %", "alarm", "52 %", "81 %", "100 %"]
+    rows = [belief_cells(WHY, number, Metric()) for number in range(3)]
+    titles = ["run", "switch at", "accuracy", "25 %", "50 %", "100 %"]
+    assert [[title for title, _ in row] for row in rows] == [titles] * 3
+    assert [[text for _, text in row] for row in rows] == [
+        ["1", "100 %", "diverged", "-", "-", "-"],
+        ["2", "100 %", "0.9200", "30 %", "60 %", "100 %"],
+        ["3", "50 %", "alarm", "52 %", "81 %", "100 %"],
+    ]
+    guarded = belief_cells(replace(WHY, strategy=AdaptiveStrategy()), 0, Metric())
+    assert [title for title, _ in guarded[3:]] == ["25 %", "50 %"]
 
 
 def test_the_rows_are_explained_by_what_the_search_goes_by() -> None:
@@ -136,8 +132,7 @@ def test_an_error_is_said_as_it_is() -> None:
         ),
         changes=(Change(50.0, 1, -15.0, fails=True, answer_percent=100.0, next_percent=None),),
     )
-    assert belief_columns(why, error)[2] == "MeanAbsoluteError"
-    assert belief_cells(why, 0, error)[2] == "12.5000 km"
+    assert belief_cells(why, 0, error)[2] == ("MeanAbsoluteError", "12.5000 km")
     assert certainty_sentence(why, "BSP", error) == (
         "One more run with the switch at 50 % ends between 12.0000 km and 13.5000 km with 90 %, and"
         " within 0.01 km of BSP's mean MeanAbsoluteError with 96 %."

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 
 TRAINS = """
 import json, math, random, sys, time

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Trainer
@@ -88,7 +87,7 @@ class TestCommandTrainer(TrainerContract):
     def test_a_run_at_chance_after_the_first_decay_has_diverged(
         self, make_trainer: MakeTrainer
     ) -> None:
-        """What chance is, only the command knows: it says so itself, see `test_report_log`."""
+        """What chance is, only the command knows: it says so itself, see `test_reports`."""
         assert not self.whole_run(make_trainer, 0.0).diverged
 
     def test_an_unknown_protocol_is_refused(self, make_trainer: MakeTrainer) -> None:

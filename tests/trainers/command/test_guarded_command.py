@@ -12,8 +12,7 @@ import pytest
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.command.programs import command, job_of, says, trial

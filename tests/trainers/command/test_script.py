@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.trainers.command import output_dir, report, seed, switch_step
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from tests.trainers.command.programs import job_of, trial
 

@@ -15,8 +15,7 @@ import pytest
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.command.job import CommandJob
-from syncswitch.trainers.command.template import CommandTemplate
+from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.trainer import Observer, Verdict
 from tests.processes import has_ended
@@ -80,7 +79,7 @@ def eventually(condition: Any, seconds: float = 20.0) -> bool:
 
 
 class TestWarnings:
-    """Of a run that nobody understands, which may go on for hours."""
+    """Warnings about a run that nobody understands, which may go on for hours."""
 
     def test_lines_that_do_not_match_are_shown_early(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -322,7 +321,7 @@ class TestProcesses:
             "import sys\n"
             "from pathlib import Path\n"
             "from tests.trainers.command.programs import job_of, trial\n"
-            "from syncswitch.trainers.command.template import CommandTemplate\n"
+            "from syncswitch.trainers.command.job import CommandTemplate\n"
             "from syncswitch.trainers.command.trainer import CommandTrainer\n"
             "job = job_of(Path(sys.argv[1]), CommandTemplate(tuple(sys.argv[2:])))\n"
             "CommandTrainer(job).train(trial(job))\n"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-import re
 from typing import Any
 
 import numpy as np
@@ -129,33 +127,6 @@ class TestFromDatasets:
         pipeline = tf.data.Dataset.from_tensor_slices((sparse, [0, 1]))
         with pytest.raises(WorkloadError, match="train pipeline yields sparse tensors; give Data"):
             Data.from_datasets(pipeline, pipeline)
-
-    def test_a_pipeline_that_does_not_end_says_so(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        import tensorflow as tf
-
-        signature = tf.TensorSpec((2,), tf.float32), tf.TensorSpec((), tf.int32)
-
-        class EndOfPatienceError(Exception):
-            pass
-
-        def endless() -> Any:
-            for number in itertools.count():
-                if caplog.messages and number > 50:
-                    raise EndOfPatienceError
-                yield np.zeros(2, np.float32), number
-
-        monkeypatch.setattr("syncswitch.trainers.job.sources.pipelines._PATIENCE_SECONDS", 0.01)
-        generated = tf.data.Dataset.from_generator(endless, output_signature=signature)
-        with pytest.raises(Exception, match="EndOfPatience"):
-            Data.from_datasets(generated, self.pipeline(3))
-        (line,) = caplog.messages
-        assert re.fullmatch(
-            r"data: still reading the train pipeline, \d+ examples so far; where it is endless, say"
-            r" take\(EXAMPLES\), as this never ends",
-            line,
-        )
 
     @pytest.mark.parametrize(
         "change",

@@ -101,5 +101,5 @@ def test_a_training_of_ones_own_is_refused(keras: Any, name: str) -> None:
     model = kind(inputs, keras.layers.Dense(1)(inputs))
     model.compile("sgd", "mse")
     x = np.ones((8, 3), "float32")
-    with pytest.raises(WorkloadError, match=f"a Own, has a {name} of its own, which no run would"):
+    with pytest.raises(WorkloadError, match=f"a Own, has its own {name}, which no run would"):
         from_compiled(model, x, x[:, :1], validation_split=0.5)

@@ -104,41 +104,28 @@ def test_a_further_metric_that_is_none_is_refused(
         make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric="mse", further_metrics=further)
 
 
-class TestDefaultMetric:
-    def test_of_class_numbers(self, keras: Any) -> None:
-        loss = "sparse_categorical_crossentropy"
-        accuracy = accuracy_of(keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
-        assert accuracy == pytest.approx(ACCURACY)
+HALF = TRUTH % 2
+HALF_GUESS = np.where(np.where(np.arange(EXAMPLES) % 7 == 0, 1 - HALF, HALF), 0.8, 0.3)
 
-    def test_of_class_numbers_in_a_column(self, keras: Any) -> None:
-        """As Keras's own CIFAR-10 and CIFAR-100 have them."""
-        labels = TRUTH.astype(np.uint8).reshape(-1, 1)
-        loss = "sparse_categorical_crossentropy"
-        assert accuracy_of(keras, one_hot(GUESS), labels, loss) == pytest.approx(ACCURACY)
 
-    def test_of_one_hot_labels(self, keras: Any) -> None:
-        loss = "categorical_crossentropy"
-        accuracy = accuracy_of(keras, one_hot(GUESS), one_hot(TRUTH), loss)
-        assert accuracy == pytest.approx(ACCURACY)
-
-    @pytest.mark.parametrize(
-        ("dtype", "shape"),
-        [
-            ("float32", (-1,)),
-            ("float32", (-1, 1)),
-            ("int32", (-1, 1)),
-            pytest.param(
-                "int32",
-                (-1,),
-            ),
-        ],
-    )
-    def test_of_binary_labels(self, keras: Any, dtype: str, shape: tuple[int, ...]) -> None:
-        truth, guess = TRUTH % 2, np.where(np.arange(EXAMPLES) % 7 == 0, 1 - TRUTH % 2, TRUTH % 2)
-        outputs = np.where(guess, 0.8, 0.3).reshape(-1, 1)
-        labels = truth.astype(dtype).reshape(shape)
-        accuracy = accuracy_of(keras, outputs, labels, lambda: keras.losses.BinaryCrossentropy())
-        assert accuracy == pytest.approx(ACCURACY)
+@pytest.mark.parametrize(
+    ("outputs", "labels", "loss"),
+    [
+        (one_hot(GUESS), TRUTH.astype(np.int32), "sparse_categorical_crossentropy"),
+        # As Keras's own CIFAR-10 and CIFAR-100 have them.
+        (one_hot(GUESS), TRUTH.astype(np.uint8)[:, None], "sparse_categorical_crossentropy"),
+        (one_hot(GUESS), one_hot(TRUTH), "categorical_crossentropy"),
+        *(
+            (HALF_GUESS[:, None], labels, "binary_crossentropy")
+            for one in (HALF.astype("float32"), HALF.astype("int32"))
+            for labels in (one, one[:, None])
+        ),
+    ],
+)
+def test_without_a_metric_it_is_the_accuracy_that_fits_the_labels(
+    keras: Any, outputs: np.ndarray, labels: np.ndarray, loss: str
+) -> None:
+    assert accuracy_of(keras, outputs, labels, loss) == pytest.approx(ACCURACY)
 
 
 class TestModelTester:
@@ -170,26 +157,25 @@ class TestModelTester:
         )
         assert accuracy == pytest.approx(1.0)
 
-    def test_what_is_no_metric_is_refused(self, keras: Any) -> None:
-        with pytest.raises(WorkloadError, match=r"keras\.metrics\.Metric"):
-            make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: "accuracy")
-
     @pytest.mark.parametrize(
-        ("value", "given"), [(3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1")]
+        ("build", "said"),
+        [
+            (lambda of: "accuracy", r"keras\.metrics\.Metric"),
+            (lambda of: of.F1Score(average=None), r"gives 3 values.*give one that is a"),
+            *(
+                (
+                    lambda of, value=value: of.MeanMetricWrapper(lambda y, _: value + 0 * y),
+                    f"gives {given}, and .* from 0 to 1; give as metric_r",
+                )
+                for value, given in ((3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1"))
+            ),
+        ],
     )
-    def test_a_value_that_is_no_share_is_refused(
-        self, keras: Any, value: float, given: str
+    def test_what_is_no_metric_or_no_share_is_refused(
+        self, keras: Any, build: Any, said: str
     ) -> None:
-        metric = lambda: keras.metrics.MeanMetricWrapper(lambda labels, _: value + 0 * labels)  # noqa: E731
-        with pytest.raises(
-            WorkloadError, match=f"gives {given}, and .* from 0 to 1; give as metric_r"
-        ):
-            make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
-
-    def test_a_value_for_each_class_is_refused(self, keras: Any) -> None:
-        metric = lambda: keras.metrics.F1Score(average=None)  # noqa: E731
-        with pytest.raises(WorkloadError, match=r"gives 3 values.*give one that is a"):
-            make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=metric)
+        with pytest.raises(WorkloadError, match=said):
+            make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: build(keras.metrics))
 
     def test_an_error_is_compared_as_its_negative(self, keras: Any) -> None:
         outputs = np.array([[3.0], [1.0], [2.0]])
@@ -282,7 +268,7 @@ class TestModelTester:
         told = (
             f"BSP alone reached an accuracy of {accuracy:.4f}, where guessing the most frequent"
             f" class gives 0.3336: the job learns next to nothing on {GENERATED.workers} workers,"
-            " and so does a search of it; check learning_rate, which is multiplied by the workers"
+            " and a search would as well; check learning_rate, which is multiplied by the workers"
             " (up to largest_scaling)"
         )
         assert [line for line in caplog.messages if "guessing" in line] == [told] * is_told

@@ -98,7 +98,8 @@ def played(
     pytest.importorskip(library, reason=f"needs the extra {library}")
 
     def play(folder: Path) -> None:
-        names = "good unaveraged diverging later from_start in_epoch epochs mixed stopped killed"
+        names = "good few_tests unaveraged diverging later from_start in_epoch epochs mixed"
+        names += " stopped killed"
         for name in names.split():
             write(folder / f"{name}.json", POLICIES.get(name, 12.5))
         killed, ended = run_both(folder, library), run_both(folder, library)
@@ -212,6 +213,11 @@ def test_a_good_run_is_recorded_with_all_its_tests(played: Path) -> None:
     assert [one["worker_step"] for one in record["evaluations"]] == list(range(10, 81, 10))
     parts = [(one["start_worker_step"], one["end_worker_step"]) for one in record["phases"]]
     assert parts == [(0, SWITCH), (SWITCH, problem.STEPS)]
+
+
+def test_the_model_is_tested_after_the_last_step(played: Path) -> None:
+    tests = [one["worker_step"] for one in recorded(played, "few_tests")["evaluations"]]
+    assert tests == ([30, 60, 80] if library_of(played) == "lightning" else [80])
 
 
 @pytest.mark.parametrize("name", ["diverging", "unaveraged", "in_epoch", "epochs", "from_start"])

@@ -210,6 +210,7 @@ if __name__ == "__main__":
             "alone": partial(train, "alone", has_callback=False),
             "inert": partial(train, "inert"),
             "good": partial(train, "good", "good"),
+            "few_tests": partial(train, "few_tests", "few_tests", eval_strategy="no"),
             "unaveraged": partial(train, "unaveraged", "unaveraged", Unaveraged),
             "diverging": partial(train, "diverging", "diverging", Diverging),
             "later": partial(train, "later", "later", Diverging, good_from=25),

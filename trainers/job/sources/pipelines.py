@@ -152,7 +152,9 @@ class PipelinePieces(BlockSource):
             raise WorkloadError(f"data: pieces is {pieces}; give 1 or more")
         self.pipeline = pipeline
         if sizes is None:
-            _LOG.warning("data: counting the examples of %d pieces; give sizes to spare it", pieces)
+            _LOG.warning(
+                "data: counting the examples of %d pieces; give sizes to avoid that", pieces
+            )
             sizes = [self._count(piece) for piece in range(pieces)]
         given = [sizes] * pieces if isinstance(sizes, int) else list(sizes)
         if len(given) != pieces or min(given) < 0 or not sum(given):
@@ -181,7 +183,9 @@ class PipelinePieces(BlockSource):
                         " with to_tensor(shape=...)"
                     )
             return rows
-        raise WorkloadError(f"data: the pipeline of piece {block} yields nothing; {size:,} awaited")
+        raise WorkloadError(
+            f"data: the pipeline of piece {block} yields nothing, not {size:,} examples"
+        )
 
     def _count(self, piece: int) -> int:
         dataset, called = self._dataset(piece), f"pipeline of piece {piece}"
@@ -238,7 +242,7 @@ def _heard_of(read: Iterator[Any], called: str, examples_of: Callable[[Any], int
         if time.monotonic() >= tell_at:
             tell_at = math.inf
             _LOG.warning(
-                "data: still reading the %s, %s examples so far; where it is endless, say"
+                "data: still reading the %s, %s examples so far; where it is endless, add"
                 " take(EXAMPLES), as this never ends",
                 called,
                 f"{count:,}",
@@ -254,7 +258,7 @@ def _check_end(dataset: Any, called: str) -> None:
     if _seems_endless(dataset):
         _LOG.warning(
             "data: the %s takes from one that is endless, and may never end itself; leave out"
-            " repeat(), syncswitch counts epochs, or say take(EXAMPLES)",
+            " repeat(), syncswitch counts epochs, or add take(EXAMPLES)",
             called,
         )
 

@@ -99,14 +99,14 @@ def _matched(workload: Workload, read: Any, wanted: dict[str, Any]) -> dict[str,
     if isinstance(read, dict):
         if not set(wanted) <= set(read):
             raise WorkloadError(
-                f"workload {workload.name!r}: the model takes {_quoted(wanted)}, and data() gives"
-                f" {_quoted(read)}; name them alike"
+                f"workload {workload.name!r}: the model takes {quoted(wanted)}, and data() gives"
+                f" {quoted(read)}; use the same names"
             )
         return {name: read[name] for name in wanted}
     given = list(read) if isinstance(read, tuple | list) else [read]
     if len(given) != len(wanted):
         raise WorkloadError(
-            f"workload {workload.name!r}: the model takes {len(wanted)} inputs, {_quoted(wanted)},"
+            f"workload {workload.name!r}: the model takes {len(wanted)} inputs, {quoted(wanted)},"
             f" and data() gives {len(given)}; give a dict with these names"
         )
     return dict(zip(wanted, given, strict=True))
@@ -144,7 +144,8 @@ def _fits(shape: Sequence[Any], needed: Sequence[Any]) -> bool:
     )
 
 
-def _quoted(names: Iterable[str]) -> str:
+def quoted(names: Iterable[str]) -> str:
+    """Names as messages list them."""
     return ", ".join(map(repr, names))
 
 

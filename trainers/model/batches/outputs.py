@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData, Data
-from syncswitch.trainers.job.keras_parts import build_loss, loss_settings
+from syncswitch.trainers.job.keras_parts import build_loss, loss_settings, warn_once
 from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.batches.examples import Weighted
+from syncswitch.trainers.model.batches.examples import Weighted, quoted
 from syncswitch.trainers.model.tensorflow_api import tf
 
-_LOG = logging.getLogger(__name__)
 _TEXT = "OSU"
 
 
@@ -77,17 +74,11 @@ def _warn_of_missing(workload: Workload, data: Data) -> None:
         # A sum needs no memory, and is not finite where one value is not.
         missing = 0 if np.isfinite(inputs.sum()) else int(np.isnan(inputs).sum())
         if missing:
-            _warn_once(workload.name, missing)
-
-
-@cache
-def _warn_once(name: str, missing: int) -> None:
-    _LOG.warning(
-        "workload %r: %s values of train_inputs are NaN, and a run diverges unless the model takes"
-        " them out; fill them in, such as with np.nan_to_num",
-        name,
-        f"{missing:,}",
-    )
+            warn_once(
+                f"workload {workload.name!r}: {missing:,} values of train_inputs are NaN, and a run"
+                " diverges unless the model takes them out; fill them in, such as with"
+                " np.nan_to_num"
+            )
 
 
 class Decisive(NamedTuple):
@@ -153,7 +144,7 @@ class Outputs:
         if wanted not in names:
             raise _error(
                 self._workload,
-                f"metric_output is {wanted!r}, and the model has the outputs {_quoted(names)}; say"
+                f"metric_output is {wanted!r}, and the model has the outputs {quoted(names)}; say"
                 " by which of them a run is judged",
             )
         place = names.index(wanted)
@@ -196,7 +187,7 @@ class Outputs:
         raise _error(
             self._workload,
             f"data() gives {len(given)} arrays of labels for the {len(names)} outputs"
-            f" {_quoted(names)}; give a dict with these names",
+            f" {quoted(names)}; give a dict with these names",
         )
 
 
@@ -211,7 +202,7 @@ def _by_name(workload: Workload, what: str, given: Any, names: list[str]) -> lis
     if len(given) != len(names):
         raise _error(
             workload,
-            f"{what} has {len(given)} entries for the {len(names)} outputs {_quoted(names)}; give"
+            f"{what} has {len(given)} entries for the {len(names)} outputs {quoted(names)}; give"
             " one for each",
         )
     return list(given)
@@ -259,16 +250,12 @@ def _listed(value: Any) -> list[Any]:
     return list(value.values() if isinstance(value, Mapping) else value)
 
 
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
-
-
 def _mismatch(
     workload: Workload, what: str, given: Iterable[str], names: Iterable[str]
 ) -> WorkloadError:
     return _error(
         workload,
-        f"{what} {_quoted(given)}, and the model's outputs are {_quoted(names)}; name them alike",
+        f"{what} {quoted(given)}, and the model's outputs are {quoted(names)}; use the same names",
     )
 
 

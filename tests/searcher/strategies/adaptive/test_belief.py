@@ -10,7 +10,6 @@ import pytest
 from syncswitch.searcher.strategies.adaptive.belief import (
     Belief,
     Datum,
-    KnownTarget,
     believe,
     effective_size,
 )
@@ -87,9 +86,9 @@ def test_no_few_guesses_are_sure_of_themselves(losses: tuple[float, ...]) -> Non
 
 
 def test_a_known_target_is_one_more_measurement() -> None:
-    alone = believe(PRIOR, (), KnownTarget(0.9, 5))
+    alone = believe(PRIOR, (), 0.9, 5)
     assert (alone.target_accuracy, alone.target_runs) == (pytest.approx(0.9), 5)
-    both = believe(PRIOR, (Datum(LAST, 0.912),), KnownTarget(0.9, 5))
+    both = believe(PRIOR, (Datum(LAST, 0.912),), 0.9, 5)
     assert both.target_accuracy == pytest.approx(0.902)
     assert both.target_runs == 6
 

@@ -25,7 +25,7 @@ def piece(number: Any) -> Any:
 def test_pieces_are_read_as_wholes(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         source = PipelinePieces(4, piece)
-    assert "counting the examples of 4 pieces; give sizes to spare it" in caplog.text
+    assert "counting the examples of 4 pieces; give sizes to avoid that" in caplog.text
     assert list(source.blocks) == [0, 1, 2, 3]
     inputs, labels = source.read(np.array([5, 0, 2]))
     assert (list(inputs), list(labels)) == ([2, 0, 1], [3, 1, 2])
@@ -52,7 +52,7 @@ def test_what_cannot_be_is_refused() -> None:
         PipelinePieces(4, lambda number: piece(number).repeat())
     with pytest.raises(WorkloadError, match="blocks_in_window is 0"):
         PipelinePieces(4, piece, 1, blocks_in_window=0)
-    with pytest.raises(WorkloadError, match="piece 0 yields nothing; 1 awaited"):
+    with pytest.raises(WorkloadError, match="piece 0 yields nothing, not 1 examples"):
         PipelinePieces(4, piece, 1).read(np.array([0]))
 
 
@@ -90,23 +90,36 @@ def test_what_repeats_behind_a_filter_is_told_before_it_is_read(
         read_pipeline(made_of(endless, ending), "train")
     told = [
         "data: the train pipeline takes from one that is endless, and may never end itself; leave"
-        " out repeat(), syncswitch counts epochs, or say take(EXAMPLES)"
+        " out repeat(), syncswitch counts epochs, or add take(EXAMPLES)"
     ]
     assert [line for line in caplog.messages if line.startswith("data")] == told * is_told
 
 
-def test_counting_what_does_not_end_is_heard_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("read", "called"),
+    [
+        (lambda made: read_pipeline(made, "train"), "train pipeline, 1"),
+        (lambda made: PipelinePieces(1, lambda _: made), "pipeline of piece 0, 1,000"),
+    ],
+)
+def test_what_does_not_end_is_heard_of(
+    read: Callable[[Any], Any],
+    called: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     import tensorflow as tf
 
     class EndOfPatienceError(Exception):
         pass
 
+    def still_reading() -> list[str]:
+        return [line for line in caplog.messages if "still" in line]
+
     def examples() -> Iterator[tuple[int, int]]:
         for number in itertools.count():
             # What is counted is heard of a thousand at a time.
-            if caplog.messages[1:] and number > 2_000:
+            if still_reading() and number > 2_000:
                 raise EndOfPatienceError
             yield number, number
 
@@ -114,11 +127,11 @@ def test_counting_what_does_not_end_is_heard_of(
     signature = tf.TensorSpec((), tf.int64), tf.TensorSpec((), tf.int64)
     made = tf.data.Dataset.from_generator(examples, output_signature=signature)
     with pytest.raises(Exception, match="EndOfPatience"):
-        PipelinePieces(1, lambda _: made)
-    assert caplog.messages[1] == (
-        "data: still reading the pipeline of piece 0, 1,000 examples so far; where it is endless,"
-        " say take(EXAMPLES), as this never ends"
-    )
+        read(made)
+    assert still_reading() == [
+        f"data: still reading the {called} examples so far; where it is endless, add"
+        " take(EXAMPLES), as this never ends"
+    ]
 
 
 def test_an_example_may_be_nested() -> None:

@@ -131,8 +131,8 @@ def test_of_several_outputs_one_decides(keras: Any, wanted: str | None) -> None:
         outputs.decisive(NAMED, model(X))
 
 
-CLASSES = digits_data().train_labels
-ONE_HOT = np.eye(10, dtype="float32")[CLASSES]
+DIGITS = digits_data().train_labels
+ONE_HOT = np.eye(10, dtype="float32")[DIGITS]
 
 
 def refused(changes: dict[str, Any], expected: str, **examples: Any) -> None:
@@ -146,15 +146,15 @@ def refused(changes: dict[str, Any], expected: str, **examples: Any) -> None:
     ("labels", "loss", "expected"),
     [
         (
-            CLASSES + 1,
+            DIGITS + 1,
             None,
             "classes from 1 to 10, and the model has 10 outputs, for 0 to 9",
         ),
-        (CLASSES - 1, None, "classes from -1 to 8, and the model has 10 outputs"),
+        (DIGITS - 1, None, "classes from -1 to 8, and the model has 10 outputs"),
         (ONE_HOT, None, "these labels are one-hot, of shape .10,.; give categorical_crossentropy"),
-        (CLASSES, "categorical_crossentropy", "takes one-hot labels, and these are numbers of"),
-        (CLASSES.astype(str), None, "the labels are text such as .*give numbers of classes"),
-        (np.where(CLASSES, CLASSES, np.nan), "mse", r"\d+ labels are NaN, so that every loss"),
+        (DIGITS, "categorical_crossentropy", "takes one-hot labels, and these are numbers of"),
+        (DIGITS.astype(str), None, "the labels are text such as .*give numbers of classes"),
+        (np.where(DIGITS, DIGITS, np.nan), "mse", r"\d+ labels are NaN, so that every loss"),
     ],
 )
 def test_labels(keras: Any, labels: Any, loss: str | None, expected: str) -> None:
@@ -163,7 +163,7 @@ def test_labels(keras: Any, labels: Any, loss: str | None, expected: str) -> Non
 
 def test_a_class_that_is_ignored_is_no_error(keras: Any) -> None:
     loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
-    ModelFunction(replace(DENSE, loss=loss), replace(digits_data(), train_labels=CLASSES - 1))
+    ModelFunction(replace(DENSE, loss=loss), replace(digits_data(), train_labels=DIGITS - 1))
 
 
 def test_inputs(keras: Any) -> None:
@@ -176,7 +176,7 @@ def test_inputs(keras: Any) -> None:
     refused({}, "it is a batch of 3; leave out batch", train_inputs=batches)
     words = np.full(inputs.shape, "a")
     refused({}, "is text, and the model takes float32; make numbers of it", train_inputs=words)
-    refused({}, "the model takes '.*, and data.. gives 'a'; name", train_inputs={"a": inputs})
+    refused({}, "the model takes '.*, and data.. gives 'a'; use", train_inputs={"a": inputs})
     refused({}, "the model takes 1 inputs, .*gives 2; give a dict", train_inputs=(inputs, inputs))
 
 
@@ -192,7 +192,12 @@ def test_missing_values_are_told_and_trained(keras: Any, caplog: pytest.LogCaptu
     ("field", "make", "build", "expected"),
     [
         ("model", lambda _: dense_model(), build_model, "model is a Sequential; give a function"),
-        ("model", lambda _: dense_model(), build_model, "from_compiled makes a workload"),
+        (
+            "model",
+            lambda _: dense_model(),
+            build_model,
+            "from_compiled makes a workload of a compiled",
+        ),
         ("optimizer", lambda _: "adam", build_optimizer, "optimizer is 'adam'; give a function"),
         ("optimizer", lambda of: of.optimizers.Adam(), build_optimizer, "optimizer is a Adam; giv"),
         ("metric", lambda of: of.metrics.AUC(), build_metric, "metric is a AUC; give a function"),

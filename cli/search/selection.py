@@ -1,4 +1,4 @@
-"""What the commands on policies share: naming a policy, and finding the one that is meant."""
+"""Names of policies on the command line, and the search for the one that is meant."""
 
 from __future__ import annotations
 
@@ -20,28 +20,25 @@ from syncswitch.cli.options import (
     protocols_option,
     workers_option,
 )
-from syncswitch.searcher.training.uses import is_policy_file
-from syncswitch.storage.database.engine import open_database
+from syncswitch.searcher.training.policy import (
+    HOW_TO_CHOOSE,
+    cluster_of,
+    named_clusters,
+    registered,
+)
 from syncswitch.storage.errors import PolicyError
-from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
-from syncswitch.storage.records.job import LARGEST_INTEGER, WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_INTEGER
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import parse_named_pair
-
-_HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"
-_HOW_TO_NAME = (
-    "give a policy file (.json), or WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not"
-    " the current one; see: syncswitch-search policy list"
-)
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user typed: a workload, and perhaps what narrows it down.
+    """A workload as the user typed it, with the options that narrow it down.
 
     The protocols are written as `FIRST,SECOND`.
     """
@@ -52,7 +49,7 @@ class Selection:
 
     @property
     def selector(self) -> str:
-        """What the database knows the workload by."""
+        """The name by which the database knows the workload."""
         return normal_reference(self.reference)
 
     @property
@@ -133,63 +130,14 @@ def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
     chosen, *others = sorted(found, key=lambda policy: _is_simulated(registry, policy))
     which = "the newest" if chosen is found[0] else "the newest real one"
     print_note(
-        f"{which} of {len(found)}, for {_cluster(registry, chosen)}; others:"
-        f" {_named(registry, others)}; {_HOW_TO_CHOOSE}"
+        f"{which} of {len(found)}, for {cluster_of(registry, chosen)}; others:"
+        f" {named_clusters(registry, others)}; {HOW_TO_CHOOSE}"
     )
     return chosen
 
 
-def only(
-    registry: PolicyRegistry, found: list[TimingPolicy], how_to_choose: str = _HOW_TO_CHOOSE
-) -> TimingPolicy:
-    """For what is going to be used: there the newest of several would be a guess.
-
-    Raises:
-        PolicyError: There are several.
-    """
-    if len(found) > 1:
-        raise PolicyError(
-            f"{len(found)} policies of {found[0].workload!r} fit: {_named(registry, found)};"
-            f" {how_to_choose}"
-        )
-    return found[0]
-
-
-def policy_named(text: str, storage_url: str) -> TimingPolicy:
-    """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
-
-    Raises:
-        PolicyError: There is none, there are several, or the file was altered.
-    """
-    if is_policy_file(text):
-        return read_policy_file(text).policy
-
-    # The last one: a folder may have this character in its name, too.
-    reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)
-    selector = normal_reference(reference)
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        found = registry.choose(selector, choice)
-        if not found:
-            raise PolicyError(
-                f"no policy {text!r}{_versions_of(registry, selector)}; {_HOW_TO_NAME}"
-            )
-        return only(registry, found, "choose with the fingerprint: FINGERPRINT[@VERSION]")
-
-
-def _versions_of(registry: PolicyRegistry, selector: str) -> str:
-    """What there is of a workload, so that a wrong version shows."""
-    entries = registry.entries(workload=selector)
-    if not entries:
-        return ""
-    aliases = sorted({alias for entry in entries for alias in entry.aliases})
-    versions = sorted({entry.policy.version for entry in entries})
-    known = ", ".join([*map(str, versions), *aliases])
-    return f" (versions and aliases of {selector!r}: {known})"
-
-
 def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | None) -> TimingPolicy:
-    """That version of the same workload; None for the one that was found.
+    """Return the given version of the same workload; None stands for the one that was found.
 
     Raises:
         PolicyError: There is no such version.
@@ -207,7 +155,7 @@ def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | Non
 
 
 def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str | None:
-    """What to say where there is a policy, but not under this alias."""
+    """The message for a workload that has a policy, but not under this alias."""
     found = find(registry, selection)
     if not found:
         return None
@@ -220,26 +168,12 @@ def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str 
 
 
 def near_misses(registry: PolicyRegistry, selection: Selection) -> str:
-    """What there is for this workload on other clusters, so that a wrong option shows."""
+    """Lists the policies of this workload for other clusters, so that a wrong option shows."""
     others = find(registry, Selection(selection.reference, None, None))
     if not others:
         return ""
-    return f" (there is one for {'; '.join(_cluster(registry, other) for other in others)})"
-
-
-def _named(registry: PolicyRegistry, found: list[TimingPolicy]) -> str:
-    return "; ".join(f"{_cluster(registry, other)} [{other.fingerprint[:12]}]" for other in found)
-
-
-def _cluster(registry: PolicyRegistry, policy: TimingPolicy) -> str:
-    return _identity(registry, policy).cluster
+    return f" (there is one for {'; '.join(cluster_of(registry, other) for other in others)})"
 
 
 def _is_simulated(registry: PolicyRegistry, policy: TimingPolicy) -> bool:
-    return _identity(registry, policy).simulated_cluster is not None
-
-
-def _identity(registry: PolicyRegistry, policy: TimingPolicy) -> WorkloadIdentity:
-    workload = registry.workload(policy.fingerprint)
-    assert workload is not None  # every policy refers to one
-    return workload.identity
+    return registered(registry, policy).simulated_cluster is not None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.grids import switch_points_of
-from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.strategies.registry import make_strategy, switch_points_of
 from syncswitch.storage.errors import UserError
 
 

@@ -1,4 +1,4 @@
-"""`syncswitch-search trials`: the training runs, as a table or as a file for analysts."""
+"""`syncswitch-search trials` and `switch-points`: the training runs, one by one and together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal
 import click
 
 from syncswitch.cli.completion import complete_study
-from syncswitch.cli.console import echo
+from syncswitch.cli.console import Row, echo, print_json, print_rows
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.rows import (
     Newest,
@@ -19,22 +19,25 @@ from syncswitch.cli.search.rows import (
     nothing_found,
     optional_workload,
     output_option,
-    print_rows,
     selector_of,
     write_rows,
 )
 from syncswitch.searcher.search.liveness import state_of
 from syncswitch.searcher.words import (
+    NONE,
+    accuracy_interval,
     accuracy_text,
     conditions_text,
     metric_title,
     named_text,
+    value_text,
     workers_text,
 )
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
 from syncswitch.storage.queries import run_rows
+from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
 from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
 from syncswitch.storage.queries.trial_filter import TrialChoice
 from syncswitch.storage.records.metric import Metric
@@ -175,8 +178,7 @@ def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None
     title = metric_title(map(_metric, newest.rows))
     rows = [_cells(trial, title) for trial in newest.rows]
     if not any(trial.facts["simulated_cluster"] for trial in newest.rows):
-        for row in rows:
-            del row["workers"]
+        rows = [[cell for cell in row if cell[0] != "workers"] for row in rows]
     print_rows(rows, {"speculative", "from", "under"}, prose="under")
     newest.print_rest()
 
@@ -186,22 +188,21 @@ def _metric(trial: TrialDetails) -> Metric:
     return Metric(facts["metric"], facts["metric_goal"], facts["metric_unit"])
 
 
-def _cells(trial: TrialDetails, title: str) -> dict[str, str]:
+def _cells(trial: TrialDetails, title: str) -> Row:
     facts, metric = trial.facts, _metric(trial)
     accuracy = None if facts["diverged"] else facts["converged_accuracy"]
-    seconds = facts["training_seconds"]
     number = f"{facts['study']} {facts['trial_number']}"
-    return {
-        "run": facts["source"] or number,
-        "workers": workers_text(facts["workers"], facts["simulated_cluster"]),
-        "candidate": _candidate(facts["candidate_percent"], facts["switch_percent"]),
-        "speculative": "yes" if facts["speculative"] else "-",
-        "from": _origin(trial.fork),
-        "end": trial.end or state_of(trial),
-        title: named_text(accuracy_text(accuracy, metric), metric, title),
-        "seconds": "-" if seconds is None else f"{seconds:.1f}",
-        "under": _conditions(trial) or "-",
-    }
+    return [
+        ("run", facts["source"] or number),
+        ("workers", workers_text(facts["workers"], facts["simulated_cluster"])),
+        ("candidate", _candidate(facts["candidate_percent"], facts["switch_percent"])),
+        ("speculative", "yes" if facts["speculative"] else "-"),
+        ("from", _origin(trial.fork)),
+        ("end", trial.end or state_of(trial)),
+        (title, named_text(accuracy_text(accuracy, metric), metric, title)),
+        ("seconds", value_text(facts["training_seconds"], ".1f")),
+        ("under", _conditions(trial) or "-"),
+    ]
 
 
 def _conditions(trial: TrialDetails) -> str:
@@ -243,12 +244,76 @@ def _print_run(rows: list[Any]) -> None:
     print_rows(list(map(_event_cells, rows)), {"worker", "took"}, prose="reason")
 
 
-def _event_cells(row: Any) -> dict[str, str]:
-    return {
-        "event": row.kind,
-        "worker": "-" if row.worker is None else str(row.worker),
-        "worker-step": str(row.worker_step),
-        "seconds": f"{row.elapsed_seconds:.1f}",
-        "took": "-" if row.seconds is None else f"{row.seconds:.2f} s",
-        "reason": row.reason,
-    }
+def _event_cells(row: Any) -> Row:
+    return [
+        ("event", row.kind),
+        ("worker", value_text(row.worker, "d")),
+        ("worker-step", str(row.worker_step)),
+        ("seconds", f"{row.elapsed_seconds:.1f}"),
+        ("took", NONE if row.seconds is None else f"{row.seconds:.2f} s"),
+        ("reason", row.reason),
+    ]
+
+
+@click.command()
+@optional_workload
+@common_options
+def switch_points(reference: str | None, storage_url: str, as_json: bool) -> None:
+    """Show accuracy and time of each switch point of WORKLOAD, or of all.
+
+    Over all completed runs of searches, and imported ones that count for a switch point. Beside the
+    mean accuracy is half of its 95 % confidence interval; diverged runs are counted, but are in no
+    mean. A run that was stopped early counts with the accuracy it had by then and the time that all
+    of it would have taken. Runs with an online policy, with a switch by restart or with injections
+    have a table of their own.
+    """
+    with open_database(storage_url, create=False) as database:
+        found = switch_point_statistics(database, workload=selector_of(reference))
+    if as_json:
+        print_json([dataclasses.asdict(switch_point) for switch_point in found])
+    elif not found:
+        echo(nothing_found(reference, "completed run"))
+    else:
+        _print_switch_points(found)
+
+
+def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
+    """One table per workload, cluster and conditions."""
+    for number, ((fingerprint, conditions), group) in enumerate(groupby(found, key=_shared)):
+        of_workload = list(group)
+        one = of_workload[0]
+        if number:
+            echo()
+        echo(
+            f"{one.workload}, {workers_text(one.workers, one.simulated_cluster)} workers,"
+            f" {one.first_protocol},{one.second_protocol} [{fingerprint[:12]}]"
+            + (f", {conditions}" if conditions else "")
+        )
+        print_rows(list(map(_switch_point_cells, of_workload)), {"stopped"})
+
+
+def _shared(switch_point: SwitchPointStatistics) -> tuple[str, str]:
+    """The fingerprint and conditions that the switch points of a table have in common."""
+    conditions = conditions_text(
+        switch_point.online,
+        switch_point.switch_mechanism,
+        switch_point.injections,
+    )
+    return switch_point.fingerprint, conditions
+
+
+def _switch_point_cells(one: SwitchPointStatistics) -> Row:
+    is_baseline = one.candidate_percent == 100
+    name = f" ({one.first_protocol.upper()})" if is_baseline else ""
+    metric = Metric(one.metric, one.metric_goal, one.metric_unit)
+    accuracy = accuracy_interval(one.mean_accuracy, one.lower_accuracy, one.upper_accuracy, metric)
+    share = None if one.speed_up is None else 1 / one.speed_up
+    return [
+        ("switch at", f"{one.candidate_percent:g} %{name}"),
+        ("runs", str(one.runs)),
+        ("diverged", str(one.diverged_runs or NONE)),
+        ("stopped", str(one.stopped_runs or NONE)),
+        (one.metric, accuracy),
+        ("seconds", value_text(one.mean_training_seconds, ".1f")),
+        ("time / BSP" if one.first_protocol == "bsp" else "time / first", value_text(share, ".2f")),
+    ]

@@ -1,0 +1,651 @@
+"""`syncswitch-search policy`: looks up, compares, moves and exchanges policies.
+
+Needs neither TensorFlow nor Optuna, nor the user's workload file.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from syncswitch.cli.completion import (
+    complete_alias,
+    complete_compared,
+    complete_version,
+)
+from syncswitch.cli.console import (
+    EXIT_FAILED,
+    Row,
+    echo,
+    print_error,
+    print_json,
+    print_note,
+    print_rows,
+    print_text,
+)
+from syncswitch.cli.group import SubcommandGroup
+from syncswitch.cli.options import common_options, debug_option
+from syncswitch.cli.search.rows import optional_workload, output_option, selector_of
+from syncswitch.cli.search.selection import (
+    VERSION,
+    Selection,
+    alias_option,
+    existing,
+    find,
+    narrowing_options,
+    near_misses,
+    newest,
+    no_alias,
+    selection_options,
+    version_of,
+    version_option,
+)
+from syncswitch.searcher.learning.words import uses_as_json, uses_sentence
+from syncswitch.searcher.search.policy_words import (
+    expected_time_text,
+    guard_text,
+    kept_text,
+    policy_text,
+    times_text,
+)
+from syncswitch.searcher.speed_up import speed_up_of
+from syncswitch.searcher.training.policy import only
+from syncswitch.searcher.words import (
+    NONE,
+    accuracy_text,
+    counted,
+    metric_title,
+    named_text,
+    workers_text,
+)
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.inspection import holds_nothing, shown
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.diff import FieldDifference, policy_differences
+from syncswitch.storage.policies.file import policy_text as policy_file_text
+from syncswitch.storage.policies.file import (
+    policy_to_dict,
+    read_policy_file,
+    write_policy,
+)
+from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
+from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.uses.spool import take_in
+from syncswitch.storage.uses.store import uses_of
+from syncswitch.storage.uses.summary import UseSummary
+from syncswitch.storage.uses.waiting import spool_beside
+
+if TYPE_CHECKING:
+    from syncswitch.searcher.search.explanation import Explanation
+
+
+@click.group(cls=SubcommandGroup)
+def policy() -> None:
+    """Look up, compare, exchange and roll back timing policies.
+
+    WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
+    fingerprint.
+    """
+
+
+def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
+    """One policy: what it says, how it has done, and where it comes from."""
+    policy = entry.policy
+    print_text(policy_text(policy))
+    if uses.uses:
+        print_text(uses_sentence(uses))
+    echo()
+    names = ", ".join(entry.aliases) or "-"
+    evidence, gain = counted(len(policy.evidence), "run"), speed_up_of(policy)
+    rows = [
+        ("workload", policy.workload),
+        ("fingerprint", policy.fingerprint),
+        ("version", f"{policy.version} (aliases: {names})"),
+        ("workers", workers_text(policy.workers, entry.identity.simulated_cluster)),
+        ("protocols", f"{policy.first_protocol},{policy.second_protocol}"),
+        ("switch at", f"{policy.switch_percent:g} %"),
+        ("found by", f"{policy.strategy}, {evidence}, study {policy.study}"),
+        ("speed-up", None if gain is None else times_text(gain)),
+        ("found for", guard_text(policy)),
+        ("kept", kept_text(policy)),
+        ("expected", expected_time_text(policy)),
+        ("confidence", None if policy.confidence is None else f"{100 * policy.confidence:.3g} %"),
+        ("created", policy.created_at),
+        ("imported", entry.imported_at),
+        ("software", ", ".join(f"{name} {v}" for name, v in sorted(policy.software.items()))),
+    ]
+    for name, value in rows:
+        if value is not None:
+            echo(f"{name:<12} {value}")
+
+
+def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
+    """The runs that a policy rests on, with the trials of the database that they are."""
+    echo()
+    if not policy.evidence:
+        echo("It rests on runs that used its versions: see syncswitch-search uses list")
+        return
+    print_rows(
+        [
+            [
+                ("trial", str(run.trial_number)),
+                ("switch at", f"{run.switch_percent:g} %"),
+                ("replicate", str(run.replicate)),
+                (policy.metric, policy.decided_by.text(run.converged_accuracy)),
+                ("diverged", "yes" if run.diverged else "no"),
+                ("seconds", f"{run.training_seconds:.1f}"),
+                ("trial_id", _place(trial)),
+            ]
+            for run, trial in zip(policy.evidence, trials, strict=True)
+        ],
+    )
+    there = sum(trial.trial_id is not None for trial in trials)
+    changed = there - sum(trial.agrees for trial in trials)
+    but = f", {changed} of them with other results" if changed else ""
+    runs, are = counted(len(trials), "run"), "is" if there == 1 else "are"
+    echo(f"{there} of {runs} {are} in this database{but}.")
+
+
+def print_why(why: Explanation, policy: TimingPolicy) -> None:
+    """Prints what was believed after each run, what was never tried, and what would change it."""
+    # Only `show --why` needs the strategies.
+    from syncswitch.searcher.search.explanation import (
+        belief_cells,
+        belief_sentence,
+        why_sentences,
+    )
+
+    metric = policy.decided_by
+    echo()
+    if why.beliefs:
+        print_text(belief_sentence(why))
+        print_rows([belief_cells(why, number, metric) for number in range(len(why.runs))])
+        echo()
+    for sentence in why_sentences(why, policy.first_protocol.upper(), metric):
+        print_text(f"- {sentence}")
+
+
+def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:
+    """Each run with its trial: `trial_id` is null where it is not in the database."""
+    metric = policy.decided_by
+    return [
+        {**metric.with_values(asdict(run)), **asdict(trial)}
+        for run, trial in zip(policy.evidence, trials, strict=True)
+    ]
+
+
+def _place(trial: EvidenceTrial) -> str:
+    if trial.trial_id is None:
+        return "-"
+    return f"{trial.trial_id}" if trial.agrees else f"{trial.trial_id} differs"
+
+
+def _before_and_after(difference: FieldDifference) -> tuple[str, str]:
+    """Two values that differ, so that the difference shows."""
+    values = (difference.before, difference.after)
+    if difference.field == "fingerprint":
+        return values[0][:12], values[1][:12]
+    if difference.field == "evidence":
+        both = sum(run in values[1] for run in values[0])
+        before, after = (f"{counted(len(runs), 'run')}, {both} of them in both" for runs in values)
+        return before, after
+    unit = " %" if difference.field.endswith("_percent") else ""
+    for digits in (5, 17):
+        before, after = (_shown(value, digits, unit) for value in values)
+        if before != after:
+            break
+    return before, after
+
+
+def _shown(value: Any, digits: int, unit: str) -> str:
+    if value is None:
+        return "-"
+    return (f"{value:.{digits}g}" if isinstance(value, float) else str(value)) + unit
+
+
+@policy.command()
+@selection_options
+@version_option
+@output_option
+@common_options
+def export(
+    selection: Selection,
+    version: int | None,
+    output: Path | None,
+    storage_url: str,
+    as_json: bool,
+) -> None:
+    """Write a policy to a file.
+
+    syncswitch-run takes it with --policy, another database with policy import.
+    """
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        chosen = only(registry, existing(registry, selection))
+        found = version_of(registry, chosen, version)
+        workload = registry.workload(found.fingerprint)
+    assert workload is not None  # every policy refers to one
+    if output is None:
+        click.echo(policy_file_text(found, workload), nl=False)
+        return
+    write_policy(output, found, workload)
+    if as_json:
+        print_json({"path": str(output), "version": found.version})
+    else:
+        echo(f"version {found.version} for {found.workload} written to {output}")
+
+
+@policy.command("import")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--make-current",
+    is_flag=True,
+    help="Use these policies from now on. Default: only where a workload has no current one yet.",
+)
+@common_options
+def import_policy_files(
+    files: tuple[str, ...], make_current: bool, storage_url: str, as_json: bool
+) -> None:
+    """Add policies from exported files.
+
+    Each becomes the next version of its workload: all of them, or none at an error. A policy that
+    is there already stays as it is, so the command may be repeated. What runs with a file learned,
+    and left beside it, is taken in too.
+    """
+    contents = [read_policy_file(file) for file in files]
+    with open_database(storage_url, create=True) as database:
+        imported = import_policies(database, contents, make_current=make_current)
+        for file in files:
+            spool = spool_beside(Path(file))
+            taken = take_in(database, spool)
+            if taken.recorded:
+                print_note(f"{counted(taken.recorded, 'later run')} taken in from {spool}")
+            for word in (*taken.kept, *taken.set_aside):
+                print_note(word)
+    if as_json:
+        print_json([_import_as_json(file, one) for file, one in zip(files, imported, strict=True)])
+    else:
+        for file, one in zip(files, imported, strict=True):
+            print_text(_import_sentence(file, one, make_current))
+
+
+@policy.command()
+@debug_option
+def schema() -> None:
+    """Print the JSON Schema of policy files."""
+    from syncswitch.storage.policies.schema import policy_schema
+
+    print_json(policy_schema())
+
+
+def _import_as_json(file: str, imported: ImportedPolicy) -> dict[str, Any]:
+    policy = imported.policy
+    return {
+        "path": file,
+        "workload": policy.workload,
+        "fingerprint": policy.fingerprint,
+        "version": policy.version,
+        "is_new": imported.is_new,
+        "current_version": imported.current_version,
+        "simulated_cluster": imported.identity.simulated_cluster,
+    }
+
+
+def _import_sentence(file: str, imported: ImportedPolicy, make_current: bool) -> str:
+    policy = imported.policy
+    added = "added" if imported.is_new else "there already"
+    if imported.current_version == policy.version:
+        current = "it is current"
+    else:
+        current = f"current is version {imported.current_version}"
+        current += "" if make_current else " (--make-current changes that)"
+    return (
+        f"{file}: {added} as version {policy.version} of {policy.workload}"
+        f" ({imported.identity.cluster});"
+        f" {current}"
+    )
+
+
+_HOW_TO_NAME = (
+    "give two of WORKLOAD@VERSION, WORKLOAD@ALIAS or a policy file, or WORKLOAD and two versions or"
+    " aliases of it, for example: syncswitch-search policy diff digits 1 current"
+)
+
+_MOST_DIGITS = 1000  # int() refuses a few thousand
+
+
+@policy.command(name="alias")
+@selection_options
+@click.argument("alias", shell_complete=complete_alias)
+@click.argument("version", type=VERSION, shell_complete=complete_version)
+@common_options
+def move_alias(
+    selection: Selection, alias: str, version: int, storage_url: str, as_json: bool
+) -> None:
+    """Point ALIAS at VERSION."""
+    _move(selection, alias, version, storage_url, as_json)
+
+
+@policy.command()
+@selection_options
+@alias_option("Alias to move.")
+@common_options
+def rollback(selection: Selection, alias: str, storage_url: str, as_json: bool) -> None:
+    """Point `current`, or another alias, at the next lower version."""
+    _move(selection, alias, None, storage_url, as_json)
+
+
+@policy.command()
+@click.argument("names", metavar="[WORKLOAD] A B", nargs=-1, shell_complete=complete_compared)
+@narrowing_options
+@common_options
+def diff(
+    names: tuple[str, ...],
+    workers: int | None,
+    protocols: str | None,
+    storage_url: str,
+    as_json: bool,
+) -> None:
+    """Show the differences between two policies.
+
+    A and B are versions or aliases of WORKLOAD; without it each is WORKLOAD@VERSION,
+    WORKLOAD@ALIAS or a policy file.
+    """
+    first, second = _two_names(names)
+    with ExitStack() as stack:
+        registry = None
+        if not (_is_file(first) and _is_file(second)):
+            database = stack.enter_context(open_database(storage_url, create=False))
+            registry = PolicyRegistry(database)
+        sides = [_side(name, workers, protocols, registry) for name in (first, second)]
+    (a, job), (b, other_job) = sides
+    found = policy_differences(a, b, job, other_job)
+    if as_json:
+        known = ("workload", "fingerprint", "version", "created_at")
+        before, after = (
+            {"name": name, **{field: getattr(one, field) for field in known}}
+            for name, one in ((first, a), (second, b))
+        )
+        differences = [asdict(one) for one in found]
+        print_json(
+            {"before": before, "after": after, "is_equal": not found, "differences": differences}
+        )
+    elif found:
+        rows = []
+        for one in found:
+            values = zip((first, second), _before_and_after(one), strict=True)
+            rows.append([("field", one.field.replace("_", " ")), *values])
+        print_rows(rows)
+    else:
+        echo(f"{first} and {second} are equal ({a.workload}, {a.cluster})")
+
+
+def _move(
+    selection: Selection, alias: str, version: int | None, storage_url: str, as_json: bool
+) -> None:
+    """Moves an alias of the one policy that fits; without a version, to the next lower one."""
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        found = only(registry, existing(registry, selection))
+        before = registry.aliases(found.fingerprint).get(alias)
+        if version is None:
+            _, version = registry.roll_back(found.fingerprint, alias)
+        else:
+            registry.set_alias(found.fingerprint, alias, version)
+    if as_json:
+        print_json(
+            {
+                "fingerprint": found.fingerprint,
+                "alias": alias,
+                "version": version,
+                "previous_version": before,
+            }
+        )
+    else:
+        was = "" if before is None else f" (was version {before})"
+        echo(f"{found.workload}: {alias} is version {version}{was}")
+
+
+def _two_names(names: tuple[str, ...]) -> tuple[str, str]:
+    if len(names) == 3:
+        workload, first, second = names
+        if _is_file(first) and _is_file(second):
+            raise PolicyError(
+                f"policy diff compares two files, so WORKLOAD {workload!r} says nothing;"
+                f" leave it out, or {_HOW_TO_NAME}"
+            )
+        return (
+            first if _is_file(first) else f"{workload}@{first}",
+            second if _is_file(second) else f"{workload}@{second}",
+        )
+    if len(names) != 2:
+        raise PolicyError(f"policy diff got {len(names)} names; {_HOW_TO_NAME}")
+    return names[0], names[1]
+
+
+def _is_file(name: str) -> bool:
+    """Whether a file is meant; one that is named like a version or an alias needs `./`."""
+    if name.endswith(".json"):
+        return True
+    # A workload may have a folder, too: folder/jobs.py:job@1.
+    return os.path.dirname(name) != "" and ("@" not in name or os.path.isfile(name))
+
+
+def _side(
+    name: str, workers: int | None, protocols: str | None, registry: PolicyRegistry | None
+) -> tuple[TimingPolicy, WorkloadIdentity]:
+    """A policy as it is named, and its job."""
+    if registry is None or _is_file(name):
+        content = read_policy_file(name)
+        return content.policy, content.workload.identity
+    reference, at, which = name.rpartition("@")
+    if not (reference and at and which):
+        raise PolicyError(f"{name!r} names no policy: {_HOW_TO_NAME}")
+    policy = _policy(registry, Selection(reference, workers, protocols), which)
+    entry = registry.entry(policy.fingerprint, policy.version)
+    assert entry is not None  # a version is never removed
+    return policy, entry.identity
+
+
+def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> TimingPolicy:
+    """The policy with that version or alias."""
+    if which.isdecimal() and len(which) <= _MOST_DIGITS:
+        return version_of(registry, only(registry, existing(registry, selection)), int(which))
+    found = find(registry, selection, which)
+    if not found:
+        existing(registry, selection)
+        raise PolicyError(str(no_alias(registry, selection, which)))
+    return only(registry, found)
+
+
+@policy.command()
+@selection_options
+@common_options
+def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
+    """Publish another switch for WORKLOAD, if the uses of its policy call for it.
+
+    They do if another switch that was tried is expected to take less time, including what failed
+    switches cost. `current` then is the new version; other aliases stay.
+    """
+    from syncswitch.searcher.learning.uses import publish_revision, revision_of
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        policy = only(registry, existing(registry, selection))
+        revision, new = revision_of(database, policy), None
+        if revision is not None:
+            new = publish_revision(database, policy, revision)
+        summary = uses_of(database, policy)
+    if as_json:
+        found = None if revision is None else asdict(revision)
+        published = None if new is None else policy_to_dict(new)
+        print_json({"revision": found, "policy": published, "uses": uses_as_json(summary)})
+        return
+    if revision is None or new is None:
+        print_text(f"{policy.workload}: version {policy.version} stays. {uses_sentence(summary)}")
+        return
+    words = revision.why
+    print_text(f"{words[0].upper()}{words[1:]}.")
+    print_text(f"{new.workload}: current is version {new.version} (was {policy.version})")
+
+
+@policy.command()
+@selection_options
+@alias_option("Alias of the version to print.")
+@common_options
+def lookup(
+    selection: Selection,
+    alias: str,
+    storage_url: str,
+    as_json: bool,
+) -> int | None:
+    """Print the policy of WORKLOAD. Exit status 1 if there is none."""
+    if holds_nothing(storage_url):
+        return _nothing(_none_found(selection, storage_url), as_json)
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        found = find(registry, selection, alias)
+        if not found:
+            reason = no_alias(registry, selection, alias)
+            if reason is None:
+                reason = _none_found(selection, storage_url) + near_misses(registry, selection)
+            return _nothing(reason, as_json)
+        best = newest(registry, found)
+        entry = registry.entry(best.fingerprint, best.version)
+        uses = uses_of(database, best)
+    assert entry is not None  # a version is never removed
+    if as_json:
+        print_json({**policy_to_dict(best), **_simulated(entry.identity)})
+    else:
+        print_policy(entry, uses)
+    return None
+
+
+@policy.command(name="list")
+@optional_workload
+@common_options
+def list_policies(reference: str | None, storage_url: str, as_json: bool) -> None:
+    """List all versions, the newest first."""
+    with open_database(storage_url, create=False) as database:
+        found = PolicyRegistry(database).entries(workload=selector_of(reference))
+    if as_json:
+        print_json([_entry_as_json(entry) for entry in found])
+    elif not found:
+        of_it = "" if reference is None else f" of {reference!r}"
+        command = shlex.join(["syncswitch-search", "run", reference or "WORKLOAD"])
+        echo(f"no policies{of_it} here; find one with: {command}")
+    else:
+        title = metric_title(entry.policy.decided_by for entry in found)
+        print_rows([_cells(entry, title) for entry in found])
+
+
+@policy.command()
+@selection_options
+@version_option
+@click.option(
+    "--why",
+    "is_why",
+    is_flag=True,
+    help="Also show what was believed after each run, and what would change the answer.",
+)
+@common_options
+def show(
+    selection: Selection,
+    version: int | None,
+    is_why: bool,
+    storage_url: str,
+    as_json: bool,
+) -> None:
+    """Show one policy with the runs that it rests on.
+
+    trial_id is the run's number in this database, if it is there.
+    """
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        best = newest(registry, existing(registry, selection))
+        chosen = version_of(registry, best, version)
+        entry = registry.entry(chosen.fingerprint, chosen.version)
+        trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
+        uses = uses_of(database, chosen)
+        assert entry is not None  # a version is never removed
+        why = _explained(database, entry) if is_why else None
+    if as_json:
+        from syncswitch.searcher.search.explanation import why_as_json
+
+        evidence = evidence_as_json(chosen, trials)
+        more = {} if why is None else {"why": why_as_json(why)}
+        print_json(
+            {**_entry_as_json(entry), "evidence": evidence, "uses": uses_as_json(uses), **more}
+        )
+        return
+    print_policy(entry, uses)
+    print_evidence(chosen, trials)
+    if why is not None:
+        print_why(why, chosen)
+
+
+def _explained(database: Database, entry: PolicyEntry) -> Explanation:
+    # NumPy takes a while to import.
+    from syncswitch.searcher.learning.uses import policy_explained
+
+    return policy_explained(database, entry)
+
+
+def _nothing(message: str, as_json: bool) -> int:
+    if as_json:
+        print_json({"policy": None})
+    print_error(message)
+    return EXIT_FAILED
+
+
+def _none_found(selection: Selection, storage_url: str) -> str:
+    command = shlex.join(["syncswitch-search", "run", *selection.words])
+    return (
+        f"no policy for {selection.reference!r} in {shown(storage_url)}; find one with: {command}"
+    )
+
+
+def _simulated(identity: WorkloadIdentity) -> dict[str, object]:
+    """Further JSON of a policy that was found on a simulated cluster."""
+    digest = identity.simulated_cluster
+    return {} if digest is None else {"simulated_cluster": digest}
+
+
+def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
+    return {
+        **entry.policy.decided_by.with_values(policy_to_dict(entry.policy)),
+        "aliases": list(entry.aliases),
+        "imported_at": entry.imported_at,
+        "simulated_cluster": entry.identity.simulated_cluster,
+    }
+
+
+def _cells(entry: PolicyEntry, title: str) -> Row:
+    found, metric = entry.policy, entry.policy.decided_by
+    workers = workers_text(found.workers, entry.identity.simulated_cluster)
+    return [
+        ("workload", f"{found.workload} [{found.fingerprint[:8]}]"),
+        ("version", " ".join([str(found.version), *entry.aliases])),
+        ("cluster", f"{workers} {found.first_protocol},{found.second_protocol}"),
+        ("switch at", f"{found.switch_percent:g} %"),
+        (title, named_text(accuracy_text(found.mean_accuracy, metric), metric, title)),
+        ("kept", _kept_cell(found)),
+        ("created", found.created_at[:10]),
+    ]
+
+
+def _kept_cell(policy: TimingPolicy) -> str:
+    """The share that it promises where it is used as it was found for."""
+    share = policy.delivered_share if policy.is_for_guard else policy.kept_share
+    if share is None:
+        return NONE
+    return f"{100 * share:.0f} %{' guarded' if policy.is_for_guard else ''}"

@@ -1,1 +1,0 @@
-"""The commands on single runs and switch points."""
