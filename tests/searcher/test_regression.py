@@ -206,5 +206,5 @@ def test_a_job_whose_runs_never_differ_has_to_be_told(tmp_path: Path) -> None:
 
 def test_a_budget_has_to_allow_for_measuring_the_threshold(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'search.db'}"
-    with pytest.raises(UserError, match="--budget is 2: without a --threshold"):
+    with pytest.raises(UserError, match="budget= is 2: without a threshold="):
         search(JOB, trainer="simulated", workers=2, storage=url, budget=2.0)

@@ -81,9 +81,8 @@ strategy_options = combined(
     click.option(
         "--threshold",
         type=float,
-        help="How much accuracy may be lost against the target (beta), in the unit of the metric."
-        " Default: 0.01 where its best value is 1; else measured, as runs with the first protocol"
-        " alone differ by chance.",
+        help="How much accuracy may be lost against the target (beta), in the metric's unit."
+        " Default: 0.01 where its best value is 1; else measured by the first runs.",
     ),
     click.option(
         "--guard/--no-guard",

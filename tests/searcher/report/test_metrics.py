@@ -58,7 +58,7 @@ def test_points_band_and_curves_are_the_losses_themselves(report: ReportData) ->
     assert drawn["most accepted 0.2420 nats"][0] == pytest.approx(0.242)
     (means,) = axes.containers
     assert list(means[0].get_ydata()) == pytest.approx([0.232, 0.231])
-    assert axes.get_ylabel() == "converged val_loss in nats (less is better)"
+    assert " ".join(axes.get_ylabel().split()) == "converged val_loss in nats (less is better)"
     (curves,) = figures.accuracy_over_time(report).axes
     assert min(y for line in curves.get_lines() for y in line.get_ydata()) == pytest.approx(0.230)
 

@@ -39,11 +39,11 @@ def test_the_command_line_of_a_search_says_what_it_looks_for() -> None:
     ("options", "said"),
     [
         ({"guarded": "always"}, "guarded is 'always'"),
-        ({"keep": 0.9}, "--keep says how many trainings must keep the accuracy without a guard"),
+        ({"keep": 0.9}, "keep= says how many trainings must keep the accuracy without a guard"),
         ({"keep": "often"}, "keep is 'often'"),
-        ({"keep": 1.0}, "--keep is 1.0: give a share above 0.5 and below 1"),
-        ({"uses": 0}, "--uses is 0: give a whole number, 1 to 1000000"),
-        ({"strategy": "paper", "uses": 10}, "--uses is not for --strategy paper"),
+        ({"keep": 1.0}, "keep= is 1.0: give a share above 0.5 and below 1"),
+        ({"uses": 0}, "uses= is 0: give a whole number, 1 to 1000000"),
+        ({"strategy": "paper", "uses": 10}, 'uses= is not for strategy="paper"'),
     ],
 )
 def test_python_refuses_what_the_command_line_does(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -203,6 +204,7 @@ class TestAPullStays:
             def body() -> None:
                 for number in range(40):
                     server.push_update(Caller(worker, 0), number, computed, 1.0, 1.0)
+                    time.sleep(0.001)  # gives the readers a turn
 
             return body
 
