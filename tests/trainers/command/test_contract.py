@@ -40,7 +40,7 @@ def job_of(workload: Workload, workers: int, template: CommandTemplate, runs: Pa
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # as the contract keeps its whole runs
 def make_job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Workload, int], CommandJob]:
     folder = tmp_path_factory.mktemp("command")
     program = TRAINS.replace("sys.argv[1:]", "sys.argv[1:7]")
@@ -48,7 +48,7 @@ def make_job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Workload, in
     return lambda workload, workers: job_of(workload, workers, template, folder / "runs")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # as the contract keeps its whole runs
 def make_trainer(make_job: Callable[[Workload, int], CommandJob]) -> MakeTrainer:
     return lambda workload, workers: CommandTrainer(make_job(workload, workers))
 

@@ -77,7 +77,7 @@ def test_it_does_not_matter_where_the_rows_lie(
     assert_alike(found, final_arrays(make_trainer(CLICKS, 2), spec, tmp_path / "threads"))
 
 
-W = 192
+W = 768
 ROWS = 8
 COUNTS = np.array([13, 0, 7, 1, 20, 3, 0, 20])
 """Of 64 examples, how many look up each row."""
