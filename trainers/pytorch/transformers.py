@@ -45,8 +45,8 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     copy. Each evaluation is held against what the first way has shown in the search. After an alarm
     `train` lets the trainer go on from that copy: model, optimizer, scheduler, random numbers,
     counters and the order of the data are as at the switch, and all steps are made besides those
-    that were lost. The first way holds until a later switch, or to the end. The copies are removed
-    when the training ends.
+    that were lost, whose checkpoints are removed. The first way holds until a later switch, or to
+    the end. The copies are removed when the training ends.
 
     A step is an optimizer step, `state.global_step`. Where `syncswitch-run` or a search has started
     the script, they say when to switch and guard the run, and get each evaluation. Without a policy
@@ -89,6 +89,8 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         output = trainer.train(resume_from_checkpoint=resume_from_checkpoint)
         while self._switch.back is not None:
             path, self._switch.back = self._switch.back, None
+            if trainer.args.should_save:
+                _remove_later(Path(trainer.args.output_dir), Path(path))
             output = trainer.train(resume_from_checkpoint=path)
         self._trainer = None
         if trainer.args.should_save and trainer.state.global_step >= trainer.state.max_steps:
@@ -194,6 +196,17 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
 
     def _keep(self, state: TrainerState) -> None:
         state.stateful_callbacks[_KEY] = self._switch.state_dict()
+
+
+def _remove_later(folder: Path, copy: Path) -> None:
+    """Removes the checkpoints of a part that failed.
+
+    Of checkpoints that are made within a second the trainer keeps those with the highest steps.
+    """
+    for one in folder.glob("checkpoint-*"):
+        is_later = int(one.name.rpartition("-")[2]) > int(copy.name.rpartition("-")[2])
+        if is_later and one.stat().st_mtime >= copy.stat().st_mtime:
+            shutil.rmtree(one, ignore_errors=True)
 
 
 def _copy_at(args: TrainingArguments, step: int) -> str:
