@@ -79,9 +79,9 @@ def measured_threshold_text(threshold: float, metric: Metric, first: str) -> str
     """Where a threshold comes from that nobody gave; a sentence without its full stop."""
     amount = metric.with_unit(f"{threshold:g}")
     return (
-        f"no threshold was given for {metric.name}, so up to {amount} worse is accepted: by more"
-        f" than that, 1 run in 20 with {first} alone is worse by chance, as its first"
-        f" {THRESHOLD_RUNS} runs differ; --threshold sets another"
+        f"no threshold was given for {metric.name}, so up to {amount} worse is accepted: judging by"
+        f" the first {THRESHOLD_RUNS} runs with {first} alone, 1 in 20 is worse than that by"
+        f" chance; --threshold sets another"
     )
 
 
