@@ -124,13 +124,8 @@ def first_policy(
     if not identity.decided_by.has_usual_threshold:
         usual = usual.without_threshold()
     policy = TimingPolicy(
-        fingerprint=identity.fingerprint,
+        **identity.policy_fields,
         version=1,
-        workload=identity.name,
-        workers=identity.workers,
-        total_worker_steps=identity.total_worker_steps,
-        first_protocol=identity.first_protocol,
-        second_protocol=identity.second_protocol,
         switch_percent=BASELINE_PERCENT,
         target_accuracy=accuracy,
         threshold=usual.threshold,
@@ -145,7 +140,6 @@ def first_policy(
         guarded=True,
         reason=FIRST_REASON,
         band=measured_band(accuracy, usual.threshold, [record.evaluations]),
-        **identity.decided_by.fields,
     )
     if begins_from is not None:
         guard, began = record.guard, record.spec.switch_percent
@@ -256,7 +250,9 @@ def after_use(
             return []
         drift = uses_of(database, stored).drift
         words = [] if drift is None else [drift_text(drift)]
-        measured = used_job(database, stored).with_measured_threshold()
+        measured = None
+        if not stored.threshold:  # to measure it, all uses are read
+            measured = used_job(database, stored).with_measured_threshold()
         if measured is not None and expected_uses is not None:
             registry = PolicyRegistry(database)
             if registry.aliases(stored.fingerprint).get(CURRENT) == stored.version:

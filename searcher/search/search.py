@@ -1020,13 +1020,8 @@ class Search(TrialLoop[SearchResult]):
         baseline = [run for run in sound if run.switch_percent == highest]
         is_guarded: bool = getattr(strategy, "guarded", False)
         return TimingPolicy(
-            fingerprint=identity.fingerprint,
+            **identity.policy_fields,
             version=1,
-            workload=identity.name,
-            workers=identity.workers,
-            total_worker_steps=identity.total_worker_steps,
-            first_protocol=identity.first_protocol,
-            second_protocol=identity.second_protocol,
             switch_percent=percent,
             target_accuracy=decided.target_accuracy,
             threshold=strategy.threshold,
@@ -1064,7 +1059,6 @@ class Search(TrialLoop[SearchResult]):
                 strategy.threshold,
                 (curves.get(run.trial_number, ()) for run in baseline),
             ),
-            **identity.decided_by.fields,
         )
 
 

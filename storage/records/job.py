@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from syncswitch.storage.records.metric import Metric, metric_name
 
@@ -80,6 +81,19 @@ class WorkloadIdentity:
             self.metric_lowest,
             self.metric_highest,
         )
+
+    @property
+    def policy_fields(self) -> dict[str, Any]:
+        """What a timing policy says of its job, by field of `TimingPolicy`."""
+        return {
+            "fingerprint": self.fingerprint,
+            "workload": self.name,
+            "workers": self.workers,
+            "total_worker_steps": self.total_worker_steps,
+            "first_protocol": self.first_protocol,
+            "second_protocol": self.second_protocol,
+            **self.decided_by.fields,
+        }
 
     @property
     def cluster(self) -> str:
