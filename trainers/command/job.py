@@ -165,17 +165,14 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def check_text(option: str, text: str) -> None:
     """Raises UserError if a text has unknown placeholders."""
     try:
-        parts = list(Formatter().parse(text))
+        for _, name, form, conversion in Formatter().parse(text):
+            if name is not None and (name not in PLACEHOLDERS or form or conversion):
+                raise ValueError(f"there is no placeholder {{{name}}}")
     except ValueError as error:
-        raise UserError(_wrong(option, text, "it has an unmatched brace")) from error
-    for _, name, form, conversion in parts:
-        if name is not None and (name not in PLACEHOLDERS or form or conversion):
-            raise UserError(_wrong(option, text, f"there is no placeholder {{{name}}}"))
-
-
-def _wrong(option: str, text: str, why: str) -> str:
-    known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-    return f"{option} has {text!r}: {why}; known: {known}; write {{{{ and }}}} for braces"
+        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        raise UserError(
+            f"{option} has {text!r}: {error}; known: {known}; write {{{{ and }}}} for braces"
+        ) from error
 
 
 def _names(text: str) -> list[str]:

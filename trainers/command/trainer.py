@@ -44,7 +44,7 @@ from syncswitch.trainers.command.script import LOOP_FILE
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.guard import Guarding, accuracy_since, next_switch_text
+from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
@@ -172,8 +172,7 @@ class CommandTrainer(Trainer):
             before_seconds += record.training_seconds
             if guarding.alarm is None:
                 break
-            switch = switch_worker_step(plan)
-            lost_seconds = record.training_seconds
+            switch, lost_seconds = switch_worker_step(plan), record.training_seconds
             is_kept = can_resume and switch > 0
             if is_kept:
                 start, origin = switch, run.folder
@@ -181,8 +180,12 @@ class CommandTrainer(Trainer):
                 first_seconds = sum(one.seconds for one in record.phases[:1])
                 kept_seconds += first_seconds
                 lost_seconds -= first_seconds
-            events.append(_heed_alarm(guarding, record, before_seconds, lost_seconds, is_kept))
-            observer.on_event(events[-1])
+            guarding.switch = Position(switch, elapsed_seconds=before_seconds - lost_seconds)
+            _, event = guarding.go_back(
+                record.worker_steps, before_seconds, record.evaluations, is_kept=is_kept
+            )
+            events.append(event)
+            observer.on_event(event)
         return trial_record(
             spec,
             started_at,
@@ -215,24 +218,6 @@ class CommandTrainer(Trainer):
                 f"a run of command {identity.name!r} can neither start from a checkpoint of another"
                 " run nor write one; give --no-share-prefix"
             )
-
-
-def _heed_alarm(
-    guarding: Guarding, record: TrialRecord, now_seconds: float, lost_seconds: float, is_kept: bool
-) -> RunEvent:
-    """Gives up the switch of a run that was ended at its alarm; returns the event."""
-    plan, alarm, guarding.alarm = guarding.plan, guarding.alarm, None
-    assert alarm is not None
-    step = record.worker_steps
-    accuracy = accuracy_since(record.evaluations, switch_worker_step(plan))
-    guarding.fail(
-        FailedSwitch(plan.switch_percent, alarm, step, now_seconds, lost_seconds, accuracy)
-    )
-    plan = guarding.plan
-    first = plan.identity.first_protocol + (" alone" if plan.switch_percent >= 100 else "")
-    whence = "from its checkpoint at the switch" if is_kept else "from its start"
-    reason = f"{alarm}; it goes on with {first}, {whence}{next_switch_text(plan)}"
-    return RunEvent("alarmed", step, now_seconds, reason, seconds=lost_seconds)
 
 
 class _CommandRun:

@@ -9,7 +9,7 @@ its length: in those runs it was 2,000 worker-steps for `additive` and 6,400 for
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.keras_parts import build_schedule, check_rate, schedule_boundaries
@@ -93,20 +93,11 @@ def rate_function(workload: Workload) -> Callable[[int], float]:
     if known is not None:
         first, steps = known
         return lambda worker_step: first * decay_factor(steps, worker_step)
-    return _Cached(workload, schedule)
 
+    @cache  # a value takes several eager operations
+    def rate_at(worker_step: int) -> float:
+        rate = float(schedule(worker_step))
+        check_rate(workload, rate, worker_step)
+        return rate
 
-class _Cached:
-    """The values of a schedule, each computed only once, as that takes several eager operations."""
-
-    def __init__(self, workload: Workload, schedule: Any) -> None:
-        self._workload = workload
-        self._schedule = schedule
-        self._known: dict[int, float] = {}
-
-    def __call__(self, worker_step: int) -> float:
-        if worker_step not in self._known:
-            rate = float(self._schedule(worker_step))
-            check_rate(self._workload, rate, worker_step)
-            self._known[worker_step] = rate
-        return self._known[worker_step]
+    return rate_at

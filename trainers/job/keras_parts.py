@@ -423,43 +423,34 @@ def build_metric(workload: Workload) -> Any:
     if workload.metric in (None, "accuracy", "acc"):
         return None
     if workload.metric == LOSS_METRIC:
-        return _test_loss(_decisive_loss(workload))
-    if isinstance(workload.metric, str):
-        return _named_metric(workload.metric, workload)
-    return built_part(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
-
-
-def _named_metric(name: str, workload: Workload) -> Any:
-    import keras
-
+        return _test_loss(workload)
+    name = workload.metric
+    if not isinstance(name, str):
+        return built_part(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
     try:
         found = keras.metrics.get(name)
     except (TypeError, ValueError) as error:
         raise WorkloadError(
             f"workload {workload.name!r}: Keras has no metric {name!r}; give a name such as 'mae',"
-            f" {LOSS_METRIC!r} for the loss of the tests, or a function that builds a Keras metric"
+            f" {LOSS_METRIC!r} for the loss on the test set, or a function that builds a Keras"
+            " metric"
         ) from error
-    if isinstance(found, keras.metrics.Metric):
-        return found
-    return keras.metrics.MeanMetricWrapper(found, name=name)
+    is_metric = isinstance(found, keras.metrics.Metric)
+    return found if is_metric else keras.metrics.MeanMetricWrapper(found, name=name)
 
 
-def _decisive_loss(workload: Workload) -> Any:
-    """Builds the loss by whose output a run is judged."""
-    loss = build_loss(workload)
-    found = loss.get(workload.metric_output) if isinstance(loss, dict) else loss
-    if not callable(found):
+def _test_loss(workload: Workload) -> Any:
+    """Makes a metric that is the mean loss over the test set, of the output that decides."""
+    import keras
+
+    built = build_loss(workload)
+    loss = built.get(workload.metric_output) if isinstance(built, dict) else built
+    if not callable(loss):
         raise WorkloadError(
             f"workload {workload.name!r}: metric is {LOSS_METRIC!r}, and output"
             f" {workload.metric_output!r} has no loss; give loss as a dict by output, and the"
             " metric_output by whose loss a run is judged"
         )
-    return found
-
-
-def _test_loss(loss: Any) -> Any:
-    """Makes a metric that is the mean of the loss over the examples of the test set."""
-    import keras
 
     class TestLoss(keras.metrics.Mean):  # type: ignore[misc]
         """The mean loss; takes labels and outputs like other metrics."""

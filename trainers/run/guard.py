@@ -222,7 +222,12 @@ class Guarding:
         return True
 
     def go_back(
-        self, done: int, now_seconds: float, evaluations: Sequence[Evaluation]
+        self,
+        done: int,
+        now_seconds: float,
+        evaluations: Sequence[Evaluation],
+        *,
+        is_kept: bool = True,
     ) -> tuple[Position, RunEvent]:
         """Gives up the present switch because of the alarm.
 
@@ -230,6 +235,7 @@ class Guarding:
             done: Worker-steps done.
             now_seconds: Training time.
             evaluations: All tests so far.
+            is_kept: Whether the state at the switch was kept; otherwise the run starts again.
 
         Returns:
             The position to go back to, and the event to report.
@@ -238,11 +244,13 @@ class Guarding:
         assert self.alarm is not None
         mark, alarm, self.switch, self.alarm = self.switch, self.alarm, None, None
         lost_seconds = now_seconds - mark.elapsed_seconds
-        percent, accuracy = self.plan.switch_percent, accuracy_since(evaluations, mark.done)
-        failed = FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy)
-        self.fail(failed)
-        reason = f"{alarm}; {self._spec.identity.first_protocol} goes on from the switch"
-        reason += f", after {mark.done:,} worker-steps{next_switch_text(self.plan)}"
+        is_later = bool(evaluations) and evaluations[-1].worker_step > mark.done
+        accuracy, percent = evaluations[-1].accuracy if is_later else None, self.plan.switch_percent
+        self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
+        whence = f"the switch, after {mark.done:,} worker-steps" if is_kept else "the start"
+        reason = f"{alarm}; {self._spec.identity.first_protocol} goes on from {whence}"
+        if self.plan.switch_percent < 100:
+            reason += f", and the next switch is at {self.plan.switch_percent:g} %"
         return mark, RunEvent("alarmed", done, now_seconds, reason, seconds=lost_seconds)
 
     def history(self) -> dict[str, Any]:
@@ -261,15 +269,3 @@ class Guarding:
         """Records that the present switch has failed; the plan now has the next one."""
         self.failed = (*self.failed, failed)
         self.plan = after_failures(self._spec, len(self.failed))
-
-
-def accuracy_since(evaluations: Sequence[Evaluation], worker_step: int) -> float | None:
-    """Accuracy of the last test; None if it does not come after this worker-step."""
-    is_later = bool(evaluations) and evaluations[-1].worker_step > worker_step
-    return evaluations[-1].accuracy if is_later else None
-
-
-def next_switch_text(plan: TrialSpec) -> str:
-    """Says where a run that went back switches next, as the end of a clause; empty for never."""
-    percent = plan.switch_percent
-    return f", and the next switch is at {percent:g} %" if percent < 100 else ""

@@ -55,18 +55,16 @@ class CheckpointFiles:
         at_spared = None if spared is None else self.paths.get(spared)
         files = dict.fromkeys(self.paths[one] for one in sorted(self.paths))
         there = [path for path in files if path != at_spared]
-        dropped = there[: max(0, len(there) - kept)]
-        self._forget(lambda percent: self.paths[percent] in dropped)
-        return dropped
+        return self._forget(there[: max(0, len(there) - kept)])
 
     def drop_after(self, percent: float) -> list[Path]:
         """Forgets the files of later parts of the job, and returns them."""
-        dropped = [path for one, path in self.paths.items() if one > percent]
-        self._forget(lambda one: one > percent)
-        return list(dict.fromkeys(dropped))
+        later = (path for one, path in self.paths.items() if one > percent)
+        return self._forget(list(dict.fromkeys(later)))
 
-    def _forget(self, is_dropped: Callable[[float], bool]) -> None:
-        self.paths = {one: path for one, path in self.paths.items() if not is_dropped(one)}
+    def _forget(self, dropped: list[Path]) -> list[Path]:
+        self.paths = {one: path for one, path in self.paths.items() if path not in dropped}
+        return dropped
 
 
 class RunLog:

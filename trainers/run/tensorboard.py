@@ -97,10 +97,6 @@ class EventFile:
         self._writer.write(event.SerializeToString())
 
 
-_AWAY = frozenset({"lost", "removed"})
-_BACK = frozenset({"restored", "returned"})
-
-
 def check_tensorboard(folder: Path) -> None:
     """Raises UserError if logs cannot be written; creates nothing."""
     if importlib.util.find_spec("tensorboard") is None:
@@ -179,7 +175,6 @@ class _RunLog(Watching):
         self._spec = spec
         self._folder = folder
         self._has_begun = False
-        self._away: set[int] = set()
         self._switch_step = switch_worker_step(spec)
         # Worker-step and training time of the last evaluation. Those at the beginning of a fork are
         # unknown: its first throughput would be a mean that includes what it inherited.
@@ -237,10 +232,6 @@ class _RunLog(Watching):
         if event.kind == "switched":
             # Detours delay the switch, so the last one counts.
             self._switch_step = step
-            self._file.text(step, "cluster/protocol", event.reason)
-        if event.worker is not None and event.kind in _AWAY | _BACK:
-            (self._away.add if event.kind in _AWAY else self._away.discard)(event.worker)
-            self._write_workers(step)
 
     def end(self, record: TrialRecord) -> None:
         last, metric = record.worker_steps, self._spec.identity.decided_by
@@ -251,7 +242,6 @@ class _RunLog(Watching):
                 values["max_staleness"] = phase.max_staleness
             named = {f"phase {phase.protocol}/{name}": value for name, value in values.items()}
             self._file.scalars(phase.end_worker_step, named)
-        self._write_workers(last)
         guard = record.guard
         held_percent = None if guard is None else guard.held_percent
         self._file.scalars(
@@ -276,16 +266,6 @@ class _RunLog(Watching):
         """Begins a log that replaces earlier files from this worker-step on."""
         self._has_begun = True
         self._file.begin_session(step, _parameters(self._spec))
-        if step == 0:
-            identity = self._spec.identity
-            goes_first = self._spec.switch_percent > 0
-            protocol = identity.first_protocol if goes_first else identity.second_protocol
-            self._file.text(0, "cluster/protocol", protocol)
-            self._write_workers(0)
-
-    def _write_workers(self, step: int) -> None:
-        active = self._spec.identity.workers - len(self._away)
-        self._file.scalars(step, {"cluster/active_workers": active})
 
 
 def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:

@@ -139,7 +139,7 @@ def test_it_is_run_again_without_its_switch(
     assert record.spec.switch_percent == 40.0
     (event,) = record.events
     assert (event.kind, event.worker_step, event.seconds) == ("alarmed", step, seconds)
-    assert event.reason == f"{failed.alarm}; it goes on with first alone, from its start"
+    assert event.reason == f"{failed.alarm}; first goes on from the start"
     assert observer.events == [event]
 
 
@@ -187,8 +187,8 @@ def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
     )
     assert record.training_seconds == 115.0
     assert [event.reason.partition("; ")[2] for event in record.events] == [
-        "it goes on with first, from its start, and the next switch is at 40 %",
-        "it goes on with first, from its checkpoint at the switch, and the next switch is at 60 %",
+        "first goes on from the start, and the next switch is at 40 %",
+        "first goes on from the switch, after 40 worker-steps, and the next switch is at 60 %",
     ]
 
 

@@ -74,7 +74,7 @@ def test_whatever_is_given_is_a_command_or_refused_in_one_line(text: str) -> Non
         ("train {switch_step:03d}", "there is no placeholder"),
         ("train {switch_step!r}", "there is no placeholder"),
         ("train '{\"a\": 1}'", "there is no placeholder"),
-        ("train }", "it has an unmatched brace"),
+        ("train }", "Single '}' encountered"),
         ("{output_dir}/train", "the program itself must be the same for every run"),
     ],
 )
