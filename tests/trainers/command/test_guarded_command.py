@@ -161,7 +161,7 @@ def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> N
     ]
     assert record.training_seconds == 55.0 + rest
     assert record.phases == (PhaseRecord("first", 0, 100, 40.0 + rest, None, None),)
-    assert record.events[0].reason.endswith("from its checkpoint at the switch")
+    assert record.events[0].reason.endswith("first goes on from the switch, after 40 worker-steps")
 
 
 def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
