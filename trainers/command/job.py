@@ -267,7 +267,7 @@ class CommandJob:
         limits = {
             "--timeout": self.timeout_seconds,
             "--silence": self.silence_seconds,
-            "--grace": self.grace_seconds,
+            "grace_seconds": self.grace_seconds,
         }
         for option, seconds in limits.items():
             if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
