@@ -5,7 +5,6 @@ Light at import: what reads an option is imported when it is used.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from click.core import ParameterSource
 from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_profile, complete_protocols
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.stragglers.online import ONLINE
 
@@ -112,7 +110,6 @@ def _checked_folder(context: click.Context, _: click.Parameter, folder: Path | N
 
 tensorboard_option = click.option(
     "--tensorboard",
-    "tensorboard_folder",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
     callback=_checked_folder,
@@ -133,7 +130,6 @@ def mlflow_option(*, required: bool = False) -> Callable[[_F], _F]:
     """`--mlflow`."""
     return click.option(
         "--mlflow",
-        "mlflow_uri",
         metavar="URI",
         required=required,
         callback=_checked_uri,
@@ -185,7 +181,7 @@ def is_given(name: str) -> bool:
 
 _USUAL = RunConditions()
 
-_chosen_options = combined(
+conditions_options = combined(
     click.option(
         "--online",
         type=click.Choice(ONLINE),
@@ -196,7 +192,6 @@ _chosen_options = combined(
     ),
     click.option(
         "--switch",
-        "switch_mechanism",
         type=click.Choice(["hot", "restart"]),
         default=_USUAL.switch_mechanism,
         show_default=True,
@@ -205,32 +200,11 @@ _chosen_options = combined(
     ),
 )
 
-
-def conditions_options(function: _F) -> _F:
-    """`--online` and `--switch`, as one argument `chosen`; with `--inject` where that is there."""
-
-    @functools.wraps(function)
-    def gathered(
-        *arguments: Any,
-        online: str,
-        switch_mechanism: str,
-        inject: tuple[str, ...] = (),
-        **others: Any,
-    ) -> Any:
-        chosen = ConditionsChoice(online, switch_mechanism, inject)
-        return function(*arguments, chosen=chosen, **others)
-
-    decorated: Any = gathered
-    found: _F = _chosen_options(decorated)
-    return found
-
-
 inject_option = click.option(
     "--inject",
     metavar="INJECTION|SCENARIO",
     multiple=True,
     help="A deliberate disturbance, such as kill:worker=1,at=30% or"
-    " straggler:worker=2,at=20%,for=100s,delay=30ms; or a scenario of the paper: mild,"
+    " straggler:worker=2,at=20%,for=100s,delay=30ms, or one of the paper's scenarios: mild,"
     " moderate. May be given several times.",
 )
-"""Stands above `conditions_options`, which takes it."""

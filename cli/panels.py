@@ -17,17 +17,17 @@ from cloup.formatting import HelpSection, ensure_is_cloup_formatter
 _USUAL = "Usual options"
 _PANELS = {
     "The job": (
-        *("more_policies", "more_workloads", "workers", "workers_text", "protocols", "variants"),
-        *("protocol", "seed", "output", "online", "switch_mechanism", "inject"),
+        *("more_policies", "more_workloads", "workers", "protocols", "variants"),
+        *("protocol", "seed", "output", "online", "switch", "inject"),
     ),
-    "When to switch": ("choice", "switch_percent", "is_guarded", "learns", "expected_uses"),
-    "The search": (
-        *("at_text", "strategy", "settings", "runs", "threshold", "guarded", "keep", "uses"),
-        *("switch_points", "baseline_runs", "least_runs", "budget", "share_prefix", "early_stop"),
-        *("target_accuracy", "target_runs", "recurring", "simulations", "table"),
+    "When to switch": (
+        *("policy", "switch_at", "at", "strategy", "settings", "runs", "threshold", "guarded"),
+        *("learn", "keep", "uses", "switch_points", "baseline_runs", "least_runs", "budget"),
+        *("share_prefix", "early_stop", "target_accuracy", "target_runs", "recurring"),
+        *("simulations", "table"),
     ),
     "Forecast of the cost": ("dry_run", "first_seconds", "second_seconds"),
-    "Interrupted runs": ("checkpoint_folder", "every_percent", "resume"),
+    "Interrupted runs": ("checkpoints", "checkpoint_every", "resume"),
     "Cluster": ("trainer", "launcher", "parameter_servers", "gpus_per_worker", "jobs"),
     "Cluster in TF_CONFIG": ("open_network", "cluster_timeout", "server_grace"),
     "Cluster of Ray": ("ray_address", "cpus_per_worker", "cpus_per_ps", "ray_placement"),
@@ -36,7 +36,7 @@ _PANELS = {
         *("command", "total_steps", "metric_file", "metric_pattern", "metric_name"),
         *("metric_goal", "metric_unit", "timeout_seconds", "silence_seconds", "output_folder"),
     ),
-    "Database, logs, output": ("storage_url", "as_json", "tensorboard_folder", "mlflow_uri"),
+    "Database, logs, output": ("storage_url", "as_json", "tensorboard", "mlflow"),
 }
 """The parameters of each panel, of all commands that have panels."""
 
