@@ -107,13 +107,3 @@ def complete_policy(
     if not at:
         return _matching(_workloads(context), incomplete, or_files=True)
     return _matching([f"{workload}@{name}" for name in _choices(context, workload)], incomplete)
-
-
-def complete_compared(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Policies; where a workload stands before, its aliases and versions; else files."""
-    before = context.params.get(parameter.name or "") or ()
-    if not before or "@" in before[0] or before[0].endswith(".json"):
-        return complete_policy(context, parameter, incomplete)
-    return _matching(_choices(context, before[0]), incomplete, or_files=True)
