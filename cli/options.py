@@ -1,6 +1,6 @@
-"""Options that several commands have.
+"""Options that several commands share.
 
-Light at import: what reads an option is imported when it is used.
+Light at import: what an option needs is imported when it is used.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from syncswitch.trainers.stragglers.online import ONLINE
 
 PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
 
-# More than any cluster has; every column and every float takes it.
+# More than any cluster has.
 MOST_WORKERS = 100_000
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range; unlike its base it refuses NaN, which is in none."""
+    """A number in a range; unlike its base class it refuses NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number."""
+        """Converts the text to a number."""
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is not in the range {self._describe_range()}.", param, ctx)
@@ -61,7 +61,7 @@ debug_option = click.option(
 
 
 def combined(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
-    """Several options at once, in the order of the help."""
+    """Several options as one decorator, in the order of the help."""
 
     def decorate(function: _F) -> _F:
         for option in reversed(options):
@@ -75,7 +75,7 @@ common_options = combined(storage_option, json_option, debug_option)
 
 
 def workers_option(default: int | None, text: str | None = None) -> Callable[[_F], _F]:
-    """`--workers`; without a default it narrows a choice, unless `text` says what else it does."""
+    """`--workers`; without a default and a text it narrows down a choice of policies."""
     narrowing = "Only policies for this many workers."
     return click.option(
         "--workers",
@@ -88,7 +88,7 @@ def workers_option(default: int | None, text: str | None = None) -> Callable[[_F
 
 
 def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
-    """`--protocols`; as `workers_option`."""
+    """`--protocols`; see `workers_option`."""
     narrowing = "Only policies for these protocols before and after the switch."
     return click.option(
         "--protocols",
@@ -142,7 +142,7 @@ _TYPES = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
 
 
 def trainer_option(option: TrainerOption) -> Callable[[_F], _F]:
-    """An option of a trainer on the command line."""
+    """Declares an option of a trainer on the command line."""
     declared = [option.flag, *([option.name] if option.name else [])]
     if option.type is bool:
         return click.option(*declared, is_flag=True, default=option.default, help=option.help)
@@ -174,7 +174,7 @@ def _whole(number: float | None) -> int | None:
 
 
 def is_given(name: str) -> bool:
-    """Whether the command line has this parameter."""
+    """Whether the user gave this parameter on the command line."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.COMMANDLINE
 

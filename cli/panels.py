@@ -1,4 +1,4 @@
-"""Help in panels: the usual options of a command in full, and the others by name.
+"""Help in panels: the most common options of a command in full, the others by name.
 
 `--help-all` shows all of them in full.
 """
@@ -38,15 +38,15 @@ _PANELS = {
     ),
     "Database, logs, output": ("storage_url", "as_json", "tensorboard", "mlflow"),
 }
-"""The parameters of each panel, of all commands that have panels."""
+"""The parameters of each panel, for all commands that have panels."""
 
 
 class PanelCommand(cloup.Command):
     """A command with so many options that its help has panels.
 
     Args:
-        usual: The parameters that most users want, the most usual first.
-        params: All of them; they come in the order of the panels.
+        usual: The parameters that most users need, the most common first.
+        params: All parameters; they are sorted into the panels.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PanelCommand(cloup.Command):
         )
 
     def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the usual panel in full, and of the others the names of their options."""
+        """Writes the first panel in full, and the option names of the others."""
         if ctx.meta.get(_ALL):
             super().format_params(ctx, formatter)
             return
@@ -98,7 +98,7 @@ _ALL = "syncswitch.help_all"
 
 
 def _flags(group: cloup.OptionGroup, width: int) -> str:
-    """The names of a panel's options, none of them cut at a hyphen."""
+    """The names of a panel's options, wrapped, but not at a hyphen."""
     names = ", ".join(max(option.opts, key=len) for option in group)
     lines = textwrap.wrap(names, width, break_on_hyphens=False)
     return lines[0] if len(lines) == 1 else "\n".join(["\b", *lines])

@@ -60,7 +60,7 @@ def _choice(
     """
     kind = next(kind for kind in kinds if kind.name == name)
     mine = {option.parameter for option in kind.options}
-    for parameter in filter(is_given, values.keys() - mine):
+    for parameter in filter(is_given, (name for name in values if name not in mine)):
         owners = [
             (other.name, option.flag)
             for other in kinds

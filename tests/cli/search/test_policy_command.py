@@ -101,10 +101,10 @@ def test_what_is_often_asked_imports_nothing_heavy(
     heavy = "alembic keras numpy optuna pandas psutil pydantic rich scipy sklearn tensorflow"
     script = (
         "import atexit, sys\n"
-        "from syncswitch.cli.search.program import main\n"
+        "from syncswitch.cli.program import search\n"
         f"heavy = set({heavy!r}.split())\n"
         "atexit.register(lambda: print('heavy:', *sorted(heavy & set(sys.modules))))\n"
-        "main('syncswitch-search')\n"
+        "search('syncswitch-search')\n"
     )
     command = [sys.executable, "-c", script, *words]
     environment = {**os.environ, ENVIRONMENT_VARIABLE: url}
