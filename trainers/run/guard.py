@@ -244,8 +244,8 @@ class Guarding:
         assert self.alarm is not None
         mark, alarm, self.switch, self.alarm = self.switch, self.alarm, None, None
         lost_seconds = now_seconds - mark.elapsed_seconds
-        is_later = bool(evaluations) and evaluations[-1].worker_step > mark.done
-        accuracy, percent = evaluations[-1].accuracy if is_later else None, self.plan.switch_percent
+        accuracy = failed_accuracy(evaluations, mark.done, self.plan.identity.total_worker_steps)
+        percent = self.plan.switch_percent
         self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
         whence = f"the switch, after {mark.done:,} worker-steps" if is_kept else "the start"
         reason = f"{alarm}; {self._spec.identity.first_protocol} goes on from {whence}"
@@ -269,3 +269,19 @@ class Guarding:
         """Records that the present switch has failed; the plan now has the next one."""
         self.failed = (*self.failed, failed)
         self.plan = after_failures(self._spec, len(self.failed))
+
+
+def failed_accuracy(
+    evaluations: Sequence[Evaluation], switched_after: int, total_worker_steps: int
+) -> float | None:
+    """Returns the accuracy that a `FailedSwitch` states; None without a test after the switch.
+
+    Args:
+        evaluations: All tests up to the alarm.
+        switched_after: Worker-steps done at the switch.
+        total_worker_steps: W.
+    """
+    if not evaluations or evaluations[-1].worker_step <= switched_after:
+        return None
+    is_whole = evaluations[-1].worker_step >= total_worker_steps
+    return converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
