@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.record import StalenessCount
-from syncswitch.trainers.simulated.membership import WorkerChange, Membership
+from syncswitch.trainers.simulated.membership import Membership, WorkerChange
 from syncswitch.trainers.simulated.step_times import NEVER, Moment, SharedLink, StepTimes
 
 
