@@ -29,7 +29,7 @@ from syncswitch.trainers.run.tensorboard import (
     logged,
     run_folder_name,
 )
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 from tests.identities import GENERATED
 from tests.trainers.command.programs import says, trial
 
@@ -58,7 +58,7 @@ class ScriptedTrainer(Trainer):
         self.is_closed = False
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        observer = observer or SilentObserver()
+        observer = observer or Observer()
         for one in self._told:
             if isinstance(one, RunEvent):
                 observer.on_event(one)
