@@ -1,4 +1,4 @@
-"""`syncswitch-search status`: how far each search and evaluation is, live on a terminal."""
+"""`syncswitch-search status`: the progress of searches and evaluations, live on a terminal."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def status(
 ) -> None:
     """Show the progress of each search and evaluation of WORKLOAD, or of all.
 
-    Those under way, and the unfinished ones of a WORKLOAD, are shown in full: their runs and which
-    process makes them, what is known of each switch point and how likely it is the answer, the cost
-    so far and what is still to come. The others have a line each. What is still to come is
-    estimated by simulating the rest of the search as a single searcher would make it; in eight
-    cases of ten it lies in the range in brackets.
+    Searches under way, and the unfinished ones of a WORKLOAD, are shown in full: their runs and the
+    processes that make them, what is known of each switch point and how likely it is the answer,
+    the cost so far and the cost to come. The others have a line each. The cost to come is estimated
+    by simulating the rest of the search with a single searcher; in eight cases of ten it lies in
+    the range in brackets.
 
-    On a terminal the view is refreshed until all is decided or you press Ctrl-C. It only reads the
-    database; the searchers may be anywhere.
+    On a terminal the view is refreshed until all searches are finished or you press Ctrl-C. It only
+    reads the database; the searchers may be anywhere.
 
     --json prints a list of all searches: costs in trainings with the first protocol alone,
-    probabilities from 0 to 1, and null for what is not known; `uses` is how its policy has done. A
-    run in `in_flight` is `stale` if its process is dead.
+    probabilities from 0 to 1, and null for unknown values; `uses` is how its policy has done. A run
+    in `in_flight` is `stale` if its process is dead.
     """
     reader = StatusReader(storage_url, selector_of(reference), workers)
     is_brief = not as_json and reference is None
@@ -103,7 +103,7 @@ def _watch(
     searches: list[SearchStatus],
     watched: set[str],
 ) -> list[SearchStatus]:
-    """Redraws until nothing is under way, or somebody presses Ctrl-C; gives what was seen last."""
+    """Redraws until nothing is under way or the user presses Ctrl-C; returns the last state."""
     note = ""
     try:
         with Live(
@@ -121,7 +121,7 @@ def _watch(
                     searches, note = reader.read(), ""
                     watched |= {search.study for search in searches if search.is_under_way}
                 except SyncSwitchError as error:
-                    # The database may come back; what was seen last stays.
+                    # The database may come back; until then the last state stays.
                     note = f"not up to date: {error}"
     except KeyboardInterrupt:
         return searches
@@ -130,7 +130,7 @@ def _watch(
 def _parted(
     searches: Sequence[SearchStatus], watched: set[str]
 ) -> tuple[list[SearchStatus], list[SearchStatus]]:
-    """Parts the searches that are shown in full from the others."""
+    """Separates the searches that are shown in full from the others."""
     full = [search for search in searches if search.study in watched]
     return full, [search for search in searches if search.study not in watched]
 
@@ -160,10 +160,9 @@ _BLANK = Text()
 def overview(
     watched: Sequence[SearchStatus], others: Sequence[SearchStatus], note: str = ""
 ) -> Group:
-    """Some searches in full, the others in one line each, the most important first.
+    """Some searches in full, then the others in one line each.
 
-    Where there is no room, the end is cut off. The note says, for example, why nothing new can be
-    read.
+    A small terminal cuts off the end. The note says, for example, why the view is out of date.
     """
     parts: list[RenderableType] = [Text(note, style="yellow"), _BLANK] if note else []
     for search in watched:
@@ -238,7 +237,7 @@ def _answer(search: SearchStatus) -> str:
 
 
 def _promised(policy: TimingPolicy) -> str:
-    """The promise of a policy in a few words, if it makes one."""
+    """What a policy promises, in a few words; empty if nothing."""
     if policy.reason is not None:
         return f"; {policy.reason}"
     if policy.kept_share is not None:
@@ -247,7 +246,7 @@ def _promised(policy: TimingPolicy) -> str:
 
 
 def _outlook(search: SearchStatus) -> Text:
-    """The cost so far, and what is still to come."""
+    """The cost so far, and the cost to come."""
     trainings = f" {search.first_protocol.upper()} trainings"
     spent = "cost so far unknown"
     if search.cost is not None:
@@ -263,12 +262,12 @@ def _outlook(search: SearchStatus) -> Text:
         if search.remaining_wall_seconds is not None:
             to_come += f", about {_duration(search.remaining_wall_seconds)}"
     elif search.state == "running" and search.open_percent is not None and not search.most_runs:
-        to_come = "\nwhat is still to come is known after three runs"
+        to_come = "\nthe cost to come is estimated after three runs"
     return Text(spent + to_come)
 
 
 def _run_table(search: SearchStatus) -> Table:
-    """The runs under way, how far each is, and who makes it."""
+    """The runs under way, their progress, and the processes that make them."""
     table = _table(
         "under way", "done", search.decided_by.name, "left", "made by", words={"made by"}
     )
@@ -294,7 +293,7 @@ def _maker(run: RunStatus) -> str:
 
 
 def _switch_point_table(search: SearchStatus) -> Table:
-    """A row for each switch point: what was measured there, and how likely it is the answer."""
+    """A row for each switch point: its measurements, and how likely it is the answer."""
     metric = search.decided_by
     has_answers = any(one.answer_probability is not None for one in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
@@ -358,7 +357,7 @@ def _search_cells(search: SearchStatus) -> dict[str, str]:
 
 
 def _table(*columns: str, words: Collection[str], lines: box.Box | None = None) -> Table:
-    """The first column is left-aligned, and those with words, which give way where it is narrow."""
+    """A table whose first column and `words` are left-aligned; the latter shrink to fit."""
     table = Table(
         box=lines, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )
@@ -372,12 +371,12 @@ def _table(*columns: str, words: Collection[str], lines: box.Box | None = None) 
 
 
 def _percent(share: float) -> str:
-    """A percentage of fixed width, so that its neighbours stay in line."""
+    """A percentage of fixed width, so that columns stay aligned."""
     return f"{100 * share:3.0f} %"
 
 
 def _bar(share: float, width: int, rest: str = "░") -> str:
-    """A bar of so many characters, and what fills it up."""
+    """A bar of `width` characters, filled up with `rest`."""
     halves = round(2 * width * min(1.0, max(0.0, share)))
     full = "█" * (halves // 2) + "▌" * (halves % 2)
     return full + rest * (width - len(full))

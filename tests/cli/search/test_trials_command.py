@@ -269,7 +269,7 @@ def test_other_formats_need_no_extra(
 
 def test_parquet_is_not_for_a_terminal(url: str) -> None:
     (line,) = on_terminal(url, 200, "trials", "--format", "parquet")
-    assert line == "error: Parquet is nothing for a terminal; name a file with -o FILE"
+    assert line == "error: Parquet cannot be shown on a terminal; name a file with -o FILE"
 
 
 @pytest.mark.parametrize(
