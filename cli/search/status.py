@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from syncswitch.cli.console import echo, print_json, rich_console
+from syncswitch.cli.console import Row, echo, print_json, rich_console, table_of
 from syncswitch.cli.options import common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.learning.words import uses_as_json, uses_text
@@ -167,7 +166,12 @@ def overview(
     parts: list[RenderableType] = [Text(note, style="yellow"), _BLANK] if note else []
     for search in watched:
         parts += [_details(search), _BLANK]
-    return Group(*parts, *([_search_table(others)] if others else []))
+    if others:
+        rows = [_search_cells(search) for search in others]
+        if not any(search.simulated_cluster for search in others):
+            rows = [[cell for cell in row if cell[0] != "workers"] for row in rows]
+        parts.append(table_of(rows, {"used", "under"}, prose="under"))
+    return Group(*parts)
 
 
 def _details(search: SearchStatus) -> Group:
@@ -268,9 +272,7 @@ def _outlook(search: SearchStatus) -> Text:
 
 def _run_table(search: SearchStatus) -> Table:
     """The runs under way, their progress, and the processes that make them."""
-    table = _table(
-        "under way", "done", search.decided_by.name, "left", "made by", words={"made by"}
-    )
+    table = _table("under way", "done", search.decided_by.name, "left", "made by", words="made by")
     for run in search.in_flight:
         share = run.worker_steps / run.total_worker_steps
         left = run.remaining_seconds
@@ -297,7 +299,7 @@ def _switch_point_table(search: SearchStatus) -> Table:
     metric = search.decided_by
     has_answers = any(one.answer_probability is not None for one in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
-    table = _table(*columns, *(["the answer?"] if has_answers else []), words={"the answer?"})
+    table = _table(*columns, *(["the answer?"] if has_answers else []), words="the answer?")
     for one in filter(_is_of_interest, search.switch_points):
         is_baseline, probability = one.switch_percent == 100, one.answer_probability or 0.0
         spread = one.standard_deviation
@@ -321,51 +323,35 @@ def _is_of_interest(one: SwitchPointStatus) -> bool:
     return bool(was_tried) or (one.answer_probability or 0.0) >= _LEAST_PROBABILITY
 
 
-def _search_table(searches: Sequence[SearchStatus]) -> Table:
-    """A line for each search."""
-    rows = [_search_cells(search) for search in searches]
-    optional = {
-        "workers": any(search.simulated_cluster for search in searches),
-        "used": any(search.uses and search.uses.uses for search in searches),
-        "under": any(run_conditions_text(search.conditions) for search in searches),
-    }
-    columns = [name for name in rows[0] if optional.get(name, True)]
-    table = _table(*columns, words={"under"}, lines=box.SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*(row[name] for name in columns))
-    return table
-
-
-def _search_cells(search: SearchStatus) -> dict[str, str]:
+def _search_cells(search: SearchStatus) -> Row:
     of = f" of {search.most_runs}" if search.most_runs else ""
-    answer = "-"
+    answer, uses = "-", search.uses
     if search.policy is not None:
         answer = f"{search.policy.switch_percent:g} % (version {search.policy.version})"
     elif search.lower_percent is not None:
         answer = f"{search.lower_percent:g} to {search.upper_percent:g} %"
-    return {
-        "search": search.study,
-        "workers": workers_text(search.workers, search.simulated_cluster),
-        "state": search.state,
-        "runs": f"{search.finished_runs}{of}",
-        "under way": str(sum(run.state == TrialState.RUNNING for run in search.in_flight)),
-        "failed": str(search.failed_runs),
-        "switch at": answer,
-        "used": f"{search.uses.uses} ({search.uses.kept} kept)" if search.uses else "-",
-        "under": run_conditions_text(search.conditions) or "-",
-    }
+    return [
+        ("search", search.study),
+        ("workers", workers_text(search.workers, search.simulated_cluster)),
+        ("state", search.state),
+        ("runs", f"{search.finished_runs}{of}"),
+        ("under way", str(sum(run.state == TrialState.RUNNING for run in search.in_flight))),
+        ("failed", str(search.failed_runs)),
+        ("switch at", answer),
+        ("used", f"{uses.uses} ({uses.kept} kept)" if uses and uses.uses else "-"),
+        ("under", run_conditions_text(search.conditions) or "-"),
+    ]
 
 
-def _table(*columns: str, words: Collection[str], lines: box.Box | None = None) -> Table:
-    """A table whose first column and `words` are left-aligned; the latter shrink to fit."""
+def _table(*columns: str, words: str) -> Table:
+    """A table without lines; its first column and `words`, which shrinks, are left-aligned."""
     table = Table(
-        box=lines, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="dim"
+        box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )
     for position, name in enumerate(columns):
-        is_left = position == 0 or name in words
-        is_tight = lines is None and name not in words
+        is_left = position == 0 or name == words
         table.add_column(
-            name, justify="left" if is_left else "right", overflow="fold", no_wrap=is_tight
+            name, justify="left" if is_left else "right", overflow="fold", no_wrap=name != words
         )
     return table
 

@@ -27,10 +27,3 @@ def test_what_is_written_trains(invoke: Invoke, tmp_path: Path) -> None:
     again = invoke("init", str(file))
     assert again.exit_code == 2
     assert "already exists" in error_line(again)
-
-
-def test_a_workload_is_a_python_file(invoke: Invoke, tmp_path: Path) -> None:
-    result = invoke("init", str(tmp_path / "job.txt"))
-    assert result.exit_code == 2
-    assert "give a name that ends in .py" in error_line(result)
-    assert not (tmp_path / "job.txt").exists()
