@@ -1,4 +1,4 @@
-"""The options that describe a training command of the user's; searches have the same ones."""
+"""The options that describe a training command of the user's."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from syncswitch.trainers.command.job import CommandJob
 
 USUAL_COMMAND_PROTOCOLS = "first,second"
-"""The names of the two ways of training of a command, where nobody gives others."""
+"""The default names of a command's two ways of training."""
 
 COMMAND_OPTIONS = (
     TrainerOption(
         "--command",
         "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
-        " {replicate}, {output_dir}, {resume_from}, {plan}, {total_steps}, {workers}; also in its"
-        " environment, as SYNCSWITCH_SWITCH_STEP, .... No shell runs it; {{ and }} are braces.",
+        " {replicate}, {output_dir}, {resume_from}, {plan}, {total_steps}, {workers}; they are"
+        " also in its environment, such as SYNCSWITCH_SWITCH_STEP. It runs without a shell;"
+        " {{ and }} are braces.",
         metavar="TEXT",
     ),
     TrainerOption(
@@ -46,28 +47,29 @@ COMMAND_OPTIONS = (
     ),
     TrainerOption(
         "--metric-name",
-        "What the command calls what its runs are compared by, in its lines or as a group,"
-        " such as val_loss; needs --metric-goal (--command). Default: accuracy, from 0 to 1.",
+        "The metric by which runs are compared, as the command's lines or the groups of the"
+        " pattern name it, such as val_loss; needs --metric-goal (--command). Default: accuracy,"
+        " from 0 to 1.",
         metavar="NAME",
     ),
     TrainerOption(
         "--metric-goal",
-        "Whether more of it is better, or less (--command).",
+        "Whether a larger or a smaller value of the metric is better (--command).",
         choices=GOALS,
     ),
     TrainerOption(
-        "--metric-unit", "Unit of its values, for people, such as km (--command).", metavar="UNIT"
+        "--metric-unit", "Unit of the metric, for messages, such as km (--command).", metavar="UNIT"
     ),
     TrainerOption(
         "--timeout",
-        "A run that takes longer has failed (--command). Default: no limit.",
+        "A run that takes longer counts as failed (--command). Default: no limit.",
         float,
         name="timeout_seconds",
         metavar="SECONDS",
     ),
     TrainerOption(
         "--silence",
-        "A run that neither prints nor reports for so long has failed (--command).",
+        "A run that prints and reports nothing for this long counts as failed (--command).",
         float,
         name="silence_seconds",
         metavar="SECONDS",
@@ -75,7 +77,7 @@ COMMAND_OPTIONS = (
     ),
     TrainerOption(
         "--output-folder",
-        "Every run has a folder in it, which stays (--command).",
+        "The folder that keeps a folder for every run (--command).",
         Path,
         default=DEFAULT_FOLDER,
     ),
