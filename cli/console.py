@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sys
-from collections.abc import Collection, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -106,6 +108,20 @@ def print_rows(
 ) -> None:
     """Prints a table on standard output; see `table_of`."""
     rich_console().print(table_of(rows, optional, prose), markup=False)
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Prints names with their values, which are wrapped on a terminal."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for name, value in fields:
+        lines = textwrap.wrap(
+            value,
+            width,
+            initial_indent=f"{name:<12} ",
+            subsequent_indent=" " * 13,
+            break_on_hyphens=False,
+        )
+        echo("\n".join(lines))
 
 
 def finite(value: float) -> float | None:

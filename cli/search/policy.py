@@ -23,6 +23,7 @@ from syncswitch.cli.console import (
     Row,
     echo,
     print_error,
+    print_fields,
     print_json,
     print_note,
     print_rows,
@@ -121,9 +122,7 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("imported", entry.imported_at),
         ("software", ", ".join(f"{name} {v}" for name, v in sorted(policy.software.items()))),
     ]
-    for name, value in rows:
-        if value is not None:
-            echo(f"{name:<12} {value}")
+    print_fields((name, value) for name, value in rows if value is not None)
 
 
 def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
@@ -545,7 +544,6 @@ def _cells(entry: PolicyEntry, title: str) -> Row:
         ("switch at", f"{found.switch_percent:g} %"),
         (title, named_text(accuracy_text(found.mean_accuracy, metric), metric, title)),
         ("kept", _kept_cell(found)),
-        ("created", found.created_at[:10]),
     ]
 
 

@@ -226,7 +226,7 @@ def _answer(search: SearchStatus) -> str:
     if policy is not None:
         promised = _promised(policy)
         done = f"\n{uses_text(search.uses)}" if search.uses and search.uses.uses else ""
-        return f"switch at {policy.switch_percent:g} % (version {policy.version}{promised}){done}"
+        return f"switch at {policy.switch_percent:g} %, version {policy.version}{promised}{done}"
     if search.dropped is not None:
         return search.dropped
     metric, target = search.decided_by, search.target_accuracy
@@ -369,7 +369,7 @@ def _bar(share: float, width: int, rest: str = "░") -> str:
 
 
 def _duration(seconds: float) -> str:
-    """For example `45 s`, `12 min`, `3 h 20 min`."""
+    """A duration for people, such as `45 s`, `12 min` or `3 h 20 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

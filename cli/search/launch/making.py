@@ -180,7 +180,7 @@ class _FurtherJob:
 
 
 def label_of(trial: ReportedTrial) -> str:
-    """For example `25 % BSP, run 2 of 3`."""
+    """The name of a run for people, such as `25 % BSP, run 2 of 3`."""
     protocol = trial.first_protocol.upper()
     of = "" if trial.repeats is None else f" of {trial.repeats}"
     early = " (speculative)" if trial.is_speculative else ""
