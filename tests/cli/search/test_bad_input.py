@@ -98,7 +98,6 @@ FILES = {
     "mute.py": (
         "class Mute(Exception):\n    def __str__(self):\n        raise RuntimeError\nraise Mute\n"
     ),
-    "file": "",
 }
 
 SEARCHES = [
@@ -137,7 +136,6 @@ SEARCHES = [
     (["--dry-run", "--first-seconds", "5"], "give --first-seconds and --second-seconds"),
     (["--dry-run", "--first-seconds", "-1", "--second-seconds", "1"], "is -1.0: give seconds"),
     (["--first-seconds", "5"], "need --dry-run"),
-    (["--checkpoints", "file/folder"], "--no-share-prefix"),
     (["--command", "sh"], "--command needs --trainer command, and this is --trainer local"),
     (["--recordings", "x"], "--recordings needs --trainer replay"),
 ]

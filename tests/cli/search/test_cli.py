@@ -133,6 +133,15 @@ def test_every_strategy_finds_its_answer_and_is_named_in_the_policy(
     assert policy["guarded"] == (policy["expected_time"] is not None) == is_adaptive
 
 
+def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    result = invoke("run", "digits", "--checkpoints", str(tmp_path / "file" / "folder"))
+    assert result.exit_code == 2
+    assert "--no-share-prefix" in error_line(result)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
