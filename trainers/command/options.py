@@ -1,4 +1,4 @@
-"""The options that describe a training command of the user's."""
+"""The options that describe a user's training command, for searches and for single runs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from syncswitch.trainers.command.job import CommandJob
 
 USUAL_COMMAND_PROTOCOLS = "first,second"
-"""The default names of a command's two ways of training."""
+"""Default names of a command's two ways of training."""
 
 COMMAND_OPTIONS = (
     TrainerOption(
         "--command",
         "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
-        " {replicate}, {output_dir}, {resume_from}, {plan}, {total_steps}, {workers}; they are"
-        " also in its environment, such as SYNCSWITCH_SWITCH_STEP. It runs without a shell;"
-        " {{ and }} are braces.",
+        " {replicate}, {output_dir}, {resume_from}, {plan}, {total_steps}, {workers}; also in its"
+        " environment, as SYNCSWITCH_SWITCH_STEP, .... It is not run by a shell; {{ and }} are"
+        " braces.",
         metavar="TEXT",
     ),
     TrainerOption(
@@ -47,29 +47,28 @@ COMMAND_OPTIONS = (
     ),
     TrainerOption(
         "--metric-name",
-        "The metric by which runs are compared, as the command's lines or the groups of the"
-        " pattern name it, such as val_loss; needs --metric-goal (--command). Default: accuracy,"
-        " from 0 to 1.",
+        "Name of the metric that compares runs, in the command's lines or as a group, such as"
+        " val_loss; needs --metric-goal (--command). Default: accuracy, from 0 to 1.",
         metavar="NAME",
     ),
     TrainerOption(
         "--metric-goal",
-        "Whether a larger or a smaller value of the metric is better (--command).",
+        "Whether more of the metric is better, or less (--command).",
         choices=GOALS,
     ),
     TrainerOption(
-        "--metric-unit", "Unit of the metric, for messages, such as km (--command).", metavar="UNIT"
+        "--metric-unit", "Unit of the metric, for people, such as km (--command).", metavar="UNIT"
     ),
     TrainerOption(
         "--timeout",
-        "A run that takes longer counts as failed (--command). Default: no limit.",
+        "A run that takes longer has failed (--command). Default: no limit.",
         float,
         name="timeout_seconds",
         metavar="SECONDS",
     ),
     TrainerOption(
         "--silence",
-        "A run that prints and reports nothing for this long counts as failed (--command).",
+        "A run that neither prints nor reports for this long has failed (--command).",
         float,
         name="silence_seconds",
         metavar="SECONDS",
@@ -77,7 +76,7 @@ COMMAND_OPTIONS = (
     ),
     TrainerOption(
         "--output-folder",
-        "The folder that keeps a folder for every run (--command).",
+        "Every run gets a folder in it, which is kept (--command).",
         Path,
         default=DEFAULT_FOLDER,
     ),
@@ -100,7 +99,7 @@ class CommandChoice:
     output_folder: Path
 
     def __post_init__(self) -> None:
-        """Raises UserError: there is no command, or nobody says how long it trains."""
+        """Raises UserError if the command or the length of its training is missing."""
         if self.command is None:
             raise UserError(
                 '--trainer command needs your training command: add --command "PROGRAM'
@@ -112,7 +111,7 @@ class CommandChoice:
             )
 
     def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:
-        """The job; without a name it has that of its script. Raises UserError where it is none."""
+        """Makes the job, named after its script by default; raises UserError if it is not valid."""
         from syncswitch.trainers.command.job import CommandJob, CommandTemplate, command_metric
 
         assert self.command is not None

@@ -142,12 +142,12 @@ SEARCHES = [
 BY_COMMAND = [
     ([], '--trainer command needs your training command: add --command "PROGRAM'),
     (["--command", "train {switch_step}"], "needs the steps of a whole training: add --total"),
-    (["--command", "nowhere x", "--total-steps", "9"], "'nowhere', which is no program here"),
+    (["--command", "nowhere x", "--total-steps", "9"], "'nowhere', which is not a program here"),
     (["--command", "sh {x}", "--total-steps", "9"], "there is no placeholder {x}; known: "),
     (["--command", "sh '", "--total-steps", "9"], "cannot be split into words"),
     (["--command", " ", "--total-steps", "9"], "--command is empty; give your training"),
     (["--command", "sh", "--total-steps", "1"], "--total-steps is 1: give the steps"),
-    ([*NINE, "--metric-name", "loss"], "--metric-name is 'loss': say with --metric-goal max"),
+    ([*NINE, "--metric-name", "loss"], "--metric-name is 'loss': add --metric-goal max"),
     ([*NINE, "--metric-name", "step", "--metric-goal", "min"], "step, seconds, diverged say"),
     ([*NINE, "--metric-unit", "km"], "--metric-unit is 'km', and an accuracy has none"),
     ([*NINE, "--protocols", "a"], "two different names"),
@@ -169,7 +169,7 @@ TRAININGS = [
         "--launcher needs --trainer local",
     ),
     (["digits", *AT_FIVE, *SIMULATED, "--profile", "no"], "profile 'no' cannot be read"),
-    (["digits", *AT_FIVE, *SIMULATED, "--switch", "restart"], "has no processes to start anew"),
+    (["digits", *AT_FIVE, *SIMULATED, "--switch", "restart"], "has no processes to restart"),
     (["too_much.py:batch", *AT_FIVE], "batch_size is 1,000,000,000, and there are 1,200 examples"),
     (["too_much.py:larger", *AT_FIVE, *SIMULATED], "batch_size is 1,201, and there are 1,200 exa"),
     (
