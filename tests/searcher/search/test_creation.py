@@ -213,9 +213,7 @@ def test_the_upgrade_mends_a_file_with_several_studies_of_one_name(
 
     command = ["db", "upgrade", "--storage", sqlite_url]
     done = CliRunner().invoke(main, command)
-    assert done.stdout == (
-        f"{sqlite_url}: added what Optuna's tables lacked: ix_studies_study_name\n"
-    )
+    assert done.stdout == (f"{sqlite_url}: added to Optuna's tables: ix_studies_study_name\n")
     assert "nothing to do" in CliRunner().invoke(main, command).stdout
     assert schema(sqlite_url) == before
     assert check_database(sqlite_url) == []
