@@ -22,7 +22,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.parent import die_with_parent
-from syncswitch.trainers.trainer import Observer, Trainer, Verdict
+from syncswitch.trainers.trainer import Trainer, Verdict
 from tests.private_network import free_ports, isolate_network
 
 Row = Callable[[str, float], float]
@@ -34,7 +34,7 @@ LARGEST_GROWTH = 8
 SECRET = "of the benchmark"
 
 
-class _Stopwatch(Observer):
+class _Stopwatch:
     """Stops a run when it was measured for long enough; the part to the first test warms it up."""
 
     def __init__(self, seconds: float) -> None:
