@@ -92,9 +92,15 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
     TrialState,
 )
-from syncswitch.storage.trials.rows import condition_values
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import (
+    CANCELLED,
+    INTERRUPTED,
+    Owner,
+    SearchInfo,
+    StoredTrial,
+    condition_values,
+)
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.run.tensorboard import logged
