@@ -12,11 +12,10 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK
 
-from syncswitch.searcher.search.pairs import PairsResult, PairToSearch, search_pairs
+from syncswitch.searcher.search.pairs import Dropped, PairsResult, PairToSearch, search_pairs
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.strategies.pairs import Dropped
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
