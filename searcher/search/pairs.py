@@ -117,7 +117,7 @@ def _dropped_after(
     return None
 
 
-def _why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
+def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
     """Returns why a pair is not the answer, as a clause: `given up after 2 runs: ...`."""
     assert isinstance(best.found, Decided)
     switch = percent_text(best.found.switch_percent)
@@ -254,7 +254,7 @@ def search_pairs(
     for search, outcome in zip(searches, outcomes, strict=True):
         search.prefixes.remove()
         if outcome is not best:
-            TrialStore(database).drop(outcome.study, _why_dropped(outcome, best))
+            TrialStore(database).drop(outcome.study, why_dropped(outcome, best))
     return PairsResult(tuple(outcomes), found)
 
 

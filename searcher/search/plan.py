@@ -1,4 +1,4 @@
-"""What a search was asked to do, and the names and seeds that follow from it."""
+"""The plan of a search, and the names and seeds that follow from it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, po
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
 
-# What depends on what the database holds when a study begins is no part of its name: it is kept
-# with the study.
+# Options that depend on what the database holds when a study begins are not part of its name.
 _FIRST_WRITERS = {"recorded", "wanted"}
 
 _MOST_RUNS = 10_000  # more than any search makes
@@ -26,13 +25,15 @@ _MOST_USES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """The switch points of a search; the same plan on the same workload is the same study.
+    """What a search does; the same plan for the same job is the same study.
 
     Attributes:
-        trainer: Kind of trainer: runs of different kinds are not to be compared.
-        base_seed: The seeds of all runs derive from it.
-        pairs: The pairs of protocols that are searched together, where this search is of one of
-            them; empty for a search of its own.
+        strategy: Decides which runs are made.
+        trainer: Kind of trainer; runs of different kinds are not comparable.
+        base_seed: The seeds of all runs follow from it.
+        conditions: Conditions under which the runs train.
+        pairs: The pairs of protocols that are searched together, if this search is one of several;
+            otherwise empty.
     """
 
     strategy: Strategy = field(default_factory=AdaptiveStrategy)
@@ -42,7 +43,7 @@ class SearchPlan:
     pairs: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Refuses what no search can do. Raises UserError."""
+        """Raises UserError if a value is out of range, or two do not go together."""
         strategy = self.strategy
         _require(
             1 <= strategy.settings <= 30, "--settings", strategy.settings, "a whole number, 1 to 30"
@@ -75,9 +76,9 @@ class SearchPlan:
 
 
 def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
-    """Name of the study, so that the same command goes on where it was.
+    """Returns the name of the study, which is the same for the same command.
 
-    Workload name, start of the fingerprint, and a digest of the plan.
+    It has the workload's name, the start of the fingerprint, and a digest of the plan.
     """
     strategy = plan.strategy
     content: dict[str, Any] = {
@@ -103,7 +104,7 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
 
 
 def replicate_seed(base_seed: int, replicate: int) -> int:
-    """Seed of a replicate, the same at all switch points, so that these differ in nothing else."""
+    """Returns the seed of a replicate, which is the same at all switch points."""
     digest = hashlib.sha256(f"syncswitch replicate {base_seed} {replicate}".encode()).digest()
     return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
 
