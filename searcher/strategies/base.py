@@ -196,7 +196,7 @@ class Strategy(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Attributes that differ from their defaults, as JSON values; not those of `_NO_OPTIONS`."""
+        """Attributes that differ from their defaults, as JSON values, without `_NO_OPTIONS`."""
         return {
             field.name: list(value) if isinstance(value, tuple) else value
             for field in fields(self)
