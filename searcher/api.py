@@ -37,6 +37,7 @@ from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.search.early_words import too_short
 from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.selection import ClusterKind
 from syncswitch.searcher.strategies.registry import STRATEGIES, make_strategy, strategy_fields
 from syncswitch.searcher.training.policy import policy_named
 from syncswitch.searcher.training.train import Training, train_with_policy
@@ -49,7 +50,6 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.tensorboard import check_tensorboard
 from syncswitch.trainers.trainer import Observer, SilentObserver
 
@@ -393,7 +393,7 @@ def evaluate(
     url, chosen = _url(storage), trainer_named(trainer, trainer_options or {})
     plan = plan_evaluation(
         chosen,
-        policy_named(policy, url) if isinstance(policy, str) else policy,
+        policy_named(policy, url, _LOG.warning) if isinstance(policy, str) else policy,
         workload,
         chosen=ConditionsChoice(online, switch),
         workers=workers,
@@ -528,6 +528,7 @@ def report(
     *,
     workers: Annotated[int, Field(ge=1)] | None = None,
     protocols: str | None = None,
+    cluster: ClusterKind | None = None,
     study: str | None = None,
     version: str | None = None,
     storage: str | None = None,
@@ -544,6 +545,8 @@ def report(
         output: File to write; None for none.
         workers: Only the job on this many workers.
         protocols: Only the job with these, such as `bsp,asp`.
+        cluster: Only the job on a real or on a simulated cluster; None for the real one, where jobs
+            of this name are on both.
         study: Search to show; None for the one that found the policy, else the newest.
         version: Version or alias of the policy to show; None for the current one.
         storage: As for `search`.
@@ -554,11 +557,14 @@ def report(
     Raises:
         UserError: There is no such job, search or policy, or the file cannot be written.
     """
-    if study is not None and version is not None:
-        raise UserError("study and version both say what to show: leave out one of them")
-    pair = None if protocols is None else parse_named_pair(protocols)
     data = load_report(
-        _url(storage), workload, workers=workers, protocols=pair, study=study, version=version
+        _url(storage),
+        workload,
+        workers=workers,
+        protocols=protocols,
+        cluster=cluster,
+        study=study,
+        version=version,
     )
     page = page_of(data)
     if output is not None:

@@ -35,14 +35,13 @@ from syncswitch.cli.options import common_options, debug_option
 from syncswitch.cli.search.rows import optional_workload, output_option, selector_of
 from syncswitch.cli.search.selection import (
     VERSION,
-    Selection,
     alias_option,
     existing,
-    find,
     narrowing_options,
     near_misses,
     newest,
     no_alias,
+    only,
     selection_options,
     version_of,
     version_option,
@@ -55,8 +54,8 @@ from syncswitch.searcher.search.policy_words import (
     policy_text,
     times_text,
 )
+from syncswitch.searcher.selection import ClusterKind, Selection, policies
 from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.training.policy import only
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -352,6 +351,7 @@ def diff(
     names: tuple[str, ...],
     workers: int | None,
     protocols: str | None,
+    cluster: ClusterKind | None,
     storage_url: str,
     as_json: bool,
 ) -> None:
@@ -366,7 +366,7 @@ def diff(
         if not (_is_file(first) and _is_file(second)):
             database = stack.enter_context(open_database(storage_url, create=False))
             registry = PolicyRegistry(database)
-        sides = [_side(name, workers, protocols, registry) for name in (first, second)]
+        sides = [_side(name, (workers, protocols, cluster), registry) for name in (first, second)]
     (a, job), (b, other_job) = sides
     found = policy_differences(a, b, job, other_job)
     if as_json:
@@ -441,7 +441,9 @@ def _is_file(name: str) -> bool:
 
 
 def _side(
-    name: str, workers: int | None, protocols: str | None, registry: PolicyRegistry | None
+    name: str,
+    narrowing: tuple[int | None, str | None, ClusterKind | None],
+    registry: PolicyRegistry | None,
 ) -> tuple[TimingPolicy, WorkloadIdentity]:
     """A policy as it is named, and its job."""
     if registry is None or _is_file(name):
@@ -450,7 +452,7 @@ def _side(
     reference, at, which = name.rpartition("@")
     if not (reference and at and which):
         raise PolicyError(f"{name!r} names no policy: {_HOW_TO_NAME}")
-    policy = _policy(registry, Selection(reference, workers, protocols), which)
+    policy = _policy(registry, Selection(reference, *narrowing), which)
     entry = registry.entry(policy.fingerprint, policy.version)
     assert entry is not None  # a version is never removed
     return policy, entry.identity
@@ -460,7 +462,7 @@ def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> Timin
     """The policy with that version or alias."""
     if which.isdecimal() and len(which) <= _MOST_DIGITS:
         return version_of(registry, only(registry, existing(registry, selection)), int(which))
-    found = find(registry, selection, which)
+    found = policies(registry, selection, which)
     if not found:
         existing(registry, selection)
         raise PolicyError(str(no_alias(registry, selection, which)))
@@ -513,7 +515,7 @@ def lookup(
         return _nothing(_none_found(selection, storage_url), as_json)
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        found = find(registry, selection, alias)
+        found = policies(registry, selection, alias)
         if not found:
             reason = no_alias(registry, selection, alias)
             if reason is None:

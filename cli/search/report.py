@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from syncswitch.cli.completion import complete_study, complete_workload
-from syncswitch.cli.console import echo, print_json
+from syncswitch.cli.console import echo, print_json, print_note
 from syncswitch.cli.options import common_options, protocols_option, workers_option
-from syncswitch.cli.search.selection import Selection
+from syncswitch.cli.search.selection import cluster_option
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
-from syncswitch.storage.errors import UserError
+from syncswitch.searcher.selection import ClusterKind, named_jobs
 
 _STANDARD_OUTPUT = Path("-")
 
@@ -22,6 +22,7 @@ _STANDARD_OUTPUT = Path("-")
 @click.argument("reference", metavar="WORKLOAD[@VERSION]", shell_complete=complete_workload)
 @workers_option(None, "Only the job on this many workers.")
 @protocols_option(None, "Only the job with these protocols before and after the switch.")
+@cluster_option
 @click.option(
     "--study",
     metavar="NAME",
@@ -41,6 +42,7 @@ def report(
     reference: str,
     workers: int | None,
     protocols: str | None,
+    cluster: ClusterKind | None,
     study: str | None,
     output: Path,
     storage_url: str,
@@ -57,12 +59,20 @@ def report(
     fingerprint; @ and a version or an alias choose another policy than the current one.
     """
     workload, version = _split(reference)
-    if study is not None and version is not None:
-        raise UserError("--study names a search; give WORKLOAD without @VERSION")
-    pair = Selection(reference, workers, protocols).pair
     data = load_report(
-        storage_url, workload, workers=workers, protocols=pair, study=study, version=version
+        storage_url,
+        workload,
+        workers=workers,
+        protocols=protocols,
+        cluster=cluster,
+        study=study,
+        version=version,
     )
+    if data.namesakes:
+        print_note(
+            f"the report is of the real job, on {data.identity.cluster}; of the same name:"
+            f" {named_jobs(data.namesakes)}; show it with --cluster simulated or the fingerprint"
+        )
     page = page_of(data)
     if output == _STANDARD_OUTPUT:
         sys.stdout.buffer.write(page.encode())

@@ -1,10 +1,9 @@
-"""Names of policies on the command line, and the search for the one that is meant."""
+"""The options that select a job or a policy, and the look-up of the one that is meant."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -20,55 +19,22 @@ from syncswitch.cli.options import (
     protocols_option,
     workers_option,
 )
-from syncswitch.searcher.training.policy import (
-    HOW_TO_CHOOSE,
-    cluster_of,
-    named_clusters,
-    registered,
-)
+from syncswitch.searcher.selection import ClusterKind, Selection, job_of, policies, preferred_policy
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.job import LARGEST_INTEGER
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.protocols import parse_named_pair
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
 
-@dataclass(frozen=True)
-class Selection:
-    """A workload as the user typed it, with the options that narrow it down.
+cluster_option = click.option(
+    "--cluster",
+    type=click.Choice(["real", "simulated"]),
+    help="Only jobs on such clusters. Default: of one name, real jobs before simulated ones.",
+)
 
-    The protocols are written as `FIRST,SECOND`.
-    """
-
-    reference: str
-    workers: int | None
-    protocols: str | None
-
-    @property
-    def selector(self) -> str:
-        """The name by which the database knows the workload."""
-        return normal_reference(self.reference)
-
-    @property
-    def pair(self) -> tuple[str, str] | None:
-        """The protocols."""
-        return None if self.protocols is None else parse_named_pair(self.protocols)
-
-    @property
-    def words(self) -> list[str]:
-        """The workload and its options, for a command line."""
-        words = [self.reference]
-        if self.workers is not None:
-            words += ["--workers", str(self.workers)]
-        if self.protocols is not None:
-            words += ["--protocols", self.protocols]
-        return words
-
-
-narrowing_options = combined(workers_option(None), protocols_option(None))
+narrowing_options = combined(workers_option(None), protocols_option(None), cluster_option)
 
 VERSION = click.IntRange(1, LARGEST_INTEGER)
 """A version of a policy."""
@@ -93,9 +59,14 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def gathered(
-        *arguments: Any, reference: str, workers: int | None, protocols: str | None, **others: Any
+        *arguments: Any,
+        reference: str,
+        workers: int | None,
+        protocols: str | None,
+        cluster: ClusterKind | None,
+        **others: Any,
     ) -> Any:
-        selection = Selection(reference, workers, protocols)
+        selection = Selection(reference, workers, protocols, cluster)
         return function(*arguments, selection=selection, **others)
 
     workload = click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
@@ -103,18 +74,9 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def find(
-    registry: PolicyRegistry, selection: Selection, alias: str = "current"
-) -> list[TimingPolicy]:
-    """The policies that fit, one per fingerprint, newest first."""
-    return registry.lookup(
-        selection.selector, workers=selection.workers, protocols=selection.pair, alias=alias
-    )
-
-
 def existing(registry: PolicyRegistry, selection: Selection) -> list[TimingPolicy]:
     """The current policies that fit, newest first. Raises PolicyError where there is none."""
-    found = find(registry, selection)
+    found = policies(registry, selection)
     if not found:
         raise PolicyError(
             f"no policy for {selection.reference!r}{near_misses(registry, selection)};"
@@ -123,17 +85,14 @@ def existing(registry: PolicyRegistry, selection: Selection) -> list[TimingPolic
     return found
 
 
+def only(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
+    """The one that is meant, for what is going to be used; see `preferred_policy`."""
+    return preferred_policy(registry, found, print_note)
+
+
 def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
-    """The newest one, of real clusters before simulated ones; people are told of the others."""
-    if len(found) == 1:
-        return found[0]
-    chosen, *others = sorted(found, key=lambda policy: _is_simulated(registry, policy))
-    which = "the newest" if chosen is found[0] else "the newest real one"
-    print_note(
-        f"{which} of {len(found)}, for {cluster_of(registry, chosen)}; others:"
-        f" {named_clusters(registry, others)}; {HOW_TO_CHOOSE}"
-    )
-    return chosen
+    """The one that is meant, or the newest of several, for a look; see `preferred_policy`."""
+    return preferred_policy(registry, found, print_note, may_guess=True)
 
 
 def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | None) -> TimingPolicy:
@@ -156,7 +115,7 @@ def version_of(registry: PolicyRegistry, found: TimingPolicy, version: int | Non
 
 def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str | None:
     """The message for a workload that has a policy, but not under this alias."""
-    found = find(registry, selection)
+    found = policies(registry, selection)
     if not found:
         return None
     known = sorted({name for p in found for name in registry.aliases(p.fingerprint)})
@@ -169,11 +128,7 @@ def no_alias(registry: PolicyRegistry, selection: Selection, alias: str) -> str 
 
 def near_misses(registry: PolicyRegistry, selection: Selection) -> str:
     """Lists the policies of this workload for other clusters, so that a wrong option shows."""
-    others = find(registry, Selection(selection.reference, None, None))
+    others = policies(registry, Selection(selection.reference))
     if not others:
         return ""
-    return f" (there is one for {'; '.join(cluster_of(registry, other) for other in others)})"
-
-
-def _is_simulated(registry: PolicyRegistry, policy: TimingPolicy) -> bool:
-    return registered(registry, policy).simulated_cluster is not None
+    return f" (there is one for {'; '.join(job_of(registry, other).cluster for other in others)})"

@@ -16,6 +16,7 @@ from syncswitch.cli.console import (
     echo,
     print_error,
     print_json,
+    print_note,
     print_rows,
     print_text,
 )
@@ -127,7 +128,9 @@ def evaluate(
     from syncswitch.searcher.comparison import evaluate_policy, plan_evaluation
 
     trainer.check_jobs(jobs)
-    policies = [policy_named(text, storage_url) for text in (policy_text, *more_policies)]
+    policies = [
+        policy_named(text, storage_url, print_note) for text in (policy_text, *more_policies)
+    ]
     references = (reference, *more_workloads)
     if jobs > 1 and len(policies) * len(references) > 1:
         raise UserError("--jobs is for one POLICY and one WORKLOAD; leave out one of these options")

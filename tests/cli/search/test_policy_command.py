@@ -138,7 +138,7 @@ def test_what_is_to_be_used_is_never_guessed(invoke: Invoke, tmp_path: Path) -> 
         assert "8 workers, bsp,asp" in line
         assert "4 workers, bsp,asp" in line
         assert all(policy["fingerprint"][:12] in line for policy in listed)
-        assert "choose with --workers, --protocols or the fingerprint" in line
+        assert "choose with --workers, --protocols, --cluster or the fingerprint" in line
     assert not path.exists()
     assert [p["aliases"] for p in json.loads(invoke("policy", "list", "--json").stdout)] == [
         ["current"],
