@@ -63,7 +63,7 @@ class Change:
         accuracy: The accuracy of each.
         fails: Whether they lose too much; otherwise they reach the target.
         answer_percent: The answer after them.
-        next_percent: Where the search would go on; None if it would end.
+        next_percent: Switch point of the next run after them; None if the search would end.
     """
 
     switch_percent: float
@@ -229,7 +229,7 @@ def belief_sentence(why: Explanation) -> str:
     return f"How likely {good}, as believed after each run."
 
 
-def certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
+def _certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
     """Returns how certain one more run with the answer is; empty without a belief."""
     belief = why.answer_belief
     if belief is None:
@@ -245,7 +245,7 @@ def certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
     )
 
 
-def untried_sentences(why: Explanation) -> list[str]:
+def _untried_sentences(why: Explanation) -> list[str]:
     """Returns which switch points were never run, in a sentence for each reason."""
     by_reason: dict[str, list[Untried]] = {}
     for one in why.untried:
@@ -256,7 +256,7 @@ def untried_sentences(why: Explanation) -> list[str]:
     ]
 
 
-def change_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
+def _change_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     """Returns what would move the answer; empty without an answer or a belief."""
     if why.answer is None or not why.beliefs:
         return []
@@ -273,10 +273,10 @@ def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
     if why.threshold_is_measured:
         said.append(sentence(measured_threshold_text(why.strategy.threshold, metric, first)))
     if not why.beliefs:
-        return [*said, _NO_BELIEFS, *untried_sentences(why)]
-    if certain := certainty_sentence(why, first, metric):
+        return [*said, _NO_BELIEFS, *_untried_sentences(why)]
+    if certain := _certainty_sentence(why, first, metric):
         said.append(certain)
-    return [*said, *untried_sentences(why), *change_sentences(why, first, metric)]
+    return [*said, *_untried_sentences(why), *_change_sentences(why, first, metric)]
 
 
 def why_as_json(why: Explanation) -> dict[str, Any]:

@@ -63,8 +63,7 @@ def read_observations(
 def observations_in_study(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
     """Returns the completed trials of any Optuna study with this parameter.
 
-    An infinite value counts as diverged. If nobody numbered the replicates, the trials of a switch
-    point are numbered in their order.
+    An infinite value counts as diverged.
     """
     return [
         Observation(
@@ -74,35 +73,36 @@ def observations_in_study(trials: Sequence[FrozenTrial], parameter: str) -> list
             trial_number=trial.number,
             replicate=replicate,
         )
-        for trial, percent, replicate in _chosen(trials, parameter, "COMPLETE", Counter())
-        if trial.value is not None
+        for trial, percent, replicate in _chosen(trials, parameter)
+        if trial.state.name == "COMPLETE" and trial.value is not None
     ]
 
 
 def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
-    """Returns switch point and replicate of each running trial that has chosen them.
-
-    If nobody numbered the replicates, they follow those of the completed trials.
-    """
-    made: Counter[float] = Counter()
-    for _ in _chosen(trials, parameter, "COMPLETE", made):
-        pass
-    running = _chosen(trials, parameter, "RUNNING", made)
-    return [(percent, replicate) for _, percent, replicate in running]
+    """Returns switch point and replicate of each running trial that has chosen them."""
+    return [
+        (percent, replicate)
+        for trial, percent, replicate in _chosen(trials, parameter)
+        if trial.state.name == "RUNNING"
+    ]
 
 
 def _chosen(
-    trials: Iterable[FrozenTrial], parameter: str, state: str, made: Counter[float]
+    trials: Sequence[FrozenTrial], parameter: str
 ) -> Iterator[tuple[FrozenTrial, float, int]]:
-    """Yields trials in a state with switch point and replicate, and counts them in `made`."""
-    for trial in trials:
-        value = trial.params.get(parameter)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        percent = float(value)
-        if trial.state.name == state:
-            yield trial, percent, int(trial.user_attrs.get(REPLICATE, made[percent]))
-            made[percent] += 1
+    """Yields trials with switch point and replicate: all complete ones, then the running ones.
+
+    If nobody numbered the replicates, the trials of a switch point are numbered in this order.
+    """
+    made: Counter[float] = Counter()
+    for state in ("COMPLETE", "RUNNING"):
+        for trial in trials:
+            value = trial.params.get(parameter)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and trial.state.name == state:
+                percent = float(value)
+                yield trial, percent, int(trial.user_attrs.get(REPLICATE, made[percent]))
+                made[percent] += 1
 
 
 def cost_of(row: StoredTrial) -> TrialCost:

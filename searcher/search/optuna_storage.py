@@ -130,7 +130,7 @@ def _missing(connection: sqlite3.Connection) -> dict[str, str]:
 
 @functools.cache
 def _newest() -> tuple[str, dict[str, str]]:
-    """The revision of the installed Optuna's tables, and the statements that create them."""
+    """Returns the revision of the installed Optuna's tables, and statements that create them."""
     storage = RDBStorage("sqlite://", skip_compatibility_check=True)
     with storage.engine.connect() as connection:
         query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"

@@ -31,7 +31,7 @@ _MOST = {
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """What a search does; the same plan for the same job is the same study.
+    """The plan of a search; the same plan for the same job is the same study.
 
     Attributes:
         strategy: Decides which runs are made.

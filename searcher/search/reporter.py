@@ -1,4 +1,4 @@
-"""What a search reports to people while it goes on."""
+"""Reports to people while a search goes on."""
 
 from __future__ import annotations
 

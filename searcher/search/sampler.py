@@ -65,7 +65,9 @@ class BinarySearchSampler(BaseSampler):
         """Returns what the independent sampler wants, except the owned parameter."""
         _require_one_objective(study)
         space = self._independent.infer_relative_search_space(study, trial)
-        return {name: found for name, found in space.items() if not self._owns(name, found)}
+        return {
+            name: found for name, found in space.items() if self._strategy_on(name, found) is None
+        }
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -86,11 +88,9 @@ class BinarySearchSampler(BaseSampler):
         Raises UserError if the baseline diverged.
         """
         _require_one_objective(study)
-        if isinstance(param_distribution, FloatDistribution) and self._owns(
-            param_name, param_distribution
-        ):
-            percent = self._next_percent(study, trial, self._strategy_on(param_distribution))
-            return float(percent)
+        strategy = self._strategy_on(param_name, param_distribution)
+        if strategy is not None:
+            return float(self._next_percent(study, trial, strategy))
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def _next_percent(self, study: Study, trial: FrozenTrial, strategy: Strategy) -> float:
@@ -126,22 +126,21 @@ class BinarySearchSampler(BaseSampler):
     def stop_when_decided(self, study: Study, trial: FrozenTrial) -> None:
         """Stops the study once the answer is known; a callback for `study.optimize`."""
         distribution = trial.distributions.get(self._parameter)
-        if isinstance(distribution, FloatDistribution) and self._owns(
-            self._parameter, distribution
-        ):
+        strategy = self._strategy_on(self._parameter, distribution)
+        if strategy is not None:
             finished = observations_in_study(study.get_trials(deepcopy=False), self._parameter)
-            if isinstance(course_of(self._strategy_on(distribution), finished).decision, Decided):
+            if isinstance(course_of(strategy, finished).decision, Decided):
                 study.stop()
 
-    def _owns(self, name: str, distribution: BaseDistribution) -> bool:
-        return (
-            name == self._parameter
-            and isinstance(distribution, FloatDistribution)
-            and not distribution.log
-            and distribution.step is None
-        )
-
-    def _strategy_on(self, distribution: FloatDistribution) -> Strategy:
+    def _strategy_on(self, name: str, distribution: BaseDistribution | None) -> Strategy | None:
+        """Returns the strategy on the range of the owned parameter; None for other parameters."""
+        if (
+            name != self._parameter
+            or not isinstance(distribution, FloatDistribution)
+            or distribution.log
+            or distribution.step is not None
+        ):
+            return None
         return self._strategy.between(float(distribution.low), float(distribution.high))
 
 

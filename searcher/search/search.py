@@ -116,7 +116,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a search waits.
+    """Times and limits for waiting.
 
     Attributes:
         heartbeat_seconds: A searcher on another machine that is silent for longer counts as dead.
@@ -260,14 +260,12 @@ class SearchStudy:
         database: Database,
         name: str,
         strategy: Strategy,
-        seed: int = 0,
         *,
         speculate: bool = True,
     ) -> None:
         """Creates the study, or loads it if it exists.
 
-        The seed is for parameters that Optuna samples, of which a search has none. Raises
-        DatabaseError if Optuna's tables are of another version.
+        Raises DatabaseError if Optuna's tables are of another version.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.name = name
@@ -275,7 +273,7 @@ class SearchStudy:
         self.stale: set[int] = set()
         self._strategy, self._speculate = strategy, speculate
         self._storage = open_storage(database.url)
-        self._sampler = _SearchSampler(strategy, parameter=PARAMETER, seed=seed)
+        self._sampler = _SearchSampler(strategy, parameter=PARAMETER)
         self._study = optuna.create_study(
             storage=self._storage,
             study_name=name,
@@ -455,7 +453,7 @@ class TrialObserver:
         heartbeat_interval_seconds: Least time between two heartbeats.
         stop: Decides that the accuracy is known; None if the run may not end early.
         inherited: Tests before the checkpoint that the run starts from.
-        switch_worker_step: Where the second protocol begins; 0 if it never does.
+        switch_worker_step: Worker-step at which the second protocol begins; 0 if it never does.
         guard: Decides that the switch fails; None for no guard.
         look: Is given all tests after each one.
         is_decided: Returns whether the run is no longer needed.
@@ -492,7 +490,7 @@ class TrialObserver:
         self.reporter.on_progress(self.trial, worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        """Ends the run if its accuracy is known or hopeless, if it fails, or is not needed."""
+        """Ends the run if its accuracy is known, if it fails, or is not needed."""
         self._untold = evaluation
         self.reporter.on_evaluation(self.trial, evaluation)
         if self._is_needless():
@@ -500,9 +498,8 @@ class TrialObserver:
             return Verdict.STOP
         self._evaluations.append(evaluation)
         self.look(self._evaluations)
-        is_known = self.stop is not None and (
-            self.stop.knows(self._evaluations, self.switch_worker_step)
-            or self.stop.is_hopeless(self._evaluations)
+        is_known = self.stop is not None and self.stop.knows(
+            self._evaluations, self.switch_worker_step
         )
         return Verdict.STOP if is_known or self._fails(evaluation) else Verdict.CONTINUE
 
@@ -535,16 +532,14 @@ class TrialObserver:
 
 
 class LoopOptions(TypedDict, total=False):
-    """How runs are made, whatever they are for.
+    """Options for making runs, whatever they are for.
 
     Attributes:
         reference: Normal form of the user's name for the workload.
         reporter: Is told about the progress.
-        patience: How long to wait.
+        patience: Limits for waiting.
         checkpoints: Folder for the checkpoints that runs share.
         tensorboard: Folder for TensorBoard logs of the runs; None for none.
-        speculate: Whether runs may be made that are only likely to be needed, while others make
-            those that are.
         other_pairs: Searches of the same job with other second protocols. Their runs of the first
             protocol alone count here, too.
     """
@@ -554,7 +549,6 @@ class LoopOptions(TypedDict, total=False):
     patience: Patience | None
     checkpoints: Path
     tensorboard: Path | None
-    speculate: bool
     other_pairs: Sequence[str]
 
 
@@ -622,10 +616,8 @@ class TrialLoop(ABC, Generic[_Answer]):
         self.strategy = stored_strategy(known)
         self._told_threshold = known.threshold
         # A budget covers the runs that are needed; others would come on top of it.
-        speculate = options.get("speculate", True) and "budget" not in self.strategy.options
-        self.study = SearchStudy(
-            database, self.study_name, self.strategy, plan.base_seed, speculate=speculate
-        )
+        speculate = "budget" not in self.strategy.options
+        self.study = SearchStudy(database, self.study_name, self.strategy, speculate=speculate)
         self.study.describe(_description(identity, plan.conditions, self.strategy))
         self._other_pairs = options.get("other_pairs", ())
         # Studies of two databases may have the same name.
@@ -854,11 +846,7 @@ class TrialLoop(ABC, Generic[_Answer]):
 
         stop = None
         if may_stop(strategy, spec.switch_percent, known):
-            is_candidate = spec.switch_percent < strategy.highest_percent
-            target = strategy.progress(known).target_accuracy
-            # A run that measures the target is never hopeless.
-            boundaries = self._identity.learning_rate_boundaries
-            stop = StopRule.of(strategy, boundaries, target if is_candidate else None)
+            stop = StopRule.of(strategy, self._identity.learning_rate_boundaries)
         return TrialObserver(
             trial,
             self._reporter,

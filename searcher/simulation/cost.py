@@ -1,4 +1,4 @@
-"""What a search costs and how often it is right, from many replays of it.
+"""The cost and the success rate of searches, from many replays.
 
 The measures are those of the Sync-Switch paper's Tables II and IV to VI.
 """

@@ -152,7 +152,7 @@ class Ledger:
             percent: Its switch point.
             replicate: Its replicate.
             run: The recorded run.
-            known: What the search knows when the run begins.
+            known: The runs that the search knows when this one begins.
         """
         share = percent / self._strategy.highest_percent
         have = self._prefixes[replicate] / percent if percent else 0.0

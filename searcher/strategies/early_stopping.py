@@ -39,29 +39,21 @@ class StopRule:
         precision: The largest span of the last evaluations.
         not_before_worker_step: Evaluations up to here do not count: the last known decay of the
             learning rate, as each decay may lift the accuracy; 0 if none is known.
-        hopeless_below: Accuracies below this one need not be told apart; None for no such limit.
         trusts_rest: Whether a run that came to rest stays there.
     """
 
     precision: float
     not_before_worker_step: int = 0
-    hopeless_below: float | None = None
     trusts_rest: bool = True
 
     @classmethod
-    def of(
-        cls,
-        strategy: Strategy,
-        boundaries: Sequence[tuple[int, float]] | None,
-        target: float | None = None,
-    ) -> StopRule:
-        """Returns the rule for the runs of a search, given the target if it is known."""
+    def of(cls, strategy: Strategy, boundaries: Sequence[tuple[int, float]] | None) -> StopRule:
+        """Returns the rule for the runs of a search."""
         decays = [step for step, _ in boundaries or ()]
         return cls(
             # Half of the threshold: the decision still has to see a difference of that size.
             precision=strategy.threshold / 2,
             not_before_worker_step=max(decays, default=0),
-            hopeless_below=None if target is None else target - strategy.threshold,
             # Some runs fail late. Without a known decay behind it, a run at rest may still fail.
             trusts_rest=bool(decays) or not strategy.judges_single_runs,
         )
@@ -82,23 +74,6 @@ class StopRule:
             return False
         restless = statistics.median(_changes(before[-_EVALUATIONS_BEFORE:]))
         return _CONTRAST * statistics.fmean(_changes(window)) <= restless
-
-    def is_hopeless(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Returns whether a run is so far below the target that its exact accuracy does not matter.
-
-        That is after the last decay, if the gap is more than twice the span of the last 5
-        evaluations.
-        """
-        window = evaluations[-CONVERGENCE_EVALUATIONS:]
-        if self.hopeless_below is None or not self.not_before_worker_step:
-            return False
-        if len(window) < CONVERGENCE_EVALUATIONS:
-            return False
-        if window[0].worker_step <= self.not_before_worker_step:
-            return False
-        accuracies = [evaluation.accuracy for evaluation in window]
-        span = max(accuracies) - min(accuracies)
-        return max(accuracies) + 2 * max(span, self.precision) < self.hopeless_below
 
     def known_at(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0

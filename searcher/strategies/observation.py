@@ -20,7 +20,7 @@ class TrialCost:
         paid_seconds: Training time of the run itself, without what it inherited.
         first_seconds: Time of a whole training with the first protocol at the pace of this run;
             None if the run made no worker-step of its own with it.
-        second_seconds: The same with the second protocol.
+        second_seconds: Time of a whole training with the second protocol, likewise.
         reached_percent: Percent of W that the run did before it ended.
     """
 
@@ -42,8 +42,8 @@ class Observation:
         replicate: Runs of one replicate have the same seed, and may share the start of the
             training.
         stopped_early: Whether the run was not made to its end.
-        plateau_accuracy: What a run made to its end would have measured had it been stopped; None
-            if it would not have been.
+        plateau_accuracy: Accuracy that a run made to its end would have had if it had been stopped;
+            None if it would not have been.
         cost: Cost of the run; None if unknown.
         alarmed: Whether a guard ended it because it lost more than beta. How much is unknown, and
             the accuracy is not that of this switch point.

@@ -98,7 +98,7 @@ def believe(
     """Returns the belief after some runs, which may come in any order.
 
     Args:
-        prior: What is known of the job before its first run.
+        prior: Knowledge of the job before its first run.
         data: The runs. At least one of them is of the first protocol alone and did not diverge,
             unless the target is known.
         known_target: Mean accuracy of earlier runs of the first protocol alone.

@@ -24,7 +24,7 @@ _SEED = 20_210_708
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is known of a job before its first run.
+    """Knowledge of a job before its first run.
 
     Attributes:
         grid: Switch points in percent, ascending; the last is the first protocol alone.

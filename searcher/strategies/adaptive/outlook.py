@@ -42,7 +42,7 @@ def _combinations(runs: int) -> tuple[NDArray[np.intp], Floats]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What follows from a belief for later trainings.
+    """The consequences of a belief for later trainings.
 
     Attributes:
         belief: The belief.

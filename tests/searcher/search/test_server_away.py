@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 from generated_trainer import GeneratedTrainer
-from searches import SINGLE, search
+from searches import search
 
+from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.search import Patience
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server
+
+# With a budget nobody makes runs in advance, so whoever comes later waits.
+PLAN = SearchPlan(AdaptiveStrategy(settings=2, share_prefix=False, budget=100.0))
 
 
 class Told(Reporter):
@@ -47,7 +52,7 @@ class HeldTrainer(GeneratedTrainer):
 
 
 def made(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) -> TimingPolicy:
-    return search(url, trainer, SINGLE, patience=patience, reporter=told, speculate=False).policy
+    return search(url, trainer, PLAN, patience=patience, reporter=told).policy
 
 
 def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() -> None:

@@ -25,7 +25,6 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial
@@ -218,24 +217,6 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
     assert result.cost.paid_seconds == pytest.approx(finished.result.cost.paid_seconds)
 
 
-def test_a_run_that_could_not_be_told_is_told_with_all_that_it_measured(
-    url: str, checkpoints: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost = [True]
-    real = SearchStudy.note_result
-
-    def note_result(self: SearchStudy, *args: object) -> None:
-        if lost:
-            lost.pop()
-            raise RetryableError("database is locked")
-        real(self, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(SearchStudy, "note_result", note_result)
-    search(url, checkpoints, RECORDING)
-    assert not lost
-    assert _attributes(url) == _attributes(finished.url)
-
-
 def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
     url: str, checkpoints: Path, finished: Finished
 ) -> None:
@@ -298,12 +279,6 @@ def test_a_budget_is_kept_and_still_answered(url: str, checkpoints: Path) -> Non
     assert result.cost.bsp_multiples is not None
     assert result.cost.bsp_multiples <= 1.25
     assert result.policy.confidence is not None
-
-
-def _attributes(url: str) -> list[dict[str, object]]:
-    (name,) = optuna.get_all_study_names(url)
-    trials = optuna.load_study(study_name=name, storage=url).get_trials()
-    return [{k: v for k, v in t.user_attrs.items() if k != "owner"} for t in trials]
 
 
 @pytest.mark.parametrize("lost", [0.02, 0.03, 0.06, 0.3])
