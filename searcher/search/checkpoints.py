@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Fork, StoredTrial
+from syncswitch.storage.trials.values import Fork
 from syncswitch.trainers.run.record import merge_phases
 
 DEFAULT_FOLDER = Path("syncswitch-checkpoints")
@@ -75,15 +75,12 @@ class Prefixes:
         self._directory = directory.absolute() / study
         self._unreadable: set[Path] = set()
 
-    def begun(
-        self, spec: TrialSpec, number: int, rows: Mapping[int, StoredTrial]
-    ) -> tuple[TrialSpec, Fork | None]:
+    def begun(self, spec: TrialSpec, number: int) -> tuple[TrialSpec, Fork | None]:
         """Adds to a run what it starts from, and the checkpoints that it leaves.
 
         Args:
             spec: The run.
             number: Its number in the search.
-            rows: The search's runs by number, as they were when this one was planned.
 
         Returns:
             The run, and where it leaves another run of the same search; None if it starts afresh,
@@ -101,20 +98,16 @@ class Prefixes:
             for one in self._store.checkpoints(study)
             if one.replicate == spec.replicate
             and one.percent <= spec.switch_percent
-            and (study != self._study or one.trial_number in rows)
             and one.path not in self._unreadable
             and one.path.is_file()
         ]
         fork, start = None, 0.0
         if fitting:
             best, study = max(fitting, key=lambda one: one[0].percent)
+            runs = completed_runs(self._store, study, self._store.trials(study=study))
+            parent = runs[best.trial_number]
             start = best.percent
-            stored = list(rows.values())
-            if study == self._study:
-                fork = Fork(best.trial_number, start)
-            else:
-                stored = self._store.trials(study=study)
-            parent = completed_runs(self._store, study, stored)[best.trial_number]
+            fork = Fork(best.trial_number, start) if study == self._study else None
             until = start / 100 * spec.identity.total_worker_steps
             spec = replace(
                 spec,

@@ -800,7 +800,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             self._begin(claim, wanted, None)
             return recorded, False
         while True:
-            spec, fork = self.prefixes.begun(wanted, claim.number, claim.state.rows)
+            spec, fork = self.prefixes.begun(wanted, claim.number)
             self._begin(claim, spec, fork)
             if not self.study.is_running(claim.number):
                 raise RetryableError(f"trial {claim.number} was taken for stale before it began")
