@@ -20,7 +20,7 @@ from syncswitch.storage.trials.store import TrialStore
 
 
 def curve_of(*points: tuple[int, float]) -> tuple[Evaluation, ...]:
-    """Worker-step and accuracy of each."""
+    """Returns tests with these worker-steps and accuracies."""
     return tuple(Evaluation(step, step / 10, accuracy, 1.0) for step, accuracy in points)
 
 
@@ -68,7 +68,7 @@ def test_the_longest_run_says_where_the_points_are(
 
 
 def test_a_search_with_tests_of_untrained_models_publishes_its_band(url: str) -> None:
-    """A command may say how accurate it is at step 0."""
+    """A command may report an accuracy at step 0."""
 
     class Untrained(GeneratedTrainer):
         def _record(self, *arguments: Any) -> TrialRecord:

@@ -1,4 +1,4 @@
-"""Optuna's account of a search against ours; the command that reports it."""
+"""Optuna's tables against ours, and the command that reports differences."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ Change = Callable[..., None]
 
 
 def studied(url: str, trainer: GeneratedTrainer | None = None) -> str:
-    """Searches, and gives the name of the study."""
+    """Searches, and returns the name of the study."""
     return search(url, trainer, SINGLE).policy.study
 
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A file with a search that is finished, whose first run failed; the name of the study."""
+    """A file with a finished search whose first run failed, and the name of the study."""
     path = tmp_path_factory.mktemp("searched") / "search.db"
     return path, studied(f"sqlite:///{path}", GeneratedTrainer(failures=1))
 
 
 @pytest.fixture
 def study(searched: tuple[Path, str], sqlite_url: str, path: Path) -> str:
-    """That search, in a database of this test's own."""
+    """The name of that search's study, in a database of the test's own."""
     # A copy of the file alone would lack what is still in its write-ahead log.
     with closing(sqlite3.connect(searched[0])) as source, closing(sqlite3.connect(path)) as copy:
         source.backup(copy)
@@ -51,7 +51,7 @@ def study(searched: tuple[Path, str], sqlite_url: str, path: Path) -> str:
 
 @pytest.fixture
 def change(sqlite_url: str) -> Iterator[Change]:
-    """Changes rows behind the back of the software."""
+    """Changes rows with SQL, behind the back of the software."""
     engine = create_engine(sqlite_url)
 
     def execute(*statements: str) -> None:

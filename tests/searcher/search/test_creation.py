@@ -1,4 +1,4 @@
-"""A database survives the death of whoever creates it, before any statement; several may start."""
+"""A database survives the death of the process that creates it, before any statement."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _context = multiprocessing.get_context("fork")
 
 
 def create(url: str) -> None:
-    """All that a first start writes before its first run: our tables, Optuna's, the search."""
+    """Writes what a first start writes before its first run: all tables, and the search."""
     holds_nothing(url)
     with open_database(url, create=True) as database:
         Search(database, identity(), PLAN, GeneratedTrainer)
 
 
 class Death:
-    """Ends this process before a certain statement that writes, at the latest after a commit.
+    """Ends this process before a certain writing statement, at the latest after a commit.
 
     Attributes:
-        committed: How many such statements were in transactions that came to their end.
+        committed: Number of such statements in committed transactions.
     """
 
     def __init__(self, before: int, committed: Any) -> None:
@@ -85,7 +85,7 @@ def create_and_die(url: str, before: int, committed: Any) -> None:
 
 
 def deaths(url: str) -> int:
-    """Starts again and again, each start a statement further; how many died until one did not."""
+    """Starts again and again, each time a statement further; returns how many starts died."""
     committed = _context.Value("i", 0)
     before, died, are_tables_there = 1, 0, False
     while True:
@@ -125,7 +125,7 @@ def studies(url: str) -> int:
 
 @pytest.fixture
 def undisturbed(any_url: str, folder: Path, request: pytest.FixtureRequest) -> str:
-    """What a creation that nobody disturbs makes, on the same kind of database."""
+    """A database of the same kind that was created undisturbed."""
     if any_url.startswith("sqlite"):
         url = f"sqlite:///{folder}/undisturbed.db"
     else:

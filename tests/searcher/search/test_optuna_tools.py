@@ -26,7 +26,7 @@ TRIALS = COMPLETE + 1  # the first run is lost, and made again
 
 @pytest.fixture
 def policy(url: str, our_tables: None) -> TimingPolicy:
-    """What a search published in the database."""
+    """The policy that a search published in the database."""
     trainer = GeneratedTrainer(failures=1, diverges_below_percent=20)
     patience = Patience(poll_seconds=0.01, retry_seconds=0.0)
     with open_database(url, create=True) as database:

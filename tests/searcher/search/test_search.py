@@ -1,4 +1,4 @@
-"""The loop in one process: what it finds, records and publishes, and how it deals with failures."""
+"""Searches in one process: what they find, record and publish, and failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows_of(url: str) -> list[tuple[float, int, str]]:
 
 
 def lock_out(method: str, times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Lets a method of the study fail at its first calls; returns the failures still to come."""
+    """Lets the first calls of a method of the study fail; returns the failures to come."""
     left = list(range(times))
     real = getattr(SearchStudy, method)
 

@@ -1,4 +1,4 @@
-"""Searchers outlast a server that is away, whether they train or wait for others."""
+"""Searchers outlast an absent server, whether they train or wait for others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAN = SearchPlan(AdaptiveStrategy(settings=2, share_prefix=False, budget=100.0)
 
 
 class Told(Reporter):
-    """Knows when the search waits for others, when a run starts, and when the database is away."""
+    """Sets events when the search waits, when a run starts, and when the database is away."""
 
     def __init__(self) -> None:
         self.waits, self.runs, self.is_away = (threading.Event() for _ in range(3))
@@ -40,7 +40,7 @@ class Told(Reporter):
 
 
 class HeldTrainer(GeneratedTrainer):
-    """Ends no run before it may."""
+    """Ends its runs only when it is allowed to."""
 
     def __init__(self, may_end: threading.Event) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def as_json(folder: Path) -> Any:
-    """The search's result, which is made where it is not there; without what passes."""
+    """Returns the search's result without what differs from call to call."""
     done = run("syncswitch-search", *SEARCH, "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

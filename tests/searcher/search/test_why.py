@@ -1,4 +1,4 @@
-"""Why a search answered what it did, word by word."""
+"""Explanations, word by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many searches on one recording: laws of the draws, and of the processes that share the work."""
+"""Many searches on one recording: their draws, and processes that share the work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOP = StopRule(precision=0.005)
 
 
 def recorded(*runs: tuple[float, float, float] | RecordedRun) -> PlayedRecording:
-    """Runs by switch point, accuracy and seconds."""
+    """Returns runs with these switch points, accuracies and times."""
     made = [run if isinstance(run, RecordedRun) else RecordedRun(*run) for run in runs]
     named = (replace(run, name=str(number)) for number, run in enumerate(made))
     return PlayedRecording.of(Recording(identity(), tuple(named)), STOP)
@@ -64,7 +64,7 @@ def test_means_are_those_of_a_switch_point() -> None:
 
 @pytest.mark.parametrize("protocol", ["bsp", "asp"])
 def test_of_a_run_that_is_recorded_as_stopped_the_rest_is_estimated(protocol: str) -> None:
-    """3000 worker-steps are the whole."""
+    """The whole run has 3000 worker-steps."""
     phases = [PhaseRecord("bsp", 0, 1500, 75.0, 0.0, 0)]
     if protocol == "asp":
         phases.append(PhaseRecord("asp", 1500, 2000, 10.0, 3.0, 9))

@@ -1,4 +1,4 @@
-"""The adaptive strategy in the real loop, with its forks and its stops, on recorded runs."""
+"""The adaptive strategy in a real search on recorded runs, with forks and early stops."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def search(
 
 
 def simulated(recording: Recording, strategy: Strategy = RULE) -> SimulatedSearch:
-    """The same search on the same draws, without a database."""
+    """Plays the same search on the same draws, without a database."""
     stop = StopRule.of(strategy, recording.identity.learning_rate_boundaries)
 
     def run_at(percent: float, replicate: int) -> PlayedRun | None:
@@ -83,7 +83,7 @@ def runs_of(url: str) -> list[tuple[float, int, float | None]]:
 
 
 class Watching(ReplayTrainer):
-    """Remembers what it was asked for and what it left; may be interrupted, or damage that."""
+    """Remembers its runs and checkpoints; may be interrupted, or damage checkpoints."""
 
     def __init__(self, recording: Recording, most_runs: int = 1000, damages: bool = False) -> None:
         super().__init__(recording)
@@ -105,7 +105,7 @@ class Watching(ReplayTrainer):
 
 @dataclass(frozen=True)
 class Finished:
-    """A search of all options at their defaults."""
+    """A search with default options."""
 
     url: str
     result: SearchResult
@@ -117,7 +117,7 @@ class Finished:
         return completed(self.url)
 
     def copy(self, url: str) -> None:
-        """Into another database."""
+        """Copies the database to another one."""
         files = (sqlite3.connect(one.removeprefix("sqlite:///")) for one in (self.url, url))
         with ExitStack() as stack:
             source, target = (stack.enter_context(closing(file)) for file in files)
@@ -126,7 +126,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(search_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """With its knee at 12.5 %; only to be looked at."""
+    """A search with its knee at 12.5 %; read-only."""
     folder = tmp_path_factory.mktemp("finished")
     url = f"sqlite:///{shutil.copy(search_template, folder)}"
     trainer, checkpoints = Watching(RECORDING), folder / "checkpoints"
