@@ -98,8 +98,9 @@ def _chosen(
     for state in ("COMPLETE", "RUNNING"):
         for trial in trials:
             value = trial.params.get(parameter)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and trial.state.name == state:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if trial.state.name == state:
                 percent = float(value)
                 yield trial, percent, int(trial.user_attrs.get(REPLICATE, made[percent]))
                 made[percent] += 1
