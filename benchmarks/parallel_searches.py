@@ -22,7 +22,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.box import SIMPLE
@@ -41,10 +41,9 @@ from benchmarks.problems import (
 )
 from syncswitch.searcher.search.plan import replicate_seed
 from syncswitch.searcher.simulation.replays import PlayedRecording
-from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch
+from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch, StartedRun
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
-from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import (
     Key,
     PlannedTrial,
@@ -104,7 +103,7 @@ class _Replay:
         self._ledger = Ledger(strategy)
         self._now_seconds = 0.0
         # End and beginning of each run under way, its place in line, and the run.
-        self._under_way: list[tuple[float, float, int, Observation]] = []
+        self._under_way: list[tuple[float, float, int, StartedRun]] = []
         self._absent: set[Key] = set()
         self._numbers = itertools.count()
         self._speculative_runs = 0
@@ -132,7 +131,10 @@ class _Replay:
 
     def _start_one(self, course: SearchCourse) -> bool:
         """Starts a run, where one is wanted."""
-        under_way = {(run.switch_percent, run.replicate) for *_, run in self._under_way}
+        under_way = {
+            (run.observation.switch_percent, run.observation.replicate)
+            for *_, run in self._under_way
+        }
         planned = plan_trial(
             self._strategy,
             self._ledger.observations(),
@@ -147,21 +149,17 @@ class _Replay:
             self._absent.add((percent, replicate))
             # What is needed now is not there: the search is stuck, or goes on with what runs.
             return planned.is_speculative
-        run = self._ledger.begun(percent, replicate, recorded, course.runs)
+        run = self._ledger.start(percent, replicate, recorded, course.runs)
         self._speculative_runs += planned.is_speculative
-        assert run.cost is not None
-        ends_seconds = self._now_seconds + run.cost.paid_seconds
-        entry = (ends_seconds, self._now_seconds, next(self._numbers), run)
+        entry = (self._now_seconds + run.seconds, self._now_seconds, next(self._numbers), run)
         heapq.heappush(self._under_way, entry)
         return True
 
     def _ended(self, percent: float, confidence: float | None = None) -> ParallelSearch:
-        search = self._ledger.ended_with(percent, confidence)
-        cancelled = sum(
-            self._now_seconds - began_seconds for _, began_seconds, _, _ in self._under_way
-        )
+        for _, began_seconds, _, _ in self._under_way:
+            self._ledger.pay(self._now_seconds - began_seconds)
         return ParallelSearch(
-            search=replace(search, seconds=search.seconds + cancelled),
+            search=self._ledger.ended_with(percent, confidence),
             wall_seconds=self._now_seconds,
             speculative_runs=self._speculative_runs,
             cancelled_runs=len(self._under_way),

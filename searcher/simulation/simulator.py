@@ -101,7 +101,7 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
                 answer = strategy.progress(ledger.observations()).upper_percent
                 return ledger.ended_with(answer)
             known = ledger.observations()
-            ledger.finish(ledger.begun(decision.switch_percent, replicate, run, known))
+            ledger.finish(ledger.start(decision.switch_percent, replicate, run, known))
             if run.diverged:
                 break
     assert isinstance(decision, Decided)  # nothing is in flight, so nothing is waited for
@@ -109,6 +109,14 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
         ledger.ended_with(decision.switch_percent, decision.confidence),
         kept_share=decision.kept_share,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run of a replayed search: its result, and the seconds that it takes by itself."""
+
+    observation: Observation
+    seconds: float
 
 
 class Ledger:
@@ -129,6 +137,10 @@ class Ledger:
         """Returns the completed runs, in the order of their ends."""
         return tuple(self._observations)
 
+    def pay(self, seconds: float) -> None:
+        """Records the cost of a run that never came to its end."""
+        self._paid_seconds += seconds
+
     def ended_with(self, percent: float, confidence: float | None = None) -> SimulatedSearch:
         """Returns the whole search, given its answer."""
         return SimulatedSearch(
@@ -143,9 +155,9 @@ class Ledger:
             ),
         )
 
-    def begun(
+    def start(
         self, percent: float, replicate: int, run: PlayedRun, known: Sequence[Observation]
-    ) -> Observation:
+    ) -> StartedRun:
         """Returns what a run will measure and cost: to its end, or to where it may be stopped.
 
         Args:
@@ -161,7 +173,7 @@ class Ledger:
         seconds = run.stopped_seconds if is_stopped else run.seconds
         paid = max(0.0, seconds - inherited)
         plateau = run.plateau_accuracy if is_stopped else None
-        return Observation(
+        observation = Observation(
             switch_percent=percent,
             trial_number=len(self._observations),
             accuracy=run.accuracy if plateau is None else plateau,
@@ -171,15 +183,16 @@ class Ledger:
             plateau_accuracy=None if is_stopped else run.plateau_accuracy,
             cost=_cost(run, share, paid, 100 * _reached(run, share, seconds)),
         )
+        return StartedRun(observation, paid)
 
-    def finish(self, run: Observation) -> None:
+    def finish(self, started: StartedRun) -> None:
         """Records a run that came to its end."""
-        assert run.cost is not None
+        run = started.observation
         self._made[run.switch_percent] += 1
-        if self._strategy.share_prefix:
+        if self._strategy.share_prefix and run.cost is not None:
             reached = min(run.switch_percent, run.cost.reached_percent)
             self._prefixes[run.replicate] = max(self._prefixes[run.replicate], reached)
-        self._paid_seconds += run.cost.paid_seconds
+        self._paid_seconds += started.seconds
         self._observations.append(run)
 
 
