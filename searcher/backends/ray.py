@@ -29,7 +29,7 @@ class RayCluster(ClusterChoice):
     options = (
         TrainerOption(
             "--ray-address",
-            "Head of the Ray cluster; auto = what runs on this machine, or RAY_ADDRESS.",
+            "Head of the Ray cluster; auto = the one on this machine, or RAY_ADDRESS.",
             metavar="auto|HOST:PORT",
             default=AUTO,
         ),

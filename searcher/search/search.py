@@ -99,7 +99,7 @@ from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.replay.recording import RecordedRun
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.run.tensorboard import logged
-from syncswitch.trainers.trainer import Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -443,7 +443,7 @@ class SearchStudy:
 
 
 @dataclass
-class TrialObserver:
+class TrialObserver(Observer):
     """Sends the heartbeats of a run, and decides when it ends early.
 
     Attributes:

@@ -237,9 +237,7 @@ def test_a_database_without_our_tables_is_a_problem_that_a_search_solves(tmp_pat
     assert "holds no results of syncswitch yet" in db("upgrade", "--storage", url).stderr
     open_database(url, create=True).close()
     assert db("check", "--storage", url).exit_code == 0
-    assert (
-        db("upgrade", "--storage", url).stdout == f"{url} has the current tables: nothing to do\n"
-    )
+    assert db("upgrade", "--storage", url).stdout == f"{url} is up to date: nothing to do\n"
 
 
 @pytest.mark.parametrize("command", ["check", "upgrade"])

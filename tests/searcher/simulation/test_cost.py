@@ -346,9 +346,9 @@ def test_people_get_a_table(folder: Path) -> None:
 def test_an_answer_between_the_switch_points_of_the_adaptive_strategy_is_told(folder: Path) -> None:
     url = recorded_url(folder, WHOLE, HALF, Logged(25, 0.8), Logged(37.5))
     done = invoke(url, "job", "--simulations", "10")
-    assert "never answers 37.5 %: it tries 100, 75, 50, 25, 12.5 % alone" in done.stdout
+    assert "cannot answer 37.5 %: it only tries 100, 75, 50, 25, 12.5 %." in done.stdout
     paper = invoke(url, "job", "--simulations", "10", "--strategy", "paper")
-    assert "never answers" not in paper.stdout
+    assert "cannot answer" not in paper.stdout
 
 
 def test_recorded_runs_that_were_stopped_are_told(folder: Path) -> None:
