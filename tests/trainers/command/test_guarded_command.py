@@ -330,6 +330,6 @@ def test_what_no_loop_of_this_version_says_is_one_line(tmp_path: Path, line: str
     told = f"open(folder + '/loop.jsonl', 'w').write({line!r})"
     good = '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.75}\n'
     with pytest.raises(
-        UserError, match=r"^line 1 of .*loop\.jsonl was not written by LoopSwitch's"
+        UserError, match=r"^line 1 of .*loop\.jsonl was not written by LoopSwitch "
     ):
         trained(says(tmp_path, good, told))
