@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
     """An observer that shows progress bars on a terminal, elsewhere only remarkable events."""
     from syncswitch.trainers.run.record import event_line
-    from syncswitch.trainers.trainer import SilentObserver, Verdict
+    from syncswitch.trainers.trainer import Observer, Verdict
 
     if not sys.stderr.isatty():
 
-        class Lines(SilentObserver):
+        class Lines(Observer):
             def on_event(self, event: RunEvent) -> None:
                 if is_remarkable(event):
                     console.print_note(event_line(event))
@@ -47,7 +47,7 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
         task = bars.add_task(f"training {identity.name}", total=identity.total_worker_steps)
         metric = identity.decided_by
 
-        class Bar:
+        class Bar(Observer):
             def on_progress(self, worker_step: int) -> None:
                 bars.update(task, completed=worker_step)
 

@@ -98,7 +98,7 @@ from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, Sear
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.run.tensorboard import logged
-from syncswitch.trainers.trainer import Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -442,7 +442,7 @@ class SearchStudy:
 
 
 @dataclass
-class TrialObserver:
+class TrialObserver(Observer):
     """Sends heartbeats of a trial, and decides whether to stop it.
 
     Attributes:
