@@ -202,7 +202,7 @@ def db(*arguments: str) -> Result:
 def test_the_command_says_that_all_is_well(sqlite_url: str, study: str) -> None:
     result = db("check", "--storage", sqlite_url)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.endswith(" is whole\n")
+    assert result.stdout.endswith(" is intact\n")
     as_json = json.loads(db("check", "--storage", sqlite_url, "--json").stdout)
     assert (as_json["is_healthy"], as_json["findings"]) == (True, [])
 
@@ -214,7 +214,7 @@ def test_information_is_no_failure(sqlite_url: str, study: str, change: Change) 
     note, advice, verdict = result.stdout.splitlines()
     assert note.startswith("note: untold: runs that Optuna does not know the end of yet (1): run 2")
     assert "the next `syncswitch-search run` of the same search repairs it" in advice
-    assert verdict.endswith("is whole")
+    assert verdict.endswith("is intact")
 
 
 def test_a_problem_is_a_failure(sqlite_url: str, study: str, change: Change) -> None:
