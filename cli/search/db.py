@@ -65,4 +65,4 @@ def _print_findings(place: str, findings: list[Finding], problems: int) -> None:
         label = "problem" if finding.is_problem else "note"
         print_text(f"{label}: {finding.kind}: {finding.what}")
         print_text(f"  to do: {finding.fix}")
-    echo(f"{place}: {problems} problem(s)" if problems else f"{place} is whole")
+    echo(f"{place}: {problems} problem(s)" if problems else f"{place} is intact")

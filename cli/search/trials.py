@@ -41,7 +41,6 @@ from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_p
 from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
 from syncswitch.storage.queries.trial_filter import TrialChoice
 from syncswitch.storage.records.metric import Metric
-from syncswitch.storage.trials.values import Fork
 
 _Rows = Literal["evaluations", "events", "trials"]
 _FORMATS = ("table", "csv", "json", "parquet")
@@ -186,26 +185,19 @@ def _cells(trial: TrialDetails, title: str) -> Row:
     facts, metric = trial.facts, _metric(trial)
     accuracy = None if facts["diverged"] else facts["converged_accuracy"]
     number = f"{facts['study']} {facts['trial_number']}"
+    fork = trial.fork
+    conditions = conditions_text(facts["online"], facts["switch_mechanism"], facts["injections"])
     return [
         ("run", facts["source"] or number),
         ("workers", workers_text(facts["workers"], facts["simulated_cluster"])),
         ("candidate", _candidate(facts["candidate_percent"], facts["switch_percent"])),
         ("speculative", "yes" if facts["speculative"] else "-"),
-        ("from", _origin(trial.fork)),
+        ("from", f"{fork.trial_number} at {fork.percent:g} %" if fork else NONE),
         ("end", trial.end or state_of(trial)),
         (title, named_text(accuracy_text(accuracy, metric), metric, title)),
         ("seconds", value_text(facts["training_seconds"], ".1f")),
-        ("under", _conditions(trial) or "-"),
+        ("under", conditions or NONE),
     ]
-
-
-def _conditions(trial: TrialDetails) -> str:
-    facts = trial.facts
-    return conditions_text(facts["online"], facts["switch_mechanism"], facts["injections"])
-
-
-def _origin(fork: Fork | None) -> str:
-    return f"{fork.trial_number} at {fork.percent:g} %" if fork else "-"
 
 
 def _candidate(candidate_percent: float | None, switch_percent: float) -> str:

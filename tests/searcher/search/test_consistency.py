@@ -192,14 +192,14 @@ def db(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("statement", "status", "lines"),
     [
-        (None, 0, [" is whole"]),
+        (None, 0, [" is intact"]),
         (
             "UPDATE trials SET state = 'RUNNING' WHERE number = 2",
             0,
             [
                 "note: untold: runs that Optuna does not know the end of yet (1): run 2",
                 "the next `syncswitch-search run` of the same search repairs it",
-                " is whole",
+                " is intact",
             ],
         ),
         (
