@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from syncswitch.cli.completion import complete_workload
 from syncswitch.cli.console import (
@@ -25,7 +24,7 @@ from syncswitch.cli.console import (
     progress_bars,
     rich_console,
 )
-from syncswitch.cli.options import common_options, protocols_option, workers_option
+from syncswitch.cli.options import common_options, is_given, protocols_option, workers_option
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.options import STRATEGY_OPTIONS, strategy_options
 from syncswitch.cli.search.selection import cluster_option
@@ -132,8 +131,10 @@ def cost(
     protocol alone. A search succeeds if it gives the answer that the paper's search would give if
     it knew all recorded runs.
     """
-    _refuse_together("--table", table, ("strategy", "runs", "recurring", *STRATEGY_OPTIONS))
-    _refuse_together("--recurring", recurring, ("baseline_runs",))
+    if table:
+        _refuse_together("--table", ("strategy", "runs", "recurring", *STRATEGY_OPTIONS))
+    if recurring:
+        _refuse_together("--recurring", ("baseline_runs",))
     rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
     first = _strategy_of(rows[0], settings or 1, threshold)
     SearchPlan(dataclasses.replace(first, accuracy_range=(None, None))).check()
@@ -167,11 +168,9 @@ def cost(
         print_summaries(strategies, summaries, recording)
 
 
-def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None:
-    context = click.get_current_context()
-    for parameter in context.command.params if is_given else ():
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name in others and source == ParameterSource.COMMANDLINE:
+def _refuse_together(option: str, names: Sequence[str]) -> None:
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in names and is_given(parameter.name):
             flags = "/".join((*parameter.opts, *parameter.secondary_opts))
             raise UserError(f"{option} and {flags} exclude each other")
 

@@ -60,7 +60,7 @@ from syncswitch.searcher.words import (
     named_text,
     workers_text,
 )
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.policies.file import policy_text as policy_file_text
@@ -489,7 +489,12 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
         uses = uses_of(database, chosen)
         assert entry is not None  # a version is never removed
-        why = _explained(database, entry) if is_why else None
+        why = None
+        if is_why:
+            # NumPy takes a while to import.
+            from syncswitch.searcher.learning.uses import policy_explained
+
+            why = policy_explained(database, entry)
     if as_json:
         from syncswitch.searcher.search.explanation import why_as_json
 
@@ -503,13 +508,6 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
     print_evidence(chosen, trials)
     if why is not None:
         print_why(why, chosen)
-
-
-def _explained(database: Database, entry: PolicyEntry) -> Explanation:
-    # NumPy takes a while to import.
-    from syncswitch.searcher.learning.uses import policy_explained
-
-    return policy_explained(database, entry)
 
 
 def _nothing(message: str, as_json: bool) -> int:

@@ -41,7 +41,7 @@ from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_p
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.choice import TrialChoice
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Fork, StoredTrial
+from syncswitch.storage.trials.values import StoredTrial
 
 _Rows = Literal["evaluations", "events", "trials"]
 _FORMATS = ("table", "csv", "json", "parquet")
@@ -174,25 +174,21 @@ def _metric(trial: StoredTrial) -> Metric:
 
 
 def _cells(trial: StoredTrial, title: str) -> Row:
-    metric = _metric(trial)
+    metric, fork = _metric(trial), trial.fork
     accuracy = None if trial.diverged else trial.converged_accuracy
     number = f"{trial.study} {trial.trial_number}"
-    under = conditions_text(trial.online, trial.switch_mechanism, trial.injections)
+    conditions = conditions_text(trial.online, trial.switch_mechanism, trial.injections)
     return [
         ("run", trial.source or number),
         ("workers", workers_text(trial.workers, trial.simulated_cluster)),
         ("candidate", _candidate(trial.candidate_percent, trial.switch_percent)),
         ("speculative", "yes" if trial.speculative else "-"),
-        ("from", _origin(trial.fork)),
+        ("from", f"{fork.trial_number} at {fork.percent:g} %" if fork else NONE),
         ("end", trial.end or state_of(trial)),
         (title, named_text(accuracy_text(accuracy, metric), metric, title)),
         ("seconds", value_text(trial.training_seconds, ".1f")),
-        ("under", under or "-"),
+        ("under", conditions or NONE),
     ]
-
-
-def _origin(fork: Fork | None) -> str:
-    return f"{fork.trial_number} at {fork.percent:g} %" if fork else "-"
 
 
 def _candidate(candidate_percent: float | None, switch_percent: float) -> str:

@@ -259,7 +259,7 @@ def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:
         (
             ["--command", "nowhere", "--switch-at", "9"],
             2,
-            "--command starts with 'nowhere', which is no program",
+            "--command starts with 'nowhere', which is not a program",
         ),
         (["--policy", "none.json"], 2, "cannot read the policy file none.json"),
         (["--switch-at", "50", "--seed", "13"], 1, "the training diverged after 0 of its steps"),
