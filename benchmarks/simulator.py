@@ -2,8 +2,8 @@
 
     python -m benchmarks.simulator [--rounds 5] [--gradients 2048] [--workers 8 64 1024]
 
-The clusters take turns, so that a machine whose speed drifts does so for all of them. On a machine
-that does other things, the times of the processor say more than those of the clock.
+The clusters take turns, so that a drift of the machine's speed affects all of them. On a machine
+that is busy, the processor's time is more telling than the clock's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALONE = "8 workers, one at a time"
 
 
 class Cluster:
-    """A simulated cluster that is measured again and again."""
+    """A simulated cluster that is measured repeatedly."""
 
     def __init__(self, workers: int, gradients: int, *, at_once: bool = True) -> None:
         # A rate at which no run diverges, so that all do the same work.
@@ -46,7 +46,7 @@ class Cluster:
             trainer._source = GradientSource(workload, data, trainer._function, 1)
 
     def seconds(self, switch_percent: float) -> tuple[float, float]:
-        """Seconds of a gradient, by the clock and by the processor."""
+        """Seconds per gradient, of the clock and of the processor."""
         start, processor = time.perf_counter(), time.process_time()
         self._trainer.train(TrialSpec(self._identity, switch_percent, 0))
         taken = time.perf_counter() - start, time.process_time() - processor
