@@ -183,7 +183,7 @@ class Outcome:
         runs: Number of runs.
         is_success: It found the right answer of its strategy's grid.
         is_too_early: Its answer loses more than beta.
-        policy_time: Time of a training with the answer, in the same unit; None if that is too early.
+        policy_time: Time of a training with the answer, in the same unit; None if it is too early.
         regret: By how much this is above the time of the best switch on no grid; None as above.
     """
 
@@ -226,7 +226,7 @@ def judged(contender: Contender, problem: Problem, is_known: bool) -> Iterator[t
 
 
 def answer_without_noise(problem: Problem) -> float:
-    """What the paper's strategy answers where it sees the true curve.
+    """The answer of the paper's strategy if it sees the true curve.
 
     Its answers may lie between those of repeated halving.
     """

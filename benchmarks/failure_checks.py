@@ -22,7 +22,7 @@ _LATE_WORKER_STEPS = TOTAL_WORKER_STEPS * 0.97
 
 @dataclass(frozen=True)
 class Noise:
-    """How much accuracies of undisturbed runs differ.
+    """The spread of the accuracies of undisturbed runs.
 
     The spread within the pairs of protocols is taken to be the same for all, so that it is known
     from many runs. A run is outside of the noise where it is farther from the mean of its pair than

@@ -40,7 +40,7 @@ class Outcome:
     Attributes:
         record: None where it raised or was stuck.
         problems: Why it counts as failed; none where it does not.
-        leftovers: Processes, files and so on that were there after the run and not before.
+        leftovers: Whatever was there after the run and not before it.
         seconds_to_continue: From each loss until the run went on.
         starts: Number of times that it was started.
         wall_seconds: All of it, the start of a cluster included.

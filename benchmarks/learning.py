@@ -227,11 +227,11 @@ class Figures:
         time: Mean time of a training, everything included, relative to BSP alone.
         kept: Share of the models that keep the accuracy.
         baseline_kept: The same share for all recorded runs of BSP.
-        search_cost: In trainings with BSP alone.
+        search_cost: Cost of the search, in trainings with BSP alone.
         answered_at: Uses until there was a policy.
-        alarms: Share of all trainings with an alarm.
+        alarms: Number of alarms.
         good_uses: Trainings with a good switch before W.
-        false_alarms: The same among those of good switch points that keep the accuracy.
+        false_alarms: Number of alarms in runs of good switch points that keep the accuracy.
         revisions: Versions of the policy that were left for another.
         shares: Of the last answer: what it states of runs with its bare switch, what all recorded
             seeds show; and both of the delivered models. None where nobody answered.
@@ -253,7 +253,7 @@ class Figures:
 
 
 def figures(job: GuardedJob, rule: str, number: int, uses: int) -> Figures:
-    """Makes one training, and counts it."""
+    """Plays one course of trainings, and measures it."""
     course = RULES[rule](job, number, uses)
     is_good = {percent: job.job.is_good(percent) for percent in job.grid[:-1]}
     good = [use for use in course.uses if is_good.get(use.observed.switch_percent, False)]

@@ -120,7 +120,7 @@ class GeneratedProblem:
     Attributes:
         knee_percent: Nothing is lost above it.
         slope: Accuracy lost for every halving of the switch point below.
-        bend: A loss at every switch point, in addition.
+        bend: Accuracy lost for every halving from 100 % on, in addition.
         standard_deviation: Standard deviation of a run's accuracy.
         ratio: Time of a training with the second protocol, in trainings with the first.
         diverges_below_percent: 0 for a job that never diverges.
@@ -147,7 +147,7 @@ class GeneratedProblem:
 
     @property
     def best_percent(self) -> float:
-        """The point where the curve crosses beta or divergence ends, at least the first of the grid."""
+        """Where the loss reaches beta or divergence ends, but not before the grid begins."""
         knee_octaves = math.log2(BASELINE_PERCENT / self.knee_percent)
         if self.bend * knee_octaves > self.threshold:
             octaves = self.threshold / self.bend

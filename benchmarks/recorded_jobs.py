@@ -254,8 +254,8 @@ class GuardedJob:
             percent: The first switch.
             seed: Row of the recording.
             band: The guard's band.
-            later: Later switch points if the first one fails, ascending; after the last of them it goes
-                on with the first protocol alone.
+            later: Further switch points, ascending, for when one fails; after the last of them the
+                training goes on with the first protocol alone.
         """
         baseline = seed, self._place(BASELINE_PERCENT)
         failed: list[float] = []

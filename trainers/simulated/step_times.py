@@ -141,6 +141,7 @@ class StepTimes:
         model_bytes: Size of a pull, and of a push.
         latency_seconds: Delay of each message.
         apply_seconds: Time in which the parameter server makes an update.
+        switch_seconds: Duration of a switch of protocols.
     """
 
     def __init__(
@@ -150,6 +151,7 @@ class StepTimes:
         self.model_bytes = profile.parameter_bytes or values * BYTES_PER_VALUE
         self.latency_seconds = profile.latency_seconds
         self.apply_seconds = profile.apply_seconds
+        self.switch_seconds = profile.switch_seconds
         self._worker_bandwidths = profile.worker_bandwidths_bytes_per_second or (math.inf,)
         # Log-normal with mean 1 and this standard deviation.
         variance = np.log1p(profile.compute_variation**2)

@@ -27,7 +27,6 @@ class Timeline:
         log: The log of its run.
         times: The run's times.
         learner: Receives what happens to the parameters.
-        switch_seconds: Duration of a switch of protocols.
         on_done: `(worker-steps done, training time)`: called after each update.
     """
 
@@ -37,14 +36,12 @@ class Timeline:
         log: RunLog,
         times: StepTimes,
         learner: Learner,
-        switch_seconds: float,
         on_done: Callable[[int, float], None] = lambda done, seconds: None,
     ) -> None:
         self._spec = spec
         self._log = log
         self._times = times
         self._learner = learner
-        self._switch_seconds = switch_seconds
         self._on_done = on_done
         self._membership = membership_of(spec, log)
         self._steps: SegmentSteps | None = None
@@ -88,10 +85,10 @@ class Timeline:
         log = self._log
         if not log.is_switch(segment):
             return 0.0
-        log.add_switch(segment.protocol, self._switch_seconds, log.elapsed_seconds)
+        log.add_switch(segment.protocol, self._times.switch_seconds, log.elapsed_seconds)
         if not log.is_before_switch:
             self._membership.switch(log.done, log.elapsed_seconds)
-        return self._switch_seconds
+        return self._times.switch_seconds
 
     def _switch_worker_step(self, segment: Segment) -> float:
         """The worker-step of the timing policy's switch; see `Membership.begin`."""
@@ -133,7 +130,7 @@ def simulate_phases(
     spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
     log = RunLog(spec, SilentObserver(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)
-    for _ in Timeline(spec, log, times, Learner(), profile.switch_seconds).segments():
+    for _ in Timeline(spec, log, times, Learner()).segments():
         pass
     return log.position.phases
 

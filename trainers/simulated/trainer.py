@@ -45,7 +45,6 @@ class SimulatedRun:
         times: StepTimes,
         form: StateForm,
         tester: ModelTester,
-        switch_seconds: float,
     ) -> None:
         self._spec = spec
         self._log = log
@@ -53,7 +52,7 @@ class SimulatedRun:
         self._form = form
         self._tester = tester
         self._switch_state = form.switch_state(spec, log)
-        self._timeline = Timeline(spec, log, times, learner, switch_seconds, self._on_done)
+        self._timeline = Timeline(spec, log, times, learner, self._on_done)
 
     def execute(self) -> None:
         """Trains until the job ends, diverges, or is stopped by the observer."""
@@ -234,17 +233,9 @@ class SimulatedTrainer(Trainer):
             LocalEmbeddings(self._form.shard_plan(), self._form.forms),
         )
         W = spec.identity.total_worker_steps
-        run = SimulatedRun(
-            spec,
-            log,
-            learner,
-            StepTimes(self._profile, self._values, W, spec.seed),
-            self._form,
-            self._tester,
-            self._profile.switch_seconds,
-        )
+        times = StepTimes(self._profile, self._values, W, spec.seed)
         try:
-            run.execute()
+            SimulatedRun(spec, log, learner, times, self._form, self._tester).execute()
         except SyncSwitchError:
             raise
         except Exception as error:

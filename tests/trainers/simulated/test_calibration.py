@@ -85,7 +85,7 @@ class TestAKnownNetwork:
     NETWORK = Network(80_000.0, 40_000.0, 0.01, values=1000)
 
     def test_what_it_does_not_take_is_computing_and_the_barriers(self) -> None:
-        """Of one worker, whose transfers nobody disturbs."""
+        """One worker, whose transfers nobody disturbs."""
         profile = calibrate(Measured(1, 1.73, 1.23, 2), 0.0, "mine", self.NETWORK)
         assert profile.compute_seconds == pytest.approx(1.0, rel=1e-4)
         assert profile.barrier_seconds == pytest.approx(0.5, rel=1e-3)
@@ -153,7 +153,7 @@ class TestAspSeconds:
 
     @pytest.mark.parametrize("workers", [6, 24])
     def test_it_is_how_long_it_takes_to_play(self, workers: int) -> None:
-        """Where both kinds of links limit."""
+        """Both kinds of links limit."""
         network = Network(200.0, 400.0, values=100)
         profile = ClusterProfile(
             compute_seconds=3.0,
