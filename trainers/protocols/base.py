@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 
 class Exchange(enum.Enum):
-    """How the gradient of a worker-step is used."""
+    """The use of a worker-step's gradient."""
 
     PUSH = "push"
     """It updates the shared parameters at once."""
@@ -80,8 +80,8 @@ class SyncProtocol(ABC):
 
     Attributes:
         name: The protocol's name on the command line, followed by a colon and its options.
-        usage: How the name and its options are written, for messages.
-        exchange: How a gradient is used.
+        usage: Form of the name with its options, for messages.
+        exchange: Use of a gradient.
         least_workers: The least number of workers with which the protocol makes sense.
         number: The protocol's only option, if it is a whole number: the argument of the class, its
             name in `usage`, and the least value. None for a protocol with no or other options.

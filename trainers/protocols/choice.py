@@ -48,7 +48,7 @@ class ProtocolChoice:
 
     @property
     def exchange(self) -> Exchange:
-        """How a gradient is used."""
+        """The use of a gradient."""
         return self.kind.exchange
 
     def check_cluster(self, workers: int) -> None:

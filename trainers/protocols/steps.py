@@ -82,7 +82,7 @@ class SegmentSteps:
         batches: Number of worker-steps of a ticket; the last one of the segment may have fewer.
 
     Attributes:
-        exchange: How a gradient is used.
+        exchange: Use of a gradient.
         done: Number of worker-steps whose gradient counts: it has been applied, or will be by a
             group of the last answer.
     """

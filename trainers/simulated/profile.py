@@ -31,7 +31,7 @@ class Straggler(BaseModel):
     Attributes:
         worker: The worker's number, from 0.
         start_seconds: Training time at which it becomes slow.
-        duration_seconds: How long it stays slow; steps that start in this time are affected.
+        duration_seconds: Length of this time; steps that start in it are slow.
         delay_seconds: Time added to each of these steps.
         slowdown: Factor on their computing time, before the delay.
     """
