@@ -1,14 +1,12 @@
-"""`syncswitch-search policy`: looks up, compares, moves and exchanges policies.
+"""`syncswitch-search policy`: looks up, compares, exchanges and rolls back policies.
 
-Needs neither TensorFlow nor Optuna, nor the user's workload file.
+It needs neither TensorFlow nor Optuna, nor the user's workload file.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ import click
 
 from syncswitch.cli.completion import (
     complete_alias,
-    complete_compared,
+    complete_policy,
     complete_version,
 )
 from syncswitch.cli.console import (
@@ -25,6 +23,7 @@ from syncswitch.cli.console import (
     Row,
     echo,
     print_error,
+    print_fields,
     print_json,
     print_note,
     print_rows,
@@ -35,16 +34,12 @@ from syncswitch.cli.options import common_options, debug_option
 from syncswitch.cli.search.rows import optional_workload, output_option, selector_of
 from syncswitch.cli.search.selection import (
     VERSION,
-    alias_option,
     existing,
     narrowing_options,
-    near_misses,
     newest,
-    no_alias,
+    none_found,
     only,
     selection_options,
-    version_of,
-    version_option,
 )
 from syncswitch.searcher.learning.words import uses_as_json, uses_sentence
 from syncswitch.searcher.search.policy_words import (
@@ -54,8 +49,9 @@ from syncswitch.searcher.search.policy_words import (
     policy_text,
     times_text,
 )
-from syncswitch.searcher.selection import ClusterKind, Selection, policies
+from syncswitch.searcher.selection import ClusterKind, Selection, job_of, policies, split_choice
 from syncswitch.searcher.speed_up import speed_up_of
+from syncswitch.searcher.training.uses import is_policy_file
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -64,9 +60,8 @@ from syncswitch.searcher.words import (
     named_text,
     workers_text,
 )
-from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.database.inspection import holds_nothing, shown
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.policies.file import policy_text as policy_file_text
 from syncswitch.storage.policies.file import (
@@ -75,7 +70,12 @@ from syncswitch.storage.policies.file import (
     write_policy,
 )
 from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
-from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.policies.registry import (
+    CURRENT,
+    EvidenceTrial,
+    PolicyEntry,
+    PolicyRegistry,
+)
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.spool import take_in
@@ -91,13 +91,13 @@ if TYPE_CHECKING:
 def policy() -> None:
     """Look up, compare, exchange and roll back timing policies.
 
-    WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
-    fingerprint.
+    WORKLOAD is a name, file.py:attribute, package.module:attribute, or at least 8 digits of a
+    fingerprint. Add @VERSION or @ALIAS for another policy than the current one.
     """
 
 
 def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
-    """One policy: what it says, how it has done, and where it comes from."""
+    """Prints a policy: its content, how it has done since, and where it comes from."""
     policy = entry.policy
     print_text(policy_text(policy))
     if uses.uses:
@@ -122,16 +122,14 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("imported", entry.imported_at),
         ("software", ", ".join(f"{name} {v}" for name, v in sorted(policy.software.items()))),
     ]
-    for name, value in rows:
-        if value is not None:
-            echo(f"{name:<12} {value}")
+    print_fields((name, value) for name, value in rows if value is not None)
 
 
 def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
-    """The runs that a policy rests on, with the trials of the database that they are."""
+    """Prints the runs that a policy rests on, with their trials in the database."""
     echo()
     if not policy.evidence:
-        echo("It rests on runs that used its versions: see syncswitch-search uses list")
+        echo("It rests on the runs that used its versions: see syncswitch-search uses list")
         return
     print_rows(
         [
@@ -155,7 +153,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
 
 
 def print_why(why: Explanation, policy: TimingPolicy) -> None:
-    """Prints what was believed after each run, what was never tried, and what would change it."""
+    """Prints the belief after each run, what was never tried, and what would change the answer."""
     # Only `show --why` needs the strategies.
     from syncswitch.searcher.search.explanation import (
         belief_cells,
@@ -174,7 +172,7 @@ def print_why(why: Explanation, policy: TimingPolicy) -> None:
 
 
 def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:
-    """Each run with its trial: `trial_id` is null where it is not in the database."""
+    """Each run with its trial; `trial_id` is null if it is not in the database."""
     metric = policy.decided_by
     return [
         {**metric.with_values(asdict(run)), **asdict(trial)}
@@ -189,7 +187,7 @@ def _place(trial: EvidenceTrial) -> str:
 
 
 def _before_and_after(difference: FieldDifference) -> tuple[str, str]:
-    """Two values that differ, so that the difference shows."""
+    """Two different values, with as many digits as it takes to show the difference."""
     values = (difference.before, difference.after)
     if difference.field == "fingerprint":
         return values[0][:12], values[1][:12]
@@ -212,25 +210,17 @@ def _shown(value: Any, digits: int, unit: str) -> str:
 
 
 @policy.command()
-@selection_options
-@version_option
+@selection_options()
 @output_option
 @common_options
-def export(
-    selection: Selection,
-    version: int | None,
-    output: Path | None,
-    storage_url: str,
-    as_json: bool,
-) -> None:
+def export(selection: Selection, output: Path | None, storage_url: str, as_json: bool) -> None:
     """Write a policy to a file.
 
     syncswitch-run takes it with --policy, another database with policy import.
     """
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        chosen = only(registry, existing(registry, selection))
-        found = version_of(registry, chosen, version)
+        found = only(registry, existing(registry, selection, storage_url))
         workload = registry.workload(found.fingerprint)
     assert workload is not None  # every policy refers to one
     if output is None:
@@ -245,24 +235,17 @@ def export(
 
 @policy.command("import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
-@click.option(
-    "--make-current",
-    is_flag=True,
-    help="Use these policies from now on. Default: only where a workload has no current one yet.",
-)
 @common_options
-def import_policy_files(
-    files: tuple[str, ...], make_current: bool, storage_url: str, as_json: bool
-) -> None:
+def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool) -> None:
     """Add policies from exported files.
 
-    Each becomes the next version of its workload: all of them, or none at an error. A policy that
-    is there already stays as it is, so the command may be repeated. What runs with a file learned,
-    and left beside it, is taken in too.
+    Each becomes the next version of its workload, and the current one if there is none yet. All are
+    added, or none if one is refused. A policy that is there already stays as it is, so the command
+    may be repeated. Later runs that wait beside a file are taken in as well.
     """
     contents = [read_policy_file(file) for file in files]
     with open_database(storage_url, create=True) as database:
-        imported = import_policies(database, contents, make_current=make_current)
+        imported = import_policies(database, contents)
         for file in files:
             spool = spool_beside(Path(file))
             taken = take_in(database, spool)
@@ -274,7 +257,7 @@ def import_policy_files(
         print_json([_import_as_json(file, one) for file, one in zip(files, imported, strict=True)])
     else:
         for file, one in zip(files, imported, strict=True):
-            print_text(_import_sentence(file, one, make_current))
+            print_text(_import_sentence(file, one))
 
 
 @policy.command()
@@ -299,14 +282,13 @@ def _import_as_json(file: str, imported: ImportedPolicy) -> dict[str, Any]:
     }
 
 
-def _import_sentence(file: str, imported: ImportedPolicy, make_current: bool) -> str:
+def _import_sentence(file: str, imported: ImportedPolicy) -> str:
     policy = imported.policy
-    added = "added" if imported.is_new else "there already"
+    added = "added" if imported.is_new else "already there"
     if imported.current_version == policy.version:
         current = "it is current"
     else:
-        current = f"current is version {imported.current_version}"
-        current += "" if make_current else " (--make-current changes that)"
+        current = f"current is version {imported.current_version}, which policy alias can change"
     return (
         f"{file}: {added} as version {policy.version} of {policy.workload}"
         f" ({imported.identity.cluster});"
@@ -314,41 +296,34 @@ def _import_sentence(file: str, imported: ImportedPolicy, make_current: bool) ->
     )
 
 
-_HOW_TO_NAME = (
-    "give two of WORKLOAD@VERSION, WORKLOAD@ALIAS or a policy file, or WORKLOAD and two versions or"
-    " aliases of it, for example: syncswitch-search policy diff digits 1 current"
-)
-
-_MOST_DIGITS = 1000  # int() refuses a few thousand
-
-
 @policy.command(name="alias")
-@selection_options
+@selection_options(has_choice=False)
 @click.argument("alias", shell_complete=complete_alias)
 @click.argument("version", type=VERSION, shell_complete=complete_version)
 @common_options
 def move_alias(
     selection: Selection, alias: str, version: int, storage_url: str, as_json: bool
 ) -> None:
-    """Point ALIAS at VERSION."""
+    """Make ALIAS point to VERSION of the policy of WORKLOAD."""
     _move(selection, alias, version, storage_url, as_json)
 
 
 @policy.command()
-@selection_options
-@alias_option("Alias to move.")
+@selection_options(has_choice=False)
 @common_options
-def rollback(selection: Selection, alias: str, storage_url: str, as_json: bool) -> None:
-    """Point `current`, or another alias, at the next lower version."""
-    _move(selection, alias, None, storage_url, as_json)
+def rollback(selection: Selection, storage_url: str, as_json: bool) -> None:
+    """Make the next lower version the current one."""
+    _move(selection, CURRENT, None, storage_url, as_json)
 
 
 @policy.command()
-@click.argument("names", metavar="[WORKLOAD] A B", nargs=-1, shell_complete=complete_compared)
+@click.argument("first", metavar="A", shell_complete=complete_policy)
+@click.argument("second", metavar="B", shell_complete=complete_policy)
 @narrowing_options
 @common_options
 def diff(
-    names: tuple[str, ...],
+    first: str,
+    second: str,
     workers: int | None,
     protocols: str | None,
     cluster: ClusterKind | None,
@@ -357,17 +332,22 @@ def diff(
 ) -> None:
     """Show the differences between two policies.
 
-    A and B are versions or aliases of WORKLOAD; without it each is WORKLOAD@VERSION,
-    WORKLOAD@ALIAS or a policy file.
+    A and B are policy files (.json), or WORKLOAD, WORKLOAD@VERSION or WORKLOAD@ALIAS in the
+    database.
     """
-    first, second = _two_names(names)
-    with ExitStack() as stack:
-        registry = None
-        if not (_is_file(first) and _is_file(second)):
-            database = stack.enter_context(open_database(storage_url, create=False))
+
+    def side(name: str) -> tuple[TimingPolicy, WorkloadIdentity]:
+        if is_policy_file(name):
+            content = read_policy_file(name)
+            return content.policy, content.workload.identity
+        workload, choice = split_choice(name)
+        selection = Selection(workload, workers, protocols, cluster, choice or CURRENT)
+        with open_database(storage_url, create=False) as database:
             registry = PolicyRegistry(database)
-        sides = [_side(name, (workers, protocols, cluster), registry) for name in (first, second)]
-    (a, job), (b, other_job) = sides
+            found = only(registry, existing(registry, selection, storage_url))
+            return found, job_of(registry, found)
+
+    (a, job), (b, other_job) = side(first), side(second)
     found = policy_differences(a, b, job, other_job)
     if as_json:
         known = ("workload", "fingerprint", "version", "created_at")
@@ -392,10 +372,10 @@ def diff(
 def _move(
     selection: Selection, alias: str, version: int | None, storage_url: str, as_json: bool
 ) -> None:
-    """Moves an alias of the one policy that fits; without a version, to the next lower one."""
+    """Moves an alias to a version; without one, to the next lower version."""
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        found = only(registry, existing(registry, selection))
+        found = only(registry, existing(registry, selection, storage_url))
         before = registry.aliases(found.fingerprint).get(alias)
         if version is None:
             _, version = registry.roll_back(found.fingerprint, alias)
@@ -415,74 +395,20 @@ def _move(
         echo(f"{found.workload}: {alias} is version {version}{was}")
 
 
-def _two_names(names: tuple[str, ...]) -> tuple[str, str]:
-    if len(names) == 3:
-        workload, first, second = names
-        if _is_file(first) and _is_file(second):
-            raise PolicyError(
-                f"policy diff compares two files, so WORKLOAD {workload!r} says nothing;"
-                f" leave it out, or {_HOW_TO_NAME}"
-            )
-        return (
-            first if _is_file(first) else f"{workload}@{first}",
-            second if _is_file(second) else f"{workload}@{second}",
-        )
-    if len(names) != 2:
-        raise PolicyError(f"policy diff got {len(names)} names; {_HOW_TO_NAME}")
-    return names[0], names[1]
-
-
-def _is_file(name: str) -> bool:
-    """Whether a file is meant; one that is named like a version or an alias needs `./`."""
-    if name.endswith(".json"):
-        return True
-    # A workload may have a folder, too: folder/jobs.py:job@1.
-    return os.path.dirname(name) != "" and ("@" not in name or os.path.isfile(name))
-
-
-def _side(
-    name: str,
-    narrowing: tuple[int | None, str | None, ClusterKind | None],
-    registry: PolicyRegistry | None,
-) -> tuple[TimingPolicy, WorkloadIdentity]:
-    """A policy as it is named, and its job."""
-    if registry is None or _is_file(name):
-        content = read_policy_file(name)
-        return content.policy, content.workload.identity
-    reference, at, which = name.rpartition("@")
-    if not (reference and at and which):
-        raise PolicyError(f"{name!r} names no policy: {_HOW_TO_NAME}")
-    policy = _policy(registry, Selection(reference, *narrowing), which)
-    entry = registry.entry(policy.fingerprint, policy.version)
-    assert entry is not None  # a version is never removed
-    return policy, entry.identity
-
-
-def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> TimingPolicy:
-    """The policy with that version or alias."""
-    if which.isdecimal() and len(which) <= _MOST_DIGITS:
-        return version_of(registry, only(registry, existing(registry, selection)), int(which))
-    found = policies(registry, selection, which)
-    if not found:
-        existing(registry, selection)
-        raise PolicyError(str(no_alias(registry, selection, which)))
-    return only(registry, found)
-
-
 @policy.command()
-@selection_options
+@selection_options(has_choice=False)
 @common_options
 def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
-    """Publish another switch for WORKLOAD, if the uses of its policy call for it.
+    """Publish another switch point for WORKLOAD, if the uses of its policy call for it.
 
-    They do if another switch that was tried is expected to take less time, including what failed
-    switches cost. `current` then is the new version; other aliases stay.
+    They do if another switch point that was tried is expected to take less time, including the
+    cost of failed switches. The new version becomes the current one; other aliases stay.
     """
     from syncswitch.searcher.learning.uses import publish_revision, revision_of
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        policy = only(registry, existing(registry, selection))
+        policy = only(registry, existing(registry, selection, storage_url))
         revision, new = revision_of(database, policy), None
         if revision is not None:
             new = publish_revision(database, policy, revision)
@@ -501,26 +427,18 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
 
 
 @policy.command()
-@selection_options
-@alias_option("Alias of the version to print.")
+@selection_options()
 @common_options
-def lookup(
-    selection: Selection,
-    alias: str,
-    storage_url: str,
-    as_json: bool,
-) -> int | None:
+def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
     """Print the policy of WORKLOAD. Exit status 1 if there is none."""
     if holds_nothing(storage_url):
-        return _nothing(_none_found(selection, storage_url), as_json)
+        return _nothing(none_found([], selection, storage_url), as_json)
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        found = policies(registry, selection, alias)
+        found = policies(registry, selection)
         if not found:
-            reason = no_alias(registry, selection, alias)
-            if reason is None:
-                reason = _none_found(selection, storage_url) + near_misses(registry, selection)
-            return _nothing(reason, as_json)
+            known = registry.entries(workload=selection.selector)
+            return _nothing(none_found(known, selection, storage_url), as_json)
         best = newest(registry, found)
         entry = registry.entry(best.fingerprint, best.version)
         uses = uses_of(database, best)
@@ -536,7 +454,7 @@ def lookup(
 @optional_workload
 @common_options
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> None:
-    """List all versions, the newest first."""
+    """List all versions, newest first."""
     with open_database(storage_url, create=False) as database:
         found = PolicyRegistry(database).entries(workload=selector_of(reference))
     if as_json:
@@ -551,35 +469,32 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
 
 
 @policy.command()
-@selection_options
-@version_option
+@selection_options()
 @click.option(
     "--why",
     "is_why",
     is_flag=True,
-    help="Also show what was believed after each run, and what would change the answer.",
+    help="Also show what the search believed after each run, and what would change its answer.",
 )
 @common_options
-def show(
-    selection: Selection,
-    version: int | None,
-    is_why: bool,
-    storage_url: str,
-    as_json: bool,
-) -> None:
+def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) -> None:
     """Show one policy with the runs that it rests on.
 
     trial_id is the run's number in this database, if it is there.
     """
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        best = newest(registry, existing(registry, selection))
-        chosen = version_of(registry, best, version)
+        chosen = newest(registry, existing(registry, selection, storage_url))
         entry = registry.entry(chosen.fingerprint, chosen.version)
         trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
         uses = uses_of(database, chosen)
         assert entry is not None  # a version is never removed
-        why = _explained(database, entry) if is_why else None
+        why = None
+        if is_why:
+            # NumPy takes a while to import.
+            from syncswitch.searcher.learning.uses import policy_explained
+
+            why = policy_explained(database, entry)
     if as_json:
         from syncswitch.searcher.search.explanation import why_as_json
 
@@ -595,13 +510,6 @@ def show(
         print_why(why, chosen)
 
 
-def _explained(database: Database, entry: PolicyEntry) -> Explanation:
-    # NumPy takes a while to import.
-    from syncswitch.searcher.learning.uses import policy_explained
-
-    return policy_explained(database, entry)
-
-
 def _nothing(message: str, as_json: bool) -> int:
     if as_json:
         print_json({"policy": None})
@@ -609,15 +517,8 @@ def _nothing(message: str, as_json: bool) -> int:
     return EXIT_FAILED
 
 
-def _none_found(selection: Selection, storage_url: str) -> str:
-    command = shlex.join(["syncswitch-search", "run", *selection.words])
-    return (
-        f"no policy for {selection.reference!r} in {shown(storage_url)}; find one with: {command}"
-    )
-
-
 def _simulated(identity: WorkloadIdentity) -> dict[str, object]:
-    """Further JSON of a policy that was found on a simulated cluster."""
+    """The JSON field that only a policy found on a simulated cluster has."""
     digest = identity.simulated_cluster
     return {} if digest is None else {"simulated_cluster": digest}
 
@@ -641,12 +542,11 @@ def _cells(entry: PolicyEntry, title: str) -> Row:
         ("switch at", f"{found.switch_percent:g} %"),
         (title, named_text(accuracy_text(found.mean_accuracy, metric), metric, title)),
         ("kept", _kept_cell(found)),
-        ("created", found.created_at[:10]),
     ]
 
 
 def _kept_cell(policy: TimingPolicy) -> str:
-    """The share that it promises where it is used as it was found for."""
+    """The share of runs that a policy promises to keep the accuracy, used as intended."""
     share = policy.delivered_share if policy.is_for_guard else policy.kept_share
     if share is None:
         return NONE

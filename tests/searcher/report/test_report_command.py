@@ -180,7 +180,7 @@ def test_a_replay_is_offered_where_its_runs_are_recorded(
     [
         ({}, "digits", "syncswitch-run digits --policy 2"),
         ({"workers": 8}, None, "syncswitch-run called --policy 2 --workers 8"),
-        ({}, "no/such/file.py:it", f"syncswitch-search policy export {JOB.fingerprint[:12]} --ve"),
+        ({}, "no/such/file.py:it", f"syncswitch-search policy export {JOB.fingerprint[:12]}@2"),
         ({"simulated_cluster": "5" * 64}, None, "syncswitch-search evaluate "),
     ],
 )

@@ -1,4 +1,4 @@
-"""Searches and evaluations under conditions of their own, and what is shown of them."""
+"""Searches and evaluations under unusual conditions, and how these are shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNDISTURBED = RunConditions()
 
 
 class Remembering(GeneratedTrainer):
-    """Keeps what it was asked for."""
+    """Remembers the runs that it was asked for."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,7 +121,7 @@ def test_a_forecast_is_of_undisturbed_runs(invoke: Invoke, url: str, tmp_path: P
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A search without and one with conditions of its own; only to be read."""
+    """A read-only database with a search under usual and one under unusual conditions."""
     folder = tmp_path_factory.mktemp("disturbed")
     url = f"sqlite:///{folder}/disturbed.db"
     asked_for(url, SINGLE, folder)
@@ -135,7 +135,7 @@ UNDER = "elastic, restart, straggler:worker=1,at=10%,for=5s,delay=30ms; kill:ps,
 class TestShown:
     @pytest.fixture
     def url(self, disturbed: str) -> str:
-        """What `invoke` uses."""
+        """The database that `invoke` uses."""
         return disturbed
 
     def test_conditions_where_a_run_has_some(self, invoke: Invoke) -> None:
@@ -154,8 +154,8 @@ class TestShown:
         assert f"], {UNDER}\n" in tables
 
     def test_events_as_a_table(self, invoke: Invoke) -> None:
-        lines = invoke("trials", "disturbed", "--events", "--number", "1").stdout.splitlines()
-        head, columns, _, *rows = lines
+        tables = invoke("trials", "disturbed", "--events").stdout.split("\n\n")
+        head, columns, _, *rows = tables[1].splitlines()
         assert head.endswith(f" 1, disturbed, 50 % [{UNDER}]")
         assert columns.split() == ["event", "worker", "worker-step", "seconds", "took", "reason"]
         assert [" ".join(row.split()) for row in rows] == [
@@ -179,14 +179,11 @@ class TestShown:
         invoke("trials", "--events", "--format", "parquet", "-o", str(path))
         pd.testing.assert_frame_equal(pd.read_parquet(path), expected)
 
-    def test_one_search_or_one_run_may_be_chosen(self, invoke: Invoke) -> None:
+    def test_one_search_may_be_chosen(self, invoke: Invoke) -> None:
         everything = json.loads(invoke("trials", "--json").stdout)
         study = everything[-1]["study"]
         of_study = json.loads(invoke("trials", "--study", study, "--json").stdout)
         assert of_study == [one for one in everything if one["study"] == study]
-        one = json.loads(invoke("trials", "--study", study, "--number", "2", "--json").stdout)
-        assert one == [found for found in of_study if found["trial_number"] == 2]
-        assert len(one) == 1
 
     def test_nothing_happened(self, invoke: Invoke) -> None:
         expected = "nothing happened to any run of generated\n"
