@@ -99,8 +99,8 @@ def train(
     resume: bool = False,
     tensorboard: Path | None = None,
     mlflow: str | None = None,
-    observer: SkipValidation[Observer | Watching] = Observer(),  # noqa: B008 (no state)
-    tell: SkipValidation[Tell] = _LOG.warning,
+    observer: SkipValidation[Observer | Watching | None] = None,
+    tell: SkipValidation[Tell | None] = None,
 ) -> Training:
     """Trains a workload with its timing policy, saves the model, and records the use.
 
@@ -141,7 +141,7 @@ def train(
         mlflow: The MLflow tracking URI to copy the run to; None for no copy.
         observer: Follows the training and may stop it; or a function that opens an observer once
             the job is known.
-        tell: Receives each message for people; by default they are logged as warnings.
+        tell: Receives each message for people; None to log them as warnings.
 
     Returns:
         The measurements, the policy, and the path of the model.
@@ -158,6 +158,7 @@ def train(
     assert isinstance(cluster, ClusterChoice)  # no other kind has these names
     check_copies(tensorboard, mlflow)
     storage_url, workers = database_url(storage), cluster.workers(workers)
+    tell = tell or _LOG.warning
     if output is not None:
         check_model_path(output)
     check_when(
@@ -225,7 +226,7 @@ def train(
     )
     alone_seconds = tuple(recorded_alone(storage_url, identity))
     home_of_uses = UsesHome(storage_url, policy or "current", output, tell)
-    watching = observer if callable(observer) else lambda _: nullcontext(observer)
+    watching = observer if callable(observer) else lambda _: nullcontext(observer or Observer())
     try:
         with closing(kept.open()):
             record = trained(loaded, workload, cluster, kept, tensorboard, watching)
