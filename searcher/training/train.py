@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SkipValidation
 
 from syncswitch.searcher.backends.base import ClusterChoice
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.registry import trainer_named
+from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.searcher.training.policy import (
     check_when,
     chosen_by_learning,
@@ -35,7 +37,7 @@ from syncswitch.searcher.training.uses import (
     recorded_alone,
 )
 from syncswitch.storage.database.defaults import database_url
-from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.export.mlflow.server import check_mlflow
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
@@ -155,7 +157,8 @@ def train(
     from syncswitch.trainers.model.export import check_model_path
 
     cluster = trainer_named(trainer, trainer_options or {}) if isinstance(trainer, str) else trainer
-    assert isinstance(cluster, ClusterChoice)  # no other kind has these names
+    if not isinstance(cluster, LocalTrainer | SimulatedCluster):
+        raise UserError(f"trainer is {trainer!r}: give 'local' or 'simulated'")
     check_copies(tensorboard, mlflow)
     storage_url, workers = database_url(storage), cluster.workers(workers)
     tell = tell or _LOG.warning
