@@ -36,11 +36,6 @@ def gradient(keras: Any) -> Iterator[Any]:
     yield concrete(loss_and_gradients, tf.TensorSpec((5, 8, 8, 1)))  # noqa: PT022
 
 
-def test_keras_wrappers_for_scikit_learn_are_there_for_who_uses_them(keras: Any) -> None:
-    assert keras.wrappers.SKLearnClassifier.__module__.startswith("keras.")
-    assert tf.keras.wrappers.SKLearnClassifier is keras.wrappers.SKLearnClassifier
-
-
 def test_calls_do_not_mix_their_numbers_up(gradient: Any) -> None:
     random = np.random.default_rng(7)
     batches = [tf.constant(random.random((5, 8, 8, 1)), tf.float32) for _ in range(6)]

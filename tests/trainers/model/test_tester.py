@@ -165,7 +165,7 @@ class TestModelTester:
             *(
                 (
                     lambda of, value=value: of.MeanMetricWrapper(lambda y, _: value + 0 * y),
-                    f"gives {given}, and .* from 0 to 1; give as metric_r",
+                    f"gives {given}, and .* from 0 to 1; give its range",
                 )
                 for value, given in ((3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1"))
             ),
@@ -283,7 +283,9 @@ class TestModelTester:
         assert accuracy == 1.0
 
     def test_one_output_that_is_no_class_needs_a_metric(self, keras: Any) -> None:
-        with pytest.raises(WorkloadError, match=r"one output and labels other .* give a metric"):
+        with pytest.raises(
+            WorkloadError, match=r"labels other than 0 and 1, for one output.* give a metric"
+        ):
             make_tester(keras, np.array([[0.2], [7.5]]), np.array([[0.3], [7.0]]))
 
     @pytest.mark.parametrize("label", [[1, 1, 0], [0.5, 0.1, 7], [2, -1, 0]])
