@@ -222,10 +222,8 @@ def test_data_that_are_made_already_are_taken(keras: Any, from_compiled: From) -
     model.compile("sgd", "sparse_categorical_crossentropy")
     made = from_compiled(model, data, batch_size=100, epochs=2, name="made")
     assert made.load_data() is data
-    assert (made.total_worker_steps, made.data_set) == (
-        2 * -(-len(data.train_labels) // 100),
-        "made",
-    )
+    steps = 2 * -(-len(data.train_labels) // 100)
+    assert (made.total_worker_steps, made.data_set) == (steps, "made")
 
 
 def test_other_data_are_another_job(keras: Any, from_compiled: From) -> None:
