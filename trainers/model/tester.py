@@ -67,7 +67,9 @@ class ModelTester:
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
             self._trace_for_all_sizes()
         self.accuracy(*self._zeros())
-        self._chance = data.chance_accuracy if is_held else self._read_chance()
+        chance = data.chance_accuracy if is_held else self._read_chance()
+        is_telling = workload.metric is None and chance is not None and chance <= _LARGEST_CHANCE
+        self._chance = chance if is_telling else None
 
     def accuracy(self, *model: Any) -> float:
         """Computes the test accuracy, in the metric's own sense; NaN if the model is not finite.
@@ -127,10 +129,9 @@ class ModelTester:
 
     def is_chance(self, accuracy: float) -> bool:
         """Returns True if this accuracy is no better than guessing, as far as that is known."""
-        chance = self._chance
-        if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
-            return False
-        return is_at_chance(accuracy, chance, self._data.test.examples)
+        return self._chance is not None and is_at_chance(
+            accuracy, self._chance, self._data.test.examples
+        )
 
     def warn_if_hardly_above_chance(self, record: TrialRecord) -> None:
         """Warns if the first protocol alone has learned next to nothing, so that no policy helps.
@@ -138,11 +139,10 @@ class ModelTester:
         That is less than a tenth of the way from guessing to perfection.
         """
         chance, identity = self._chance, record.spec.identity
-        if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
+        if chance is None or record.spec.switch_percent < 100 or record.diverged:
             return
-        is_whole = record.spec.switch_percent >= 100 and not record.diverged
         accuracy = record.converged_accuracy
-        if is_whole and accuracy < chance + _LEAST_LEARNED * (1 - chance):
+        if accuracy < chance + _LEAST_LEARNED * (1 - chance):
             _LOG.warning(
                 "%s alone reached an accuracy of %.4f, where guessing the most frequent class gives"
                 " %.4f: the job learns next to nothing on %d workers, and a search would as well;"
