@@ -11,11 +11,7 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.storage.files import OwnedFolder
-from syncswitch.trainers.job.keras_parts import (
-    check_own_training,
-    check_precision,
-    check_unscaled,
-)
+from syncswitch.trainers.job.keras_parts import check_model, check_unscaled
 
 
 def compiled_fields(model: Any) -> dict[str, Any]:
@@ -27,8 +23,7 @@ def compiled_fields(model: Any) -> dict[str, Any]:
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
         raise WorkloadError("the model is not compiled; call its compile() before")
     whose = f"model {model.name!r}"
-    check_precision(model, whose)
-    check_own_training(model, whose)
+    check_model(model, whose)
     check_unscaled(model.optimizer, whose)
     if model.loss is None:
         raise WorkloadError(f"{whose} is compiled without a loss; compile it with one")

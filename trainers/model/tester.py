@@ -67,9 +67,8 @@ class ModelTester:
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
             self._trace_for_all_sizes()
         self.accuracy(*self._zeros())
-        chance = data.chance_accuracy if is_held else self._read_chance()
-        is_telling = workload.metric is None and chance is not None and chance <= _LARGEST_CHANCE
-        self._chance = chance if is_telling else None
+        chance = self._read_chance() if workload.metric is None else None
+        self._chance = chance if chance is not None and chance <= _LARGEST_CHANCE else None
 
     def accuracy(self, *model: Any) -> float:
         """Computes the test accuracy, in the metric's own sense; NaN if the model is not finite.

@@ -165,8 +165,9 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
     done = invoke(*command, *chosen)
     assert done.exit_code == 0, done.stderr
     injections = "; ".join(
-        f"straggler:worker={worker},at=0.78125%,for=1.5625%,delay=30ms,times=4,every=3.125%"
+        f"straggler:worker={worker},at={at}%,for=1.5625%,delay=30ms"
         for worker in (6, 7)
+        for at in (0.78125, 3.90625, 7.03125, 10.15625)
     )
     assert done.stdout.splitlines()[-1] == (
         f"All runs trained under these conditions: elastic, {injections}."
