@@ -69,7 +69,9 @@ def test_so_many_threads_at_once_and_no_more() -> None:
     function = concrete(lambda x: tf.numpy_function(meet, [x], tf.float32), tf.TensorSpec([]))
     called = for_threads(function, THREADS)
     with ThreadPoolExecutor(3 * THREADS) as threads:
-        found = [float(one) for one in threads.map(called, map(tf.constant, map(float, range(6))))]
+        found = [
+            float(one) for (one,) in threads.map(called, map(tf.constant, map(float, range(6))))
+        ]
     assert found == [0, 1, 2, 3, 4, 5]
     assert most == THREADS
 
