@@ -26,11 +26,11 @@ def upgrade(storage_url: str, as_json: bool) -> None:
     from syncswitch.searcher.search.optuna_storage import upgrade_study_tables
 
     open_database(storage_url, create=False).close()
-    place, mended = shown(storage_url), upgrade_study_tables(storage_url)
+    place, was_old = shown(storage_url), upgrade_study_tables(storage_url)
     if as_json:
-        print_json({"storage": place, "is_current": True, "mended": mended})
-    elif mended:
-        echo(f"{place}: added to Optuna's tables: {', '.join(mended)}")
+        print_json({"storage": place, "is_current": True})
+    elif was_old:
+        echo(f"{place}: Optuna's tables are now those of the installed Optuna")
     else:
         echo(f"{place} is up to date: nothing to do")
 

@@ -36,7 +36,7 @@ from syncswitch.searcher.training.uses import (
 )
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.export.mlflow.server import check_mlflow
+from syncswitch.storage.export.mlflow import check_mlflow
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -301,8 +301,6 @@ def _copy_to_mlflow(
     uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
 ) -> None:
     """Copies a run that is over."""
-    from syncswitch.storage.export.mlflow.runs import use_copy
-    from syncswitch.storage.export.mlflow.server import MlflowServer
+    from syncswitch.storage.export.mlflow import copy_run
 
-    copy = use_copy(use_id, record, None if policy is None else policy.version)
-    MlflowServer(uri).put(record.spec.identity, [copy])
+    copy_run(uri, use_id, record, None if policy is None else policy.version)
