@@ -232,7 +232,7 @@ def train(
     watching = observer if callable(observer) else lambda _: nullcontext(observer or Observer())
     try:
         with closing(kept.open()):
-            record = trained(loaded, workload, cluster, kept, tensorboard, watching)
+            record = trained(loaded, workload, cluster, kept, tensorboard, tell, watching)
             # A run that is killed from here on continues, and saves and records the same again.
             if not record.diverged:
                 save_model(loaded, record, kept, output)
@@ -269,6 +269,7 @@ def trained(
     cluster: ClusterChoice,
     checkpoints: RunCheckpoints,
     tensorboard_folder: Path | None,
+    tell: Tell,
     watching: Watching,
 ) -> TrialRecord:
     """Trains, and shows how far it is.
@@ -284,6 +285,7 @@ def trained(
                 cluster.open(workload, reference, identity.workers),
                 tensorboard_folder,
                 _name_of_logs(checkpoints.spec),
+                tell,
             ) as trainer,
             watching(identity) as observer,
         ):
