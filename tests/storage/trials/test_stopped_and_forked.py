@@ -150,6 +150,16 @@ def test_a_stopped_run_is_as_long_as_the_whole_and_one_that_diverged_has_no_leng
         )
 
 
+def test_the_rest_of_a_stopped_run_goes_on_at_the_pace_of_its_last_phase(
+    store: TrialStore, record: TrialRecord
+) -> None:
+    run = Run(switch=500, reached=0.8, end=800)
+    complete(store, STUDY, 0, record_of(run, record, 0))
+    (stored,) = store.trials()
+    assert len(stored.phases) == 2
+    assert stored.whole_run_seconds == pytest.approx(run.seconds(W))
+
+
 def test_the_phases_of_a_fork_are_its_own_and_have_its_pace(
     database: Database, made: TrialStore
 ) -> None:
