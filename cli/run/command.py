@@ -97,13 +97,13 @@ def _run(
     as_json: bool,
 ) -> int | None:
     from syncswitch.cli.run.report import make_report, print_report, report_as_json
+    from syncswitch.searcher.learning.uses import next_run
     from syncswitch.searcher.training.policy import check_when
     from syncswitch.searcher.training.uses import (
         UsesHome,
         after_use,
         first_policy,
         known_band,
-        next_run,
         note_bare_use,
         own_seed,
         recorded_alone,
@@ -130,7 +130,7 @@ def _run(
     if learns:
         job = described.command_job(name, workers or 1, pair or usual)
         goes_back = job.template.can_go_back
-        planned = next_run(job.identity, storage_url, expected_uses, goes_back=goes_back)
+        planned = next_run(storage_url, job.identity, expected_uses, goes_back)
         policy, switch_percent = planned.policy, planned.switch_percent
         band, retries = planned.band, planned.retry_percents
         if seed is None:

@@ -1,4 +1,4 @@
-"""One training with a policy, from the look-up to what it teaches."""
+"""One training with a policy, from the look-up of the policy to the lessons of the run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.training.policy import (
+    Wanted,
     check_when,
     chosen_by_learning,
     chosen_by_policy,
     chosen_by_user,
-    size_and_pair,
 )
 from syncswitch.searcher.training.resume import (
     RunCheckpoints,
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
     from syncswitch.trainers.trainer import Observer
 
 Watching = Callable[["WorkloadIdentity"], AbstractContextManager["Observer"]]
-"""Opens what is told of a training while it goes on."""
+"""Opens the observer of a training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A training that came to its end.
+    """A finished training.
 
     Attributes:
         policy: The policy that it used or made; None for a switch point of the user's own.
-        record: What it measured.
+        record: Its measurements.
         model_path: The saved model.
-        alone_seconds: What recorded trainings with the first protocol alone took before it.
+        alone_seconds: Times of earlier recorded trainings with the first protocol alone.
     """
 
     policy: TimingPolicy | None
@@ -92,20 +92,20 @@ def train_with_policy(
     """Trains a workload with its policy, or at a switch point of the user's own.
 
     Args:
-        cluster: Where it is trained.
+        cluster: The cluster to train on.
         reference: The workload, as the user named it.
         choice: A policy file, or a version or alias in the database; None for the current policy.
         switch_percent: A switch point of the user's own, percent of W; None for the policy's.
         protocol: One protocol for all of the training; None for a switch.
-        is_guarded: Whether a training that fails after its switch goes back there.
+        is_guarded: Whether a training that fails after its switch goes back to it.
         workers: n; None for the policy's.
         protocols: Before and after the switch; None for the policy's.
         seed: None for one that no other run of the job has.
-        output: Where the model is saved; None for NAME.keras.
-        learns: Whether the run may try another switch than its policy's; None to decide by the
-            policy.
-        expected_uses: How often the job is trained in all, by runs that learn.
-        conditions: What is done about stragglers, and what is injected.
+        output: Path of the model; None for NAME.keras.
+        learns: Whether the run may try another switch than its policy's; None to let the policy
+            decide.
+        expected_uses: Total number of trainings of the job, by runs that learn.
+        conditions: Treatment of stragglers, and injections.
         checkpoint_folder: None for NAME-checkpoints beside the model.
         every_percent: Percent of W between two checkpoints.
         resume: Whether to go on from the checkpoints of an interrupted run.
@@ -119,7 +119,7 @@ def train_with_policy(
         UserError: Something does not exist, is out of range, or does not fit the rest.
         FatalError: The training diverged, or its model cannot be saved.
         RetryableError: The infrastructure failed.
-        KeyboardInterrupt: With a word on how to go on, once the training had begun.
+        KeyboardInterrupt: Ctrl-C; once the training has begun, the message says how to go on.
     """
     from syncswitch.trainers.model.export import check_model_path
 
@@ -144,38 +144,18 @@ def train_with_policy(
         return interrupted_run(folder, seed, percent, resume=resume)
 
     pair = None if protocols is None else parse_pair(protocols)
-    if not learns and switch_percent is None and protocol is None:
-        run = chosen_by_policy(
-            cluster,
-            reference,
-            choice or "current",
-            workers,
-            pair,
-            storage_url,
-            seed,
-            interrupted,
-            tell,
-            is_guarded=is_guarded,
-            learnt_uses=None if learns is False or choice is not None else expected_uses,
-        )
+    if protocol is not None:
+        pair, switch_percent = alone(protocol), 100.0
+    wanted = Wanted(cluster, reference, workers, pair, seed, storage_url, interrupted, tell)
+    if switch_percent is not None:
+        run = chosen_by_user(wanted, switch_percent)
+    elif learns:
+        run = chosen_by_learning(wanted, expected_uses)
     else:
-        size, usual_pair = size_and_pair(cluster, reference, workers, pair, storage_url)
-        if protocol is not None:
-            usual_pair, switch_percent = alone(protocol), 100.0
-        if switch_percent is not None:
-            run = chosen_by_user(cluster, reference, usual_pair, switch_percent, size, seed)
-        else:
-            run = chosen_by_learning(
-                cluster,
-                reference,
-                size,
-                usual_pair,
-                expected_uses,
-                storage_url,
-                seed,
-                interrupted,
-                tell,
-            )
+        learnt_uses = None if learns is False or choice is not None else expected_uses
+        run = chosen_by_policy(
+            wanted, choice or "current", is_guarded=is_guarded, learnt_uses=learnt_uses
+        )
     workload, identity, policy = run.workload, run.identity, run.policy
     note_bare_use(policy, run.band, tell)
     output, usual_folder = home(workload)
@@ -234,9 +214,10 @@ def trained(
     tensorboard_folder: Path | None,
     watching: Watching,
 ) -> TrialRecord:
-    """Trains, and shows how far it is.
+    """Trains with an observer and TensorBoard's logs.
 
-    Raises RetryableError with a word on how to go on where the infrastructure failed.
+    Raises:
+        RetryableError: The infrastructure failed; the message says how to go on.
     """
     from syncswitch.trainers.run.tensorboard import logged
 
@@ -256,7 +237,7 @@ def trained(
 
 
 def _name_of_logs(spec: TrialSpec) -> str:
-    """For TensorBoard, of runs of one job with one switch and one seed."""
+    """The name of TensorBoard's logs, one for each job, switch and seed."""
     identity = spec.identity
     job = f"{identity.name}-{identity.fingerprint[:12]}"
     return f"{job}-switch-{spec.switch_percent:g}-seed-{spec.seed}"
@@ -265,7 +246,7 @@ def _name_of_logs(spec: TrialSpec) -> str:
 def _copy_to_mlflow(
     uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
 ) -> None:
-    """Copies a run that is over."""
+    """Copies a finished run to MLflow."""
     from syncswitch.storage.export.mlflow.runs import use_copy
     from syncswitch.storage.export.mlflow.server import MlflowServer
 
