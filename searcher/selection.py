@@ -32,12 +32,14 @@ class Selection:
         protocols: Only jobs with these, as `FIRST,SECOND`; None for any.
         cluster: Only jobs on a real or on a simulated cluster. None for both: then real jobs come
             before simulated ones of the same name.
+        choice: The version or alias of the policy.
     """
 
     reference: str
     workers: int | None = None
     protocols: str | None = None
     cluster: ClusterKind | None = None
+    choice: str = "current"
 
     def __post_init__(self) -> None:
         """Raises UserError where `protocols` names no pair of protocols."""
@@ -130,11 +132,19 @@ def named_jobs(jobs: Iterable[WorkloadIdentity]) -> str:
     return "; ".join(f"{job.cluster} [{job.fingerprint[:12]}]" for job in jobs)
 
 
-def policies(
-    registry: PolicyRegistry, selection: Selection, alias: str = "current"
-) -> list[TimingPolicy]:
+def split_choice(text: str) -> tuple[str, str | None]:
+    """Splits `WORKLOAD@CHOICE` into the workload and the version or alias; None where it has none.
+
+    A folder may have an @ in its name, too, so only what can be a version or an alias counts.
+    """
+    workload, _, choice = text.rpartition("@")
+    is_named = workload and choice and not set(choice) & set("/\\:")
+    return (workload, choice) if is_named else (text, None)
+
+
+def policies(registry: PolicyRegistry, selection: Selection) -> list[TimingPolicy]:
     """The policies that fit, one per fingerprint, newest first."""
-    found = registry.lookup(selection.selector, alias=alias)
+    found = registry.choose(selection.selector, selection.choice)
     return [policy for policy in found if selection.fits(job_of(registry, policy))]
 
 

@@ -44,7 +44,7 @@ from syncswitch.trainers.command.script import LOOP_FILE
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.guard import Guarding, accuracy_since, next_switch_text
+from syncswitch.trainers.run.guard import Guarding, failed_accuracy, next_switch_text
 from syncswitch.trainers.run.record import Position, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
@@ -225,7 +225,9 @@ def _heed_alarm(
     plan, alarm, guarding.alarm = guarding.plan, guarding.alarm, None
     assert alarm is not None
     step = record.worker_steps
-    accuracy = accuracy_since(record.evaluations, switch_worker_step(plan))
+    accuracy = failed_accuracy(
+        record.evaluations, switch_worker_step(plan), plan.identity.total_worker_steps
+    )
     guarding.fail(
         FailedSwitch(plan.switch_percent, alarm, step, now_seconds, lost_seconds, accuracy)
     )

@@ -238,7 +238,8 @@ class Guarding:
         assert self.alarm is not None
         mark, alarm, self.switch, self.alarm = self.switch, self.alarm, None, None
         lost_seconds = now_seconds - mark.elapsed_seconds
-        percent, accuracy = self.plan.switch_percent, accuracy_since(evaluations, mark.done)
+        accuracy = failed_accuracy(evaluations, mark.done, self.plan.identity.total_worker_steps)
+        percent = self.plan.switch_percent
         failed = FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy)
         self.fail(failed)
         reason = f"{alarm}; {self._spec.identity.first_protocol} goes on from the switch"
@@ -263,10 +264,20 @@ class Guarding:
         self.plan = after_failures(self._spec, len(self.failed))
 
 
-def accuracy_since(evaluations: Sequence[Evaluation], worker_step: int) -> float | None:
-    """Accuracy of the last test; None where that is not of a later worker-step."""
-    is_later = bool(evaluations) and evaluations[-1].worker_step > worker_step
-    return evaluations[-1].accuracy if is_later else None
+def failed_accuracy(
+    evaluations: Sequence[Evaluation], switched_after: int, total_worker_steps: int
+) -> float | None:
+    """Return the accuracy that a `FailedSwitch` states.
+
+    Args:
+        evaluations: All tests up to the alarm.
+        switched_after: Worker-steps done at the switch.
+        total_worker_steps: W.
+    """
+    if not evaluations or evaluations[-1].worker_step <= switched_after:
+        return None
+    is_whole = evaluations[-1].worker_step >= total_worker_steps
+    return converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
 
 
 def next_switch_text(plan: TrialSpec) -> str:

@@ -92,7 +92,7 @@ def test_several_policies_on_several_jobs(invoke: Invoke, url: str) -> None:
 @pytest.mark.usefixtures("two_versions")
 def test_against_the_jobs_own_policy(invoke: Invoke, tmp_path: Path) -> None:
     # Version 2, the current one, was found with one run of each switch point, the first with two.
-    file = export(invoke, tmp_path / "policy", "--version", "1")  # a file by any name
+    file = export(invoke, tmp_path / "policy", version="1")  # a file by any name
     done = invoke("evaluate", str(file), "generated", "--runs", "2", "--json")
     found = json.loads(done.stdout)
     assert [s["role"] for s in found["switch_points"]] == ["policy", "own", "baseline"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +47,7 @@ def record_uses(
     database: Database,
     policy: TimingPolicy,
     kept: Iterable[bool],
+    outcome: Callable[[float], GuardOutcome] = sent_back,
     identity: WorkloadIdentity = IDENTITY,
 ) -> None:
     """Those that do not keep the accuracy are sent back, and then end with that of BSP."""
@@ -59,7 +60,7 @@ def record_uses(
             stopped_early=False,
             inherited_seconds=0.0,
             converged_accuracy=0.9 + 0.002 * (-1) ** number,
-            guard=GuardOutcome(percent) if is_kept else sent_back(percent),
+            guard=GuardOutcome(percent) if is_kept else outcome(percent),
         )
         use = whole_use(policy, f"use-{policy.version}-{number}", record)
         assert use is not None
@@ -86,6 +87,23 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
     # It was revised, and its successor has not been used yet.
     assert revise(database, policy) is None
     assert revise(database, new) is None
+
+
+def test_a_switch_that_failed_at_the_end_of_a_use_counts_with_its_accuracy(
+    database: Database, policy: TimingPolicy
+) -> None:
+    def at_the_end(percent: float) -> GuardOutcome:
+        (failed,) = sent_back(percent).failed
+        return GuardOutcome(100.0, (replace(failed, worker_step=1000, accuracy=0.87),))
+
+    record_uses(database, policy, [False], at_the_end)
+    lessons = used_job(database, policy).observations()[len(policy.evidence) :]
+    told = [
+        (one.switch_percent, one.accuracy, one.alarmed)
+        for one in lessons
+        if one.switch_percent < 100
+    ]
+    assert told == [(12.5, 0.87, False)]
 
 
 def test_whoever_moved_current_meanwhile_is_obeyed(
@@ -143,7 +161,7 @@ def test_a_proposal_for_a_simulated_job_names_its_cluster(database: Database) ->
     TrialStore(database).register(simulated, "digits", search)
     changes = {"fingerprint": simulated.fingerprint, "study": search.study, "band": BAND}
     policy = PolicyRegistry(database).publish(replace(POLICY, **changes))
-    record_uses(database, policy, [True, False, False, False], simulated)
+    record_uses(database, policy, [True, False, False, False], identity=simulated)
     (proposal,) = after_use(database.url, policy)
     command = proposal.split("publish it with: syncswitch-search ")[1].split()
     done = CliRunner().invoke(main, [*command, "--storage", database.url, "--json"])
