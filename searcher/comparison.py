@@ -215,14 +215,13 @@ def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> E
     accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
     seconds = [row.training_seconds for row in sound if row.training_seconds is not None]
     accuracy = mean(accuracies) if accuracies else None
+    has_interval = accuracy is not None and len(accuracies) > 1
     return EvaluatedSwitchPoint(
         switch_percent=percent,
         runs=len(runs),
         diverged_runs=len(runs) - len(sound),
         mean_accuracy=None if accuracy is None else accuracy.value,
-        accuracy_half_width=accuracy.high - accuracy.value
-        if accuracy is not None and len(accuracies) > 1
-        else None,
+        accuracy_half_width=accuracy.high - accuracy.value if accuracy and has_interval else None,
         training_seconds=statistics.fmean(seconds) if seconds else None,
         accuracies=tuple(accuracies),
         seconds=tuple(seconds),
@@ -341,18 +340,8 @@ def evaluate_policy(
     """Trains a job with a policy that was found for another one (Sync-Switch paper, Fig. 14).
 
     The job is trained with the policy, with its first protocol alone, and with its own policy if it
-    has one, in a `Comparison`. `KeyboardInterrupt` gives the current run back and is raised again.
-
-    Args:
-        database: Holds Optuna's tables and ours.
-        identity: The job.
-        policy: The policy.
-        open_trainer: Called when the first run is needed, and again after a failure.
-        runs: R, number of runs at each switch point.
-        trainer: Kind of trainer; runs of other kinds do not count.
-        base_seed: The seeds of all runs derive from it.
-        conditions: Conditions of the runs; runs under others do not count.
-        **options: See `LoopOptions`.
+    has one; `runs` is R, the number of runs at each switch point, and the other arguments are those
+    of `Comparison`. `KeyboardInterrupt` gives the current run back and is raised again.
 
     Raises:
         UserError: As `Comparison`, or the trainer refuses the workload.

@@ -299,15 +299,16 @@ def search_status(
     needed = None if is_brief and policy else _needed(strategy, finished)
     progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
-    state = _state(
-        strategy,
-        progress,
-        policy,
-        is_running=bool(running),
-        is_new=is_new,
-        has_diverged=any(run.diverged for run in finished),
-    )
-    state = "dropped" if search.dropped else state
+    state = "starting" if is_new else "running" if running else "stopped"
+    if search.dropped:
+        state = "dropped"
+    elif policy is not None:
+        state = "done"
+    elif progress is None:
+        has_diverged = any(run.diverged for run in finished)
+        state = "baseline diverged" if has_diverged else "no threshold"
+    elif isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
+        state = "done"  # an evaluation looks for no switch point and publishes nothing
     spent = total_cost(identity, rows.values())
     costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
     interrupted = sum(
@@ -375,27 +376,6 @@ def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observ
         return course_of(strategy, finished).runs
     except UserError:
         return None
-
-
-def _state(
-    strategy: Strategy,
-    progress: SearchProgress | None,
-    policy: TimingPolicy | None,
-    *,
-    is_running: bool,
-    is_new: bool,
-    has_diverged: bool,
-) -> str:
-    if policy is not None:
-        return "done"
-    if progress is None:
-        return "baseline diverged" if has_diverged else "no threshold"
-    # An evaluation looks for no switch point and publishes nothing.
-    if isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
-        return "done"
-    if is_new:
-        return "starting"
-    return "running" if is_running else "stopped"
 
 
 def _switch_point_statuses(

@@ -303,14 +303,30 @@ def policies_of_cluster(wanted: Wanted, choice: str) -> list[TimingPolicy]:
 
 
 def _named(wanted: Wanted, choice: str) -> list[_Found]:
-    """The policies with this name on any cluster, newest first."""
     find_module(wanted.reference)
+    return named_policies(normal_reference(wanted.reference), choice, wanted.storage_url)
+
+
+def named_policies(name: str, choice: str, storage_url: str) -> list[_Found]:
+    """The policies that a user may mean, on any cluster, newest first.
+
+    Args:
+        name: The workload's normal reference, or the name of a training command.
+        choice: A policy file, or a version or alias in the database.
+        storage_url: The database; not opened for a file.
+    """
     if is_policy_file(choice):
         from syncswitch.storage.policies.file import read_policy_file
 
         content = read_policy_file(choice)
         return [(content.policy, content.workload.identity)]
-    return _stored(normal_reference(wanted.reference), choice, wanted.storage_url)
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.registry import PolicyRegistry
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        found = registry.choose(name, choice)
+        return [(policy, job_of(registry, policy)) for policy in found]
 
 
 def _no_policy(wanted: Wanted, choice: str, found: list[_Found]) -> PolicyError:
@@ -353,20 +369,10 @@ def size_and_pair(wanted: Wanted) -> tuple[int, tuple[str, str]]:
         return workers, pair
     with suppress(SyncSwitchError):
         name = normal_reference(wanted.reference)
-        for _, job in _stored(name, "current", wanted.storage_url):
+        for _, job in named_policies(name, "current", wanted.storage_url):
             if job.simulated_cluster == wanted.cluster.simulated_cluster:
                 return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
     return workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)
-
-
-def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        found = registry.choose(name, choice)
-        return [(policy, job_of(registry, policy)) for policy in found]
 
 
 def _fitting_policy(

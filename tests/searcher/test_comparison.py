@@ -255,24 +255,6 @@ def test_killed_again_and_again_it_ends_as_if_it_never_was(url: str) -> None:
     assert found == undisturbed
 
 
-def test_two_at_once_share_the_work(url: str) -> None:
-    open_database(url, create=True).close()
-    context = multiprocessing.get_context("fork")
-    processes = [
-        context.Process(target=evaluate, args=(url, 25.0, GeneratedTrainer(delay_seconds=0.2)))
-        for _ in range(2)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    with open_database(url, create=False) as database:
-        rows = TrialStore(database).trials()
-    made = [(row.switch_percent, row.replicate) for row in rows if row.state == "complete"]
-    assert sorted(made) == sorted((p, r) for p in (100.0, 25.0) for r in range(3))
-
-
 def test_a_search_does_not_make_again_what_a_comparison_made(url: str) -> None:
     evaluate(url, 12.5, runs=2)
     trainer = GeneratedTrainer()

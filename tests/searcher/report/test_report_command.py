@@ -100,8 +100,8 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
     with open_database(filled_url, create=False) as database:
         add_search(database, job=simulated, study="simulated-1")
     real, chosen = (
-        report(filled_url, "generated"),
-        report(filled_url, "generated", "--cluster", "simulated"),
+        report(filled_url, "generated", "-o", "-", *chosen)
+        for chosen in ([], ["--cluster", "simulated"])
     )
     (notice,) = real.stderr.splitlines()
     assert "the report is of the real job, on 4 workers, bsp,asp; of the same name: 4 sim" in notice
