@@ -192,13 +192,13 @@ def chosen_by_policy(
     cluster = wanted.cluster
     if not is_guarded or cluster.simulated_cluster is not None:
         learnt_uses = None
-    found = _named(wanted, choice)
-    candidates = wanted.of_cluster(wanted.fitting(found))
-    if not candidates:
-        begun = None if learnt_uses is None else _begun(wanted, found, learnt_uses)
-        if begun is None:
-            raise _no_policy(wanted, choice, found)
-        return begun
+    find_module(wanted.reference)
+    found = named_policies(normal_reference(wanted.reference), choice, wanted.storage_url)
+    if learnt_uses is not None and not wanted.of_cluster(wanted.fitting(found)):
+        begun = _begun(wanted, found, learnt_uses)
+        if begun is not None:
+            return begun
+    candidates = policies_of_cluster(wanted, choice, found)
     workload = cluster.load(wanted.reference, max(one.workers for one in candidates))
     policy, identity = _fitting_policy(wanted, candidates, workload, choice)
     planned: NextRun | None = None
@@ -285,28 +285,6 @@ def _chosen_job(wanted: Wanted) -> tuple[Workload, WorkloadIdentity]:
     return workload, identity
 
 
-def policies_of_cluster(wanted: Wanted, choice: str) -> list[TimingPolicy]:
-    """The policies of this kind of cluster that may be meant, newest first; at least one.
-
-    Args:
-        wanted: The training.
-        choice: A policy file, or a version or alias in the database.
-
-    Raises:
-        PolicyError: There is none, or a real cluster has none but those of simulated ones.
-    """
-    found = _named(wanted, choice)
-    here = wanted.of_cluster(wanted.fitting(found))
-    if not here:
-        raise _no_policy(wanted, choice, found)
-    return here
-
-
-def _named(wanted: Wanted, choice: str) -> list[_Found]:
-    find_module(wanted.reference)
-    return named_policies(normal_reference(wanted.reference), choice, wanted.storage_url)
-
-
 def named_policies(name: str, choice: str, storage_url: str) -> list[_Found]:
     """The policies that a user may mean, on any cluster, newest first.
 
@@ -329,16 +307,28 @@ def named_policies(name: str, choice: str, storage_url: str) -> list[_Found]:
         return [(policy, job_of(registry, policy)) for policy in found]
 
 
-def _no_policy(wanted: Wanted, choice: str, found: list[_Found]) -> PolicyError:
-    """The error where no policy of this kind of cluster may be meant."""
+def policies_of_cluster(wanted: Wanted, choice: str, found: list[_Found]) -> list[TimingPolicy]:
+    """The policies of this kind of cluster among those found; at least one.
+
+    Args:
+        wanted: The training.
+        choice: The policy file, version or alias that they were found by.
+        found: The policies with this name on any cluster, newest first.
+
+    Raises:
+        PolicyError: There is none, or a real cluster has none but those of simulated ones.
+    """
+    fitting = wanted.fitting(found)
+    if here := wanted.of_cluster(fitting):
+        return here
     reference, options = wanted.reference, wanted.options
-    search, fitting = f"syncswitch-search run {reference}{options}", wanted.fitting(found)
+    search = f"syncswitch-search run {reference}{options}"
     if fitting and wanted.cluster.simulated_cluster is None:
         jobs = "; ".join(f"{policy.workload!r} on {job.cluster}" for policy, job in fitting)
         # Of several the newest; its name alone may mean any of them.
         newest = fitting[0][0]
         which = choice if is_policy_file(choice) else f"{newest.fingerprint[:12]}@{choice}"
-        return PolicyError(
+        raise PolicyError(
             f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
             f" {reference!r}; a guarded run that learns begins from it, as long as the workload is"
             f" the same: leave out --policy, --no-learn and --no-guard; or try it on the real job"
@@ -347,11 +337,11 @@ def _no_policy(wanted: Wanted, choice: str, found: list[_Found]) -> PolicyError:
         )
     have = "; ".join(job.cluster for _, job in found)
     if is_policy_file(choice):
-        return PolicyError(
+        raise PolicyError(
             f"the policy in {choice} was found for {have}, and this run is on {wanted.job_text}:"
             f" train on what it was found for, or find a policy for this one with: {search}"
         )
-    return PolicyError(
+    raise PolicyError(
         f"no policy {choice!r} of workload {reference!r}"
         + (f" for{options}" if options else "")
         + (f" (there is one for {have})" if have else "")

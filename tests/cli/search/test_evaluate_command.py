@@ -17,7 +17,7 @@ from search_program import start
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import Wanted, policies_of_cluster
+from syncswitch.searcher.training.policy import Wanted, named_policies, policies_of_cluster
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -148,7 +148,7 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
         PolicyRegistry(database).publish(policy)
     wanted = Wanted(LocalTrainer(), "digits", None, None, None, url, lambda *_: None, print)
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(wanted, "current")
+        policies_of_cluster(wanted, "current", named_policies("digits", "current", url))
     hint = str(caught.value).split("try it on the real job with: ")[1].split("; or ")[0]
     program, *arguments = shlex.split(hint)
     assert program == "syncswitch-search"

@@ -15,6 +15,7 @@ from syncswitch.searcher.training.policy import (
     Chosen,
     Wanted,
     chosen_by_policy,
+    named_policies,
     policies_of_cluster,
     size_and_pair,
 )
@@ -45,6 +46,11 @@ def wanted(
         print(line, file=sys.stderr)
 
     return Wanted(cluster, reference, workers, pair, None, url, lambda *_: None, tell)
+
+
+def found_by(request: Wanted, choice: str) -> list[TimingPolicy]:
+    found = named_policies("digits", choice, request.storage_url)
+    return policies_of_cluster(request, choice, found)
 
 
 def policy_of(identity: WorkloadIdentity) -> TimingPolicy:
@@ -81,7 +87,7 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
     ):
         with pytest.raises(PolicyError) as caught:
-            policies_of_cluster(wanted(sqlite_url, workers, pair), choice)
+            found_by(wanted(sqlite_url, workers, pair), choice)
         assert str(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; a guarded run that learns begins from it, as"
@@ -96,12 +102,12 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(IDENTITY, SIMULATED, LARGER)
-    found = policies_of_cluster(wanted(sqlite_url), "current")
+    found = found_by(wanted(sqlite_url), "current")
     assert [policy.fingerprint for policy in found] == [IDENTITY.fingerprint]
     with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
-        policies_of_cluster(wanted(sqlite_url, 500), "current")
+        found_by(wanted(sqlite_url, 500), "current")
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(wanted(sqlite_url, 2), "current")
+        found_by(wanted(sqlite_url, 2), "current")
     for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
         assert f"{have}, bsp,asp" in str(caught.value)
 
@@ -125,13 +131,13 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
     file, policy = tmp_path / "my policy.json", policy_of(identity)
     write_policy(file, policy, RegisteredWorkload(identity, "digits"))
     if identity.simulated_cluster is None:
-        assert policies_of_cluster(wanted("sqlite:///unused.db"), str(file)) == [policy]
+        assert found_by(wanted("sqlite:///unused.db"), str(file)) == [policy]
         return
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
-        policies_of_cluster(wanted("sqlite:///unused.db"), str(file))
+        found_by(wanted("sqlite:///unused.db"), str(file))
     assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(wanted("sqlite:///unused.db", 8), str(file))
+        found_by(wanted("sqlite:///unused.db", 8), str(file))
     assert str(caught.value) == (
         f"the policy in {file} was found for 4 simulated workers, bsp,asp, and this run is on 8"
         " real workers: train on what it was found for, or find a policy for this one with:"
