@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Protocol
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 
@@ -17,35 +16,25 @@ class Verdict(enum.Enum):
     STOP = "stop"
 
 
-class Observer(Protocol):
-    """Watches one training run; called from one thread at a time."""
+class Observer:
+    """Watches one training run, called by one thread at a time; subclasses override what they need.
+
+    Without a subclass nothing is done, and every run trains to its end.
+    """
 
     def on_progress(self, worker_step: int) -> None:
         """Receives the number of worker-steps done, a few times a second."""
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Receives each evaluation, in the order of the worker-steps."""
-
-    def on_event(self, event: RunEvent) -> None:
-        """Receives what happens to the run or is decided about it."""
-
-
-class SilentObserver:
-    """Lets every run go on to its end."""
-
-    def on_progress(self, worker_step: int) -> None:
-        """Does nothing."""
-
-    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        """Always answers `CONTINUE`."""
         return Verdict.CONTINUE
 
     def on_event(self, event: RunEvent) -> None:
-        """Does nothing."""
+        """Receives each event of the run."""
 
 
-class Watching:
-    """Passes everything on to another observer; a subclass overrides what it wants to know."""
+class Watching(Observer):
+    """Passes everything on to another observer; subclasses override what they need."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -68,7 +57,7 @@ class Trainer(ABC):
 
     @abstractmethod
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """Runs one trial to its end and says what it measured.
+        """Runs one trial to its end and returns what it measured.
 
         A diverged run is a result. `KeyboardInterrupt` stops the run and is raised again.
 
@@ -78,7 +67,7 @@ class Trainer(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 (a trainer without resources has nothing to do)
-        """Ends its processes and gives back its memory; may be called twice."""
+        """Ends its processes and releases its memory; may be called twice."""
 
     def __enter__(self) -> Trainer:
         return self

@@ -33,7 +33,7 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import use_curves, uses
-from syncswitch.storage.uses.summary import is_counted, observation_of, use_summary
+from syncswitch.storage.uses.summary import use_summary
 
 
 def next_run(
@@ -207,7 +207,7 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
         goes_back: Whether a run that fails goes back to its switch; None to take that from the
             options of the job's searches and from the cost of its failed switches.
     """
-    counted = (use for use in uses(database, policy.fingerprint) if is_counted(use))
+    counted = (use for use in uses(database, policy.fingerprint) if not use.injections)
     job = UsedJob(policy, tuple(counted))
     if goes_back is None:
         searches = TrialStore(database).searches(workload=policy.fingerprint)
@@ -256,7 +256,7 @@ def after_use(
         if stored is None:
             return []
         job = used_job(database, stored, goes_back)
-        drift = use_summary(stored, map(observation_of, job.uses)).drift
+        drift = use_summary(stored, job.uses).drift
         words = [] if drift is None else [drift_text(drift)]
         if not _is_current(database, stored):
             return words

@@ -25,14 +25,13 @@ from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
-from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
-from syncswitch.storage.uses.store import use_curves, use_observations, uses
+from syncswitch.storage.uses.store import use_curves, uses
 from syncswitch.storage.uses.summary import UseSummary, use_summary
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 
@@ -127,7 +126,7 @@ class ReportRun:
     @property
     def seconds(self) -> float | None:
         """Training time of the whole run; None where unknown, or where switches failed in it."""
-        return None if self.trial.failed_switches else self.trial.whole_run_seconds
+        return None if self.trial.failed else self.trial.whole_run_seconds
 
     @property
     def is_complete(self) -> bool:
@@ -445,7 +444,8 @@ def load_report(
         trials = store.trials(fingerprint=fingerprint)
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
         whole = whole_runs(complete, store.curves(fingerprint))
-        later = [_counted(use) for use in uses(read, fingerprint)]
+        used = uses(read, fingerprint)
+        later = [_counted(use) for use in used]
         whole |= whole_runs(later, use_curves(read, fingerprint))
         path: tuple[PathStep, ...] = ()
         target: float | None = None
@@ -458,7 +458,6 @@ def load_report(
             }
             finished = read_observations(read, search.study, of_it)
             path, target, trouble = _path(stored_strategy(search), finished)
-        used = use_observations(read, fingerprint)
         return ReportData(
             identity=job.identity,
             namesakes=tuple(other.identity for other in namesakes),
@@ -476,7 +475,7 @@ def load_report(
             path=path,
             why=_why(read, policy, search),
             measured_target=target,
-            software=policy.policy.software if policy else _software(read, complete),
+            software=policy.policy.software if policy else _software(complete),
             uses=tuple(use_facts(read, fingerprint=fingerprint)),
             use_summaries={
                 entry.policy.version: use_summary(entry.policy, used) for entry in versions
@@ -496,12 +495,9 @@ def _why(
     return None
 
 
-def _software(database: Database, complete: Sequence[StoredTrial]) -> Mapping[str, str]:
+def _software(complete: Sequence[StoredTrial]) -> Mapping[str, str]:
     """The software of the newest complete run."""
-    last = [trial.trial_id for trial in complete[-1:]]
-    for details in trial_details(database, trial_ids=last):
-        return details.facts["software"] or {}
-    return {}
+    return (complete[-1].software or {}) if complete else {}
 
 
 def _counted(use: StoredTrial) -> StoredTrial:

@@ -228,7 +228,7 @@ def accuracy_over_time(data: ReportData) -> Drawing:
     metric = data.identity.decided_by
     by_switch_point: dict[float, list[RecordedRun]] = {}
     for run in data.compared:
-        whole = None if run.trial.failed_switches else run.whole
+        whole = None if run.trial.failed else run.whole
         if whole is not None and len(whole.evaluations) > 1:
             by_switch_point.setdefault(run.trial.candidate_percent or 0.0, []).append(whole)
     if not by_switch_point:

@@ -36,7 +36,7 @@ from syncswitch.searcher.training.uses import (
 )
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.export.mlflow.server import check_mlflow
+from syncswitch.storage.export.mlflow import check_mlflow
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -44,7 +44,7 @@ from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
 from syncswitch.trainers.run.side_output import SideOutput
 from syncswitch.trainers.run.tensorboard import check_tensorboard
-from syncswitch.trainers.trainer import Observer, SilentObserver
+from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
@@ -99,7 +99,7 @@ def train(
     resume: bool = False,
     tensorboard: Path | None = None,
     mlflow: str | None = None,
-    observer: SkipValidation[Observer | Watching] = SilentObserver(),  # noqa: B008 (no state)
+    observer: SkipValidation[Observer | Watching] = Observer(),  # noqa: B008 (no state)
     tell: SkipValidation[Tell] = _LOG.warning,
 ) -> Training:
     """Trains a workload with its timing policy, saves the model, and records the use.
@@ -288,8 +288,6 @@ def _copy_to_mlflow(
     uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
 ) -> None:
     """Copies a finished run to MLflow."""
-    from syncswitch.storage.export.mlflow.runs import use_copy
-    from syncswitch.storage.export.mlflow.server import MlflowServer
+    from syncswitch.storage.export.mlflow import copy_run
 
-    copy = use_copy(use_id, record, None if policy is None else policy.version)
-    MlflowServer(uri).put(record.spec.identity, [copy])
+    copy_run(uri, use_id, record, None if policy is None else policy.version)

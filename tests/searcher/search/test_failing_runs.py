@@ -1,4 +1,4 @@
-"""Runs of a search that a guard would end in a later training, and that end themselves."""
+"""Runs of a search end where the guard of a later training would send them back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KNEE = 50.0
 
 
 class Testing(GeneratedTrainer):
-    """Tests 20 times, and ends where it is told to: below the knee it is half as accurate."""
+    """Tests 20 times, obeys the observer, and is half as accurate below the knee."""
 
     __test__ = False
 
@@ -78,7 +78,7 @@ class Counter(Reporter):
 
 
 def failing_runs(url: str, **options: object) -> list[StoredTrial]:
-    """Those of a search below the knee."""
+    """Returns the runs of a search below the knee."""
     settings = {"settings": 3, "early_stop": True, **options}
     plan = SearchPlan(AdaptiveStrategy(**settings))  # type: ignore[arg-type]
     counter = Counter()
@@ -108,7 +108,7 @@ def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
         assert (run.guard, run.held_percent) == ("alarmed", None)
         at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.final_accuracy)
         failed = FailedSwitch(run.switch_percent, alarm.reason, *at_alarm)
-        assert run.failed_switches == (failed,)
+        assert run.failed == (failed,)
         assert observations_of([run])[0].alarmed
         assert alarm.reason.startswith("3 tests in a row are below what the first protocol alone")
 

@@ -135,7 +135,7 @@ def test_a_training_loss_that_blows_up_is_an_alarm() -> None:
     unknown = guard(curve=[])
     assert unknown.alarm(played(loss=blown, until=300), SWITCH) is None
     assert unknown.alarm(played(loss=blown, until=350), SWITCH) == (
-        "the training loss has blown up: 70, and 2 at most before the switch"
+        "the training loss has blown up to 70, from at most 2 before the switch"
     )
     for fine in ({300: 4.0}, {300: math.nan}):
         assert unknown.alarm(played(loss={**blown, **fine}, until=350), SWITCH) is None

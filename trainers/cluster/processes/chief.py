@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.cluster.processes.zygote import Zygote
-from syncswitch.trainers.trainer import Verdict
+from syncswitch.trainers.trainer import Observer, Verdict
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -99,7 +99,7 @@ def _trainer(plan: ChiefPlan, zygote: Connection) -> ClusterTrainer:
     )
 
 
-class _Reporter:
+class _Reporter(Observer):
     """Trains what is asked for, and reports on it as its observer."""
 
     def __init__(self, connection: Connection) -> None:

@@ -35,7 +35,7 @@ _OUTPUTS = (1, 2)
 
 
 @dataclass(frozen=True)
-class Fork:
+class ForkRequest:
     """A process to be forked.
 
     Attributes:
@@ -77,16 +77,16 @@ class Zygote:
         """Forks a process.
 
         Args:
-            target: See `Fork`.
-            argument: See `Fork`.
-            log: See `Fork`.
+            target: See `ForkRequest`.
+            argument: See `ForkRequest`.
+            log: See `ForkRequest`.
             environment: Besides that of this process.
             connection: For a target that has connections.
 
         Returns:
             Its process ID.
         """
-        request = Fork(
+        request = ForkRequest(
             target,
             argument,
             log,
@@ -205,7 +205,7 @@ class _Family:
         }
         asker.send(answers[method](asker, *arguments))
 
-    def _fork(self, asker: Connection, request: Fork) -> int:
+    def _fork(self, asker: Connection, request: ForkRequest) -> int:
         given: list[Connection] = []
         family = dict(self._children)
         if request.has_connections:
@@ -259,7 +259,7 @@ class _Family:
         asker.close()
 
 
-def _be(request: Fork, given: list[Connection]) -> NoReturn:
+def _be(request: ForkRequest, given: list[Connection]) -> NoReturn:
     """Is the process that was asked for."""
     status = 1
     try:
