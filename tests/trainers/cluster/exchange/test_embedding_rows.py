@@ -20,7 +20,7 @@ IDS = np.array([1, 4])
 
 
 def new_server() -> ParameterServer:
-    """Two workers, one table, which begins with its rows' numbers, and nothing else."""
+    """Returns a server with one table, whose rows are their numbers, for two workers."""
     server = ParameterServer(
         Sizes(0, 0, 0),
         2,

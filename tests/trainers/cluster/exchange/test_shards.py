@@ -21,14 +21,14 @@ VARIABLES = st.lists(st.integers(1, 50), min_size=1, max_size=8)
 
 
 def state_of(sizes: Sizes) -> ModelState:
-    """All of whose values differ."""
+    """Returns a state whose values all differ."""
     values = np.arange(sizes.model + sizes.slots, dtype=np.float32)
     parameters, statistics, slots = np.split(values, [sizes.parameters, sizes.model])
     return ModelState(parameters, slots, statistics, 7)
 
 
 def assert_is_cut(shards: tuple[Shard, ...], sizes: Sizes) -> None:
-    """One after the other they are the model, and joined again the state."""
+    """Asserts that shards cover the model in order, and that their parts join to the state."""
     assert shards[0].model.start == 0
     assert shards[-1].model.stop == sizes.model
     assert all(one.model.stop == other.model.start for one, other in pairwise(shards))
@@ -71,7 +71,7 @@ def test_what_has_one_slot_for_each_parameter_is_cut_evenly(
 def test_variables_stay_whole_and_have_their_slots(
     parameters: list[int], statistics: list[int], kinds: int, interleaved: bool, count: int
 ) -> None:
-    """In any order in which an optimizer has made these; a scalar is everybody's."""
+    """In any order of the slots; a scalar is in every shard."""
     places = list(enumerate(parameters))
     owned = [(size, number) for number, size in places for _ in range(kinds)]
     if not interleaved:
