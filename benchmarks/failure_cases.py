@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from syncswitch.storage.records.trial import TrialRecord
-from syncswitch.trainers.faults.grammar import parse_injection
+from syncswitch.trainers.faults.injections import parse_injection
 
 TOTAL_WORKER_STEPS = 2_000
 CHECKPOINT_PERCENTS = tuple(float(percent) for percent in range(10, 101, 10))

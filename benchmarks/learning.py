@@ -305,7 +305,7 @@ def generated_shares(number: int, uses: int) -> tuple[float, float]:
     for use in range(uses):
         decision = Assessment(strategy.among(job.grid), observations, uses - use).decision()
         assert not isinstance(decision, Wait)
-        failed: list[float] = []
+        failed: list[tuple[float, float | None]] = []
         for percent in [one for one in job.grid if one >= decision.switch_percent]:
             run = job.run_at(percent, use)
             if percent == BASELINE_PERCENT:
@@ -314,7 +314,7 @@ def generated_shares(number: int, uses: int) -> tuple[float, float]:
             forgiven = BETA + target_error(BETA, len(targets))
             if not run.diverged and run.accuracy >= statistics.fmean(targets) - forgiven:
                 break
-            failed.append(percent)
+            failed.append((percent, None if run.diverged else run.accuracy))
         share = percent / BASELINE_PERCENT
         cost = TrialCost(run.seconds, 1.0 if share else None, job.ratio if share < 1 else None)
         observed = Observation(percent, run.accuracy, run.diverged, cost=cost)

@@ -183,7 +183,8 @@ class Use:
         time: In trainings with BSP alone, what an alarm cost included.
         kept: Whether the model that it delivered loses at most beta against BSP's true mean.
         false_alarms: Switches that the guard took back, though they would have kept the accuracy.
-        failed: Switch points that it took back, ascending.
+        failed: Switch points that it took back, ascending, each with what it converged to; None
+            where it did not come to its end.
         alarmed_after: Share of what came after each of these that had passed at the alarm.
         observed: The switch that held, and what it came to.
     """
@@ -192,7 +193,7 @@ class Use:
     time: float
     kept: bool
     false_alarms: int
-    failed: tuple[float, ...]
+    failed: tuple[tuple[float, float | None], ...]
     alarmed_after: tuple[float, ...]
     observed: Observation
 
@@ -258,7 +259,7 @@ class GuardedJob:
                 on with the first protocol alone.
         """
         baseline = seed, self._place(BASELINE_PERCENT)
-        failed: list[float] = []
+        failed: list[tuple[float, float | None]] = []
         alarmed_after: list[float] = []
         false_alarms, wasted = 0, 0.0
         for at in (percent, *later, BASELINE_PERCENT):
@@ -266,7 +267,8 @@ class GuardedJob:
             alarm_seconds = None if band is None else self._alarm_seconds(at, seed, band)
             if alarm_seconds is None:
                 break
-            failed.append(at)
+            is_whole = alarm_seconds >= self.clock[run][-1] and not self.job.diverged[run]
+            failed.append((at, float(self.job.accuracies[run]) if is_whole else None))
             false_alarms += self._is_kept(run)
             gone = alarm_seconds - float(self.job.first_seconds[run])
             wasted += gone

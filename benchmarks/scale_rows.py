@@ -122,7 +122,7 @@ def _start_part(
         # All of them share the machine.
         "TF_NUM_INTRAOP_THREADS": "1",
     }
-    program = "from syncswitch.cli.run.program import main; main()"
+    program = "from syncswitch.cli.program import run; run()"
     options = ["--server-grace", "1", *["--open-network"] * is_open]
     subprocess.Popen(
         [sys.executable, "-c", program, workload, *options],

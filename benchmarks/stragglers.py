@@ -33,7 +33,7 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.local import LAUNCHERS, load_local_workload
-from syncswitch.trainers.faults.scenario import injections
+from syncswitch.trainers.faults.injections import injections
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.simulated import DEFAULT_PROFILE

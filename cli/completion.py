@@ -1,22 +1,21 @@
-"""Completions for the command lines, when somebody presses Tab.
+"""What a shell offers when the user presses Tab.
 
-Light at import. What cannot be found out is not offered, and nobody is told.
+Light at import. What cannot be found out is silently not offered.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 
 import click
 from click.shell_completion import CompletionItem
 
-from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
+from syncswitch.storage.database.defaults import database_url
 
 PROTOCOL_EXAMPLES = ("bsp", "asp", "ssp:3", "dssp:3-15", "ds-sync:2", "local-sgd:8", "gba:3")
-"""One of each kind."""
+"""One protocol of each kind."""
 
 
 def _matching(
@@ -30,7 +29,7 @@ def _matching(
 def _completer(
     names: Callable[[click.Context], Iterable[str]], *, or_files: bool = False
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Offers the names that begin so; where none does, perhaps files."""
+    """Makes a completion that offers matching names, or files where none matches."""
     return lambda context, _, incomplete: _matching(names(context), incomplete, or_files=or_files)
 
 
@@ -51,7 +50,7 @@ def _workloads(context: click.Context) -> list[str]:
 
 
 def _choices(context: click.Context, workload: str | None) -> list[str]:
-    """Aliases, then versions, the newest first."""
+    """The aliases, then the versions, newest first."""
     from syncswitch.trainers.job.loading import normal_reference
 
     def read(names: ModuleType, url: str) -> list[str]:
@@ -63,19 +62,19 @@ def _choices(context: click.Context, workload: str | None) -> list[str]:
 
 
 def _stored(context: click.Context, read: Callable[[ModuleType, str], list[str]]) -> list[str]:
-    """Asks the database; names nothing where that fails, as nobody reads errors while typing."""
-    url = context.params.get("storage_url") or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_URL
+    """Asks the database; offers nothing where that fails."""
+    url = database_url(context.params.get("storage_url"))
     try:
         from syncswitch.storage.trials import names
 
-        return read(names, str(url))
-    except Exception:  # whatever it is, the command itself will say it
+        return read(names, url)
+    except Exception:  # the command itself will report it
         return []
 
 
 def _choices_before(context: click.Context) -> list[str]:
-    """Aliases and versions of the workload that stands before, or of all."""
-    # Before the value of an option click does not tell what stands elsewhere.
+    """The aliases and versions of the workload named before, or of all."""
+    # click does not say what comes after the option that is being completed.
     return _choices(context, context.params.get("reference"))
 
 
@@ -93,7 +92,7 @@ complete_alias = _completer(
 complete_version = _completer(
     lambda context: [name for name in _choices_before(context) if name.isdecimal()]
 )
-# Pairs of different protocols with usual options, the usual pair first.
+# Pairs of different protocols with common options, the most common pair first.
 complete_protocols = _completer(
     lambda _: [",".join(pair) for pair in itertools.permutations(PROTOCOL_EXAMPLES, 2)]
 )
@@ -102,18 +101,8 @@ complete_protocols = _completer(
 def complete_policy(
     context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """`WORKLOAD` or `WORKLOAD@ALIAS` or `WORKLOAD@VERSION` of the database, else files."""
+    """Offers WORKLOAD, WORKLOAD@ALIAS and WORKLOAD@VERSION from the database, or files."""
     workload, at, _rest = incomplete.partition("@")
     if not at:
         return _matching(_workloads(context), incomplete, or_files=True)
     return _matching([f"{workload}@{name}" for name in _choices(context, workload)], incomplete)
-
-
-def complete_compared(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Policies; where a workload stands before, its aliases and versions; else files."""
-    before = context.params.get(parameter.name or "") or ()
-    if not before or "@" in before[0] or before[0].endswith(".json"):
-        return complete_policy(context, parameter, incomplete)
-    return _matching(_choices(context, before[0]), incomplete, or_files=True)

@@ -24,41 +24,41 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-# A table that is piped into a file or another program has no terminal to take its width from.
+# The width of a table that goes to a file or another program.
 _WIDTH_WITHOUT_TERMINAL = 120
 
-# Control characters but for tabs and ends of lines, and those that turn the direction of writing.
+# Control characters except tabs and line ends, and characters that change the writing direction.
 _STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def printable(text: str) -> str:
-    """A text of somebody else's without the characters that would steer a terminal."""
+    """Replaces the characters of an untrusted text that would control the terminal."""
     return re.sub(_STEERING, "?", text)
 
 
 def echo(text: str = "") -> None:
-    """A line on standard output."""
+    """Prints a line on standard output."""
     click.echo(printable(text))
 
 
 def print_note(message: str) -> None:
-    """A line on standard error about what goes on; nothing fails for who does not hear it."""
+    """Prints a line on standard error, if that is still open."""
     with suppress(OSError):
         click.echo(printable(message), err=True)
 
 
 def print_error(message: str) -> None:
-    """One line on standard error, whatever the message holds."""
+    """Prints a message on standard error as one line, even if it has several."""
     print_note(f"error: {' '.join(message.split())}")
 
 
 def print_json(value: Any) -> None:
-    """A value on standard output, for programs."""
+    """Prints a value on standard output as JSON."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 def print_text(text: str) -> None:
-    """Sentences on standard output, wrapped between words where it is a terminal."""
+    """Prints sentences on standard output, wrapped between words on a terminal."""
     if sys.stdout.isatty():
         rich_console().print(text, markup=False, highlight=False)
     else:
@@ -68,12 +68,12 @@ def print_text(text: str) -> None:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], prose: str | None = None
 ) -> None:
-    """A table on standard output; a cell that is too long goes on in the next line.
+    """Prints a table on standard output; a cell that is too long continues on the next line.
 
     Args:
-        columns: The first one has names, the others have values.
-        rows: A cell for each column.
-        prose: A further column with words.
+        columns: The titles. The first column is left-aligned, the others are right-aligned.
+        rows: The cells of each row, one per column.
+        prose: Another column to align to the left.
     """
     from rich import box
     from rich.table import Table
@@ -88,18 +88,18 @@ def print_table(
 
 
 Row = Sequence[tuple[str, str]]
-"""Each cell of a row: the title of its column, and its text."""
+"""The cells of a row: the title of the column, and the text."""
 
 
 def print_rows(
     rows: Sequence[Row], optional: Collection[str] = (), prose: str | None = None
 ) -> None:
-    """A table of rows that name their columns.
+    """Prints a table of rows that name their columns.
 
     Args:
         rows: At least one, all with the same columns.
-        optional: Columns that are left out where no row has anything but `-` in them.
-        prose: The column with words.
+        optional: Columns that are left out if all their cells are `-`.
+        prose: Another column to align to the left.
     """
     titles = [title for title, _ in rows[0]]
     shown = [
@@ -112,12 +112,12 @@ def print_rows(
 
 
 def finite(value: float) -> float | None:
-    """A value for JSON, which has no infinity: what is never paid back is null."""
+    """Converts a value for JSON, which has no infinity: that becomes null."""
     return value if math.isfinite(value) else None
 
 
 def rich_console(*, stderr: bool = False) -> Console:
-    """Draws on standard output or standard error, with nothing that steers a terminal."""
+    """A console on standard output or standard error that prints no control characters."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -133,7 +133,7 @@ def rich_console(*, stderr: bool = False) -> Console:
 
 
 def progress_bars(console: Console) -> Progress:
-    """Bars with the time that remains; they disappear at the end."""
+    """Progress bars with the time left; they disappear at the end."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -143,15 +143,15 @@ def progress_bars(console: Console) -> Progress:
     )
 
     return Progress(
-        # A name may hold brackets, which are not meant for rich.
+        # A name may contain brackets, which are not markup.
         TextColumn("{task.description}", markup=False),
-        # Narrow enough that 80 columns hold the whole line.
+        # Narrow enough for the whole line to fit into 80 columns.
         BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         TextColumn("left"),
         console=console,
         transient=True,
-        # Over runs that take minutes; rich's default looks at the last 30 seconds alone.
+        # Runs take minutes; rich looks at the last 30 seconds only by default.
         speed_estimate_period=3600.0,
     )

@@ -1,4 +1,4 @@
-"""Programs that end with a status and one line per error, and import a command when it is called.
+"""Programs that end with an exit status and one line per error, and import commands lazily.
 
 Light at import.
 """
@@ -26,18 +26,14 @@ from syncswitch.cli.console import (
 )
 from syncswitch.storage.errors import SyncSwitchError, UserError, one_line
 
-# click 8.1 has no such error: it prints the help and exits with 0.
-_NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
-
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""Settings of both programs: `-h` is help too, and no line of it is longer."""
+"""Settings of both programs: `-h` is help too, and its lines have at most 100 characters."""
 
-# click cuts what is longer than its limit.
+# click shortens a command's first sentence to this; no sentence is as long.
 _LONGEST_SENTENCE = 1000
 
-
-# What is in the way of any file, wherever it is opened.
-_OF_FILES = {
+# Errors of the file system that can occur wherever a file is opened: exit status and advice.
+_FILE_ERRORS = {
     errno.ENAMETOOLONG: (EXIT_USAGE, "give a shorter name"),
     errno.EROFS: (EXIT_USAGE, "name a place that can be written"),
     errno.ENOSPC: (EXIT_FAILED, "make room there, or name another place"),
@@ -46,7 +42,7 @@ _OF_FILES = {
 
 
 class ProgramCommand(click.Command):
-    """A program: what a command returns is its exit status, None for success."""
+    """A program whose commands return its exit status; None for success."""
 
     def main(
         self,
@@ -68,21 +64,21 @@ class ProgramCommand(click.Command):
         words = sys.argv[1:] if args is None else args
         for word in words:
             if any("\ud800" <= letter <= "\udfff" for letter in word):
-                print_error(f"the argument {word!a} is not UTF-8 text; write it as such")
+                print_error(f"the argument {word!a} is not UTF-8 text; type it in UTF-8")
                 sys.exit(EXIT_USAGE)
         sys.exit(_status_of(call, is_debugging="--debug" in words))
 
 
 class SubcommandGroup(click.Group):
-    """Its `--help` has the first sentence of each command's whole."""
+    """A group whose `--help` shows the first sentence of each command in full."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Name and short help of each."""
+        """Writes the name and short help of each command."""
         with formatter.section("Commands"):
             formatter.write_dl(self.short_helps())
 
     def short_helps(self) -> list[tuple[str, str]]:
-        """Name and short help of each command."""
+        """The name and short help of each command."""
         return [
             (name, command.get_short_help_str(_LONGEST_SENTENCE))
             for name, command in sorted(self.commands.items())
@@ -90,11 +86,11 @@ class SubcommandGroup(click.Group):
 
 
 class LazyGroup(SubcommandGroup):
-    """Imports a command when it is called; `--help` and completion make do with what is said here.
+    """A group that imports a command when it is called; `--help` and completion import none.
 
     Args:
         package: The package that holds the commands.
-        lazy: Module and attribute of each command, and its short help.
+        lazy: The module and attribute of each command, and its short help.
     """
 
     def __init__(
@@ -105,7 +101,7 @@ class LazyGroup(SubcommandGroup):
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the commands in the order in which they were given."""
+        """The names of the commands, in the given order."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -118,11 +114,11 @@ class LazyGroup(SubcommandGroup):
         return command
 
     def short_helps(self) -> list[tuple[str, str]]:
-        """Name and short help of each command; none is imported."""
+        """The name and short help of each command, without importing any."""
         return [(name, text) for name, (_, text) in self._lazy.items()]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Completes names of commands; none is imported."""
+        """Completes names of commands without importing any."""
         return [
             *(
                 CompletionItem(name, help=text)
@@ -134,7 +130,7 @@ class LazyGroup(SubcommandGroup):
 
 
 class ProgramGroup(ProgramCommand, LazyGroup):
-    """A program of several commands."""
+    """A program with several commands."""
 
 
 def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
@@ -143,7 +139,7 @@ def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else EXIT_OK
     except click.ClickException as error:
-        if isinstance(error, _NO_ARGUMENTS):
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
             print_note(error.format_message())
         else:
             print_error(_usage_message(error))
@@ -155,13 +151,13 @@ def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:
         raise
     except BaseException as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
-            # As after `| head`: nobody reads on, and Python's own flush at exit would complain.
+            # The reader has gone, as with `| head`; Python's own flush at exit would complain.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return EXIT_FAILED
         if is_debugging:
             traceback.print_exc()
-        if isinstance(error, OSError) and error.errno in _OF_FILES:
-            status, advice = _OF_FILES[error.errno]
+        if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
+            status, advice = _FILE_ERRORS[error.errno]
             print_error(f"{error.strerror}: {str(error.filename or '')!r}; {advice}")
             return status
         if isinstance(error, SyncSwitchError):

@@ -1,11 +1,10 @@
-"""Options that several commands have.
+"""Options that several commands share.
 
-Light at import: what reads an option is imported when it is used.
+Light at import: what an option needs is imported when it is used.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -17,25 +16,24 @@ from click.core import ParameterSource
 from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_profile, complete_protocols
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.stragglers.online import ONLINE
 
 PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
 
-# More than any cluster has; every column and every float takes it.
+# More than any cluster has.
 MOST_WORKERS = 100_000
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range; unlike its base it refuses NaN, which is in none."""
+    """A number in a range; unlike its base class it refuses NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number."""
+        """Converts the text to a number."""
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is not in the range {self._describe_range()}.", param, ctx)
@@ -63,7 +61,7 @@ debug_option = click.option(
 
 
 def combined(*options: Callable[[Any], Any]) -> Callable[[_F], _F]:
-    """Several options at once, in the order of the help."""
+    """Several options as one decorator, in the order of the help."""
 
     def decorate(function: _F) -> _F:
         for option in reversed(options):
@@ -77,7 +75,7 @@ common_options = combined(storage_option, json_option, debug_option)
 
 
 def workers_option(default: int | None, text: str | None = None) -> Callable[[_F], _F]:
-    """`--workers`; without a default it narrows a choice, unless `text` says what else it does."""
+    """`--workers`; without a default and a text it narrows down a choice of policies."""
     narrowing = "Only policies for this many workers."
     return click.option(
         "--workers",
@@ -90,7 +88,7 @@ def workers_option(default: int | None, text: str | None = None) -> Callable[[_F
 
 
 def protocols_option(default: str | None, text: str | None = None) -> Callable[[_F], _F]:
-    """`--protocols`; as `workers_option`."""
+    """`--protocols`; see `workers_option`."""
     narrowing = "Only policies for these protocols before and after the switch."
     return click.option(
         "--protocols",
@@ -112,7 +110,6 @@ def _checked_folder(context: click.Context, _: click.Parameter, folder: Path | N
 
 tensorboard_option = click.option(
     "--tensorboard",
-    "tensorboard_folder",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
     callback=_checked_folder,
@@ -133,7 +130,6 @@ def mlflow_option(*, required: bool = False) -> Callable[[_F], _F]:
     """`--mlflow`."""
     return click.option(
         "--mlflow",
-        "mlflow_uri",
         metavar="URI",
         required=required,
         callback=_checked_uri,
@@ -146,7 +142,7 @@ _TYPES = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
 
 
 def trainer_option(option: TrainerOption) -> Callable[[_F], _F]:
-    """An option of a trainer on the command line."""
+    """Declares an option of a trainer on the command line."""
     declared = [option.flag, *([option.name] if option.name else [])]
     if option.type is bool:
         return click.option(*declared, is_flag=True, default=option.default, help=option.help)
@@ -178,14 +174,14 @@ def _whole(number: float | None) -> int | None:
 
 
 def is_given(name: str) -> bool:
-    """Whether the command line has this parameter."""
+    """Whether the user gave this parameter on the command line."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.COMMANDLINE
 
 
 _USUAL = RunConditions()
 
-_chosen_options = combined(
+conditions_options = combined(
     click.option(
         "--online",
         type=click.Choice(ONLINE),
@@ -196,7 +192,6 @@ _chosen_options = combined(
     ),
     click.option(
         "--switch",
-        "switch_mechanism",
         type=click.Choice(["hot", "restart"]),
         default=_USUAL.switch_mechanism,
         show_default=True,
@@ -205,32 +200,11 @@ _chosen_options = combined(
     ),
 )
 
-
-def conditions_options(function: _F) -> _F:
-    """`--online` and `--switch`, as one argument `chosen`; with `--inject` where that is there."""
-
-    @functools.wraps(function)
-    def gathered(
-        *arguments: Any,
-        online: str,
-        switch_mechanism: str,
-        inject: tuple[str, ...] = (),
-        **others: Any,
-    ) -> Any:
-        chosen = ConditionsChoice(online, switch_mechanism, inject)
-        return function(*arguments, chosen=chosen, **others)
-
-    decorated: Any = gathered
-    found: _F = _chosen_options(decorated)
-    return found
-
-
 inject_option = click.option(
     "--inject",
     metavar="INJECTION|SCENARIO",
     multiple=True,
     help="A deliberate disturbance, such as kill:worker=1,at=30% or"
-    " straggler:worker=2,at=20%,for=100s,delay=30ms; or a scenario of the paper: mild,"
+    " straggler:worker=2,at=20%,for=100s,delay=30ms, or one of the paper's scenarios: mild,"
     " moderate. May be given several times.",
 )
-"""Stands above `conditions_options`, which takes it."""

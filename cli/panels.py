@@ -1,4 +1,4 @@
-"""Help in panels: the usual options of a command in full, and the others by name.
+"""Help in panels: the most common options of a command in full, the others by name.
 
 `--help-all` shows all of them in full.
 """
@@ -17,17 +17,17 @@ from cloup.formatting import HelpSection, ensure_is_cloup_formatter
 _USUAL = "Usual options"
 _PANELS = {
     "The job": (
-        *("more_policies", "more_workloads", "workers", "workers_text", "protocols", "variants"),
-        *("protocol", "seed", "output", "online", "switch_mechanism", "inject"),
+        *("more_policies", "more_workloads", "workers", "protocols", "variants"),
+        *("protocol", "seed", "output", "online", "switch", "inject"),
     ),
-    "When to switch": ("choice", "switch_percent", "is_guarded", "learns", "expected_uses"),
-    "The search": (
-        *("at_text", "strategy", "settings", "runs", "threshold", "guarded", "keep", "uses"),
-        *("switch_points", "baseline_runs", "least_runs", "budget", "share_prefix", "early_stop"),
-        *("target_accuracy", "target_runs", "recurring", "simulations", "table"),
+    "When to switch": (
+        *("policy", "switch_at", "at", "strategy", "settings", "runs", "threshold", "guarded"),
+        *("learn", "keep", "uses", "switch_points", "baseline_runs", "least_runs", "budget"),
+        *("share_prefix", "early_stop", "target_accuracy", "target_runs", "recurring"),
+        *("simulations", "table"),
     ),
     "Forecast of the cost": ("dry_run", "first_seconds", "second_seconds"),
-    "Interrupted runs": ("checkpoint_folder", "every_percent", "resume"),
+    "Interrupted runs": ("checkpoints", "checkpoint_every", "resume"),
     "Cluster": ("trainer", "launcher", "parameter_servers", "gpus_per_worker", "jobs"),
     "Cluster in TF_CONFIG": ("open_network", "cluster_timeout", "server_grace"),
     "Cluster of Ray": ("ray_address", "cpus_per_worker", "cpus_per_ps", "ray_placement"),
@@ -36,17 +36,17 @@ _PANELS = {
         *("command", "total_steps", "metric_file", "metric_pattern", "metric_name"),
         *("metric_goal", "metric_unit", "timeout_seconds", "silence_seconds", "output_folder"),
     ),
-    "Database, logs, output": ("storage_url", "as_json", "tensorboard_folder", "mlflow_uri"),
+    "Database, logs, output": ("storage_url", "as_json", "tensorboard", "mlflow"),
 }
-"""The parameters of each panel, of all commands that have panels."""
+"""The parameters of each panel, for all commands that have panels."""
 
 
 class PanelCommand(cloup.Command):
     """A command with so many options that its help has panels.
 
     Args:
-        usual: The parameters that most users want, the most usual first.
-        params: All of them; they come in the order of the panels.
+        usual: The parameters that most users need, the most common first.
+        params: All parameters; they are sorted into the panels.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PanelCommand(cloup.Command):
         )
 
     def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the usual panel in full, and of the others the names of their options."""
+        """Writes the first panel in full, and the option names of the others."""
         if ctx.meta.get(_ALL):
             super().format_params(ctx, formatter)
             return
@@ -98,7 +98,7 @@ _ALL = "syncswitch.help_all"
 
 
 def _flags(group: cloup.OptionGroup, width: int) -> str:
-    """The names of a panel's options, none of them cut at a hyphen."""
+    """The names of a panel's options, wrapped, but not at a hyphen."""
     names = ", ".join(max(option.opts, key=len) for option in group)
     lines = textwrap.wrap(names, width, break_on_hyphens=False)
     return lines[0] if len(lines) == 1 else "\n".join(["\b", *lines])

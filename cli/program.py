@@ -1,6 +1,6 @@
-"""Runs a program: an interrupt ends it with one line, whenever it comes.
+"""The entry points of both programs: an interrupt ends them with one line, whenever it comes.
 
-Light at import: what comes before `run_program` cannot be interrupted in peace.
+Light at import: an interrupt before `run_program` still shows a traceback.
 """
 
 from __future__ import annotations
@@ -18,19 +18,41 @@ from syncswitch.cli.console import EXIT_INTERRUPTED
 
 _LINE = b"error: interrupted\n"
 _SHOW_CURSOR = b"\x1b[?25h"
-# A key that is held repeats faster; whoever presses it again after this does not want to wait.
+# A held key repeats faster than this; whoever presses it again later does not want to wait.
 _AGAIN_SECONDS = 1.0
+
+
+def run(prog_name: str | None = None) -> NoReturn:
+    """The program `syncswitch-run`."""
+
+    def load() -> Callable[..., Any]:
+        from syncswitch.cli.run.main import main
+
+        return main
+
+    run_program(load, prog_name)
+
+
+def search(prog_name: str | None = None) -> NoReturn:
+    """The program `syncswitch-search`."""
+
+    def load() -> Callable[..., Any]:
+        from syncswitch.cli.search.main import main
+
+        return main
+
+    run_program(load, prog_name)
 
 
 def run_program(load: Callable[[], Callable[..., Any]], prog_name: str | None = None) -> NoReturn:
     """Imports a program and runs it.
 
-    The first interrupt is a `KeyboardInterrupt` for the program, which then ends in order. While it
-    does so, another one within a second is taken for the same; a later one ends it at once.
+    The first interrupt raises `KeyboardInterrupt` in the program, which then ends in order.
+    Meanwhile another one within a second counts as the same; a later one ends it at once.
 
     Args:
         load: Imports the program.
-        prog_name: What it calls itself; None for what the user called it.
+        prog_name: The name it shows; None for the name the user typed.
     """
     interrupts = _Interrupts()
     try:
@@ -38,7 +60,7 @@ def run_program(load: Callable[[], Callable[..., Any]], prog_name: str | None = 
         interrupts.is_loaded = True
         program(prog_name=prog_name)
     except KeyboardInterrupt:
-        # Between here and the program.
+        # It came before the program could handle it.
         interrupts.leave()
     except SystemExit as end:
         interrupts.status = end.code if isinstance(end.code, int) else 0
@@ -47,11 +69,11 @@ def run_program(load: Callable[[], Callable[..., Any]], prog_name: str | None = 
 
 
 class _Interrupts:
-    """Handles SIGINT for a program, unless whoever started it has it ignored.
+    """Handles SIGINT for a program, unless its parent ignores the signal.
 
     Attributes:
-        is_loaded: The program has begun, and may have something to put in order.
-        status: That the program has ended with.
+        is_loaded: The program has begun, and may have to clean up.
+        status: The program's exit status, once it has ended.
     """
 
     def __init__(self) -> None:
@@ -60,18 +82,18 @@ class _Interrupts:
         self._first_seconds: float | None = None
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._handle)
-            # The last that is done at exit; what follows runs no handlers of Python.
+            # Runs last at exit: no Python handler runs after it.
             atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
     def leave(self) -> NoReturn:
-        """Ends at once. Processes of this one see that it is gone, and end as well."""
+        """Ends at once; the child processes notice, and end as well."""
         terminal = _SHOW_CURSOR if os.isatty(2) else b""
         os.write(2, terminal + _LINE)
         os._exit(EXIT_INTERRUPTED)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.status is not None:
-            # The program is over, and only the interpreter still clears away.
+            # The program is over; only the interpreter is still shutting down.
             os._exit(self.status)
         if not self.is_loaded:
             self.leave()

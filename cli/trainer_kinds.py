@@ -1,4 +1,4 @@
-"""The kind of trainer that a command line chooses, and the options that go with each kind."""
+"""The option `--trainer`, and the options that go with each kind of trainer."""
 
 from __future__ import annotations
 
@@ -6,32 +6,44 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from syncswitch.cli.options import is_given, trainer_option
+import click
+
+from syncswitch.cli.console import print_note
+from syncswitch.cli.options import combined, is_given, trainer_option
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.options import TrainerOption
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def options_of(kinds: Sequence[type[TrainerChoice]]) -> dict[str, TrainerOption]:
-    """The options of all these kinds by the names of their parameters, in order."""
-    return {option.parameter: option for kind in kinds for option in kind.options}
+def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
+    """`--trainer` and the options of these kinds, as one argument `trainer`.
 
+    A process that is not the chief of its cluster does its part there instead of the command.
 
-def trainer_chosen(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
-    """The options of these kinds; with `trainer`, a name, they become one argument `trainer`."""
-    own = options_of(kinds)
+    Args:
+        kinds: The usual one first.
+    """
+    own = {option.parameter: option for kind in kinds for option in kind.options}
+    summaries = "; ".join(f"{kind.name} = {kind.summary}" for kind in kinds)
+    kind_option = click.option(
+        "--trainer",
+        type=click.Choice([kind.name for kind in kinds]),
+        metavar="KIND",
+        default=kinds[0].name,
+        show_default=True,
+        help=f"What trains: {summaries}.",
+    )
 
     def decorate(function: _F) -> _F:
         @functools.wraps(function)
         def gathered(*arguments: Any, trainer: str, **values: Any) -> Any:
-            chosen = {name: values.pop(name) for name in own}
-            return function(*arguments, trainer=_choice(trainer, kinds, chosen), **values)
+            chosen = _choice(trainer, kinds, {name: values.pop(name) for name in own})
+            if chosen.take_part(values.get("reference"), print_note):
+                return None
+            return function(*arguments, trainer=chosen, **values)
 
-        decorated: Any = gathered
-        for option in reversed(own.values()):
-            decorated = trainer_option(option)(decorated)
+        decorated: Any = combined(kind_option, *map(trainer_option, own.values()))(gathered)
         found: _F = decorated
         return found
 
@@ -47,14 +59,16 @@ def _choice(
         UserError: An option was given that goes with other kinds, or one is missing.
     """
     kind = next(kind for kind in kinds if kind.name == name)
-    own = options_of(kinds)
     mine = {option.parameter for option in kind.options}
-    for parameter in own.keys() - mine:
-        if is_given(parameter):
-            flag = own[parameter].flag
-            fitting = [k.name for k in kinds if own[parameter] in k.options]
-            raise UserError(
-                f"{flag} needs --trainer {' or '.join(fitting)}, and this is --trainer {name}:"
-                " change that, or leave it out"
-            )
+    for parameter in filter(is_given, (name for name in values if name not in mine)):
+        owners = [
+            (other.name, option.flag)
+            for other in kinds
+            for option in other.options
+            if option.parameter == parameter
+        ]
+        raise UserError(
+            f"{owners[0][1]} needs --trainer {' or '.join(owner for owner, _ in owners)}, and this"
+            f" is --trainer {name}: change that, or leave it out"
+        )
     return kind(**{parameter: values[parameter] for parameter in mine})

@@ -19,11 +19,4 @@ __all__ = [
     "PaperStrategy",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "AdaptiveStrategy": "strategies.adaptive.strategy",
-        "BinarySearchSampler": "search.sampler",
-        "PaperStrategy": "strategies.paper",
-    },
-)
+__getattr__ = lazy_names(__name__, __file__)

@@ -10,19 +10,15 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validate_call
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
-from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
-from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.searcher.comparison import (
     EvaluationResult,
     Sweep,
@@ -37,21 +33,18 @@ from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.search.early_words import too_short
 from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search
+from syncswitch.searcher.selection import ClusterKind
 from syncswitch.searcher.strategies.registry import STRATEGIES, make_strategy, strategy_fields
+from syncswitch.searcher.training import train as training
 from syncswitch.searcher.training.policy import policy_named
-from syncswitch.searcher.training.train import Training, train_with_policy
-from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
+from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import SyncSwitchError, UserError
-from syncswitch.storage.export.mlflow.server import check_mlflow
-from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
+from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.tensorboard import check_tensorboard
-from syncswitch.trainers.trainer import Observer, SilentObserver
 
 __all__ = ["evaluate", "report", "search", "sweep", "train"]
 
@@ -69,6 +62,8 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(function)
     def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        if "tell" in names and "tell" not in options:
+            options["tell"] = lambda line: _LOG.warning(_in_python(line, names))
         try:
             return checked(*arguments, **options)
         except ValidationError as error:
@@ -116,16 +111,6 @@ def _in_python(text: str, names: Collection[str], *, takes_more: bool = False) -
         return f"{name}={value}" if name in known else f'trainer_options["{name}"]'
 
     return _OPTION.sub(spoken, text)
-
-
-def _warn(function: Callable[..., Any]) -> Callable[[str], None]:
-    """Logs what a command would tell."""
-    names = list(inspect.signature(function).parameters)
-    return lambda line: _LOG.warning(_in_python(line, names))
-
-
-def _url(storage: str | None) -> str:
-    return storage or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_URL
 
 
 @_checked
@@ -201,7 +186,7 @@ def search(
         UserError: Something does not exist, is out of range, or does not fit the rest.
         RetryableError: Too many runs in a row failed; what was made is kept.
     """
-    url = _url(storage)
+    url = database_url(storage)
     chosen = trainer_named(trainer, trainer_options or {})
     own = workload if isinstance(workload, Workload) else None
     named = workload if isinstance(workload, str) else None
@@ -225,7 +210,7 @@ def search(
         uses=uses,
         **strategy_options,
     )
-    _check_copies(tensorboard, mlflow)
+    training.check_copies(tensorboard, mlflow)
     plan, job = plan_search(
         chosen,
         request,
@@ -311,14 +296,15 @@ def sweep(
         UserError: Something does not exist, is out of range, or does not fit the rest.
         RetryableError: Too many runs in a row failed; what was made is kept.
     """
-    url = _url(storage)
+    url = database_url(storage)
     plan = plan_sweep(
         trainer_named(trainer, trainer_options or {}),
         workload,
         at,
         protocols=protocols,
         sizes=[workers],
-        chosen=ConditionsChoice(online, switch),
+        online=online,
+        switch=switch,
         runs=runs,
         threshold=threshold,
         target_accuracy=target_accuracy,
@@ -326,7 +312,7 @@ def sweep(
         seed=seed,
         storage_url=url,
     )
-    _check_copies(tensorboard, mlflow)
+    training.check_copies(tensorboard, mlflow)
     for job in plan.jobs:
         if job.note is not None:
             _LOG.warning(job.note)
@@ -390,18 +376,19 @@ def evaluate(
         UserError: Something does not exist, is out of range, or does not fit the rest.
         RetryableError: Too many runs in a row failed; what was made is kept.
     """
-    url, chosen = _url(storage), trainer_named(trainer, trainer_options or {})
+    url, chosen = database_url(storage), trainer_named(trainer, trainer_options or {})
     plan = plan_evaluation(
         chosen,
-        policy_named(policy, url) if isinstance(policy, str) else policy,
+        policy_named(policy, url, _LOG.warning) if isinstance(policy, str) else policy,
         workload,
-        chosen=ConditionsChoice(online, switch),
+        online=online,
+        switch=switch,
         workers=workers,
         protocols=protocols,
         storage_url=url,
         seed=seed,
     )
-    _check_copies(tensorboard, mlflow)
+    training.check_copies(tensorboard, mlflow)
     if plan.job.note is not None:
         _LOG.warning(plan.job.note)
     with open_database(url, create=True) as database:
@@ -422,103 +409,7 @@ def evaluate(
         return found
 
 
-@_checked
-def train(
-    workload: str,
-    *,
-    policy: str | None = None,
-    switch_at: Annotated[float, Field(ge=0, le=100)] | None = None,
-    protocol: str | None = None,
-    guarded: bool = True,
-    trainer: Literal["local", "simulated"] = "local",
-    trainer_options: Mapping[str, Any] | None = None,
-    workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
-    protocols: str | None = None,
-    storage: str | None = None,
-    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None,
-    output: Path | None = None,
-    learn: bool | None = None,
-    uses: Annotated[int, Field(ge=1, le=1_000_000)] = 30,
-    online: Literal["none", "greedy", "elastic"] = "none",
-    switch: Literal["hot", "restart"] = "hot",
-    checkpoints: Path | None = None,
-    checkpoint_every: Annotated[float, Field(ge=0.1, le=100)] = 10.0,
-    resume: bool = False,
-    tensorboard: Path | None = None,
-    mlflow: str | None = None,
-    observer: SkipValidation[Observer | None] = None,
-) -> Training:
-    """Trains a workload with its timing policy, saves the model, and records the use.
-
-    Example:
-        ```
-        done = train("digits", trainer="simulated", workers=8)
-        print(done.record.converged_accuracy, done.model_path)
-        ```
-
-    Args:
-        workload: As for `search`, by its name or reference.
-        policy: A policy file, or a version or alias in the database; None for the current policy.
-        switch_at: Switch after this percentage of the worker-steps, whatever policies there are.
-        protocol: Use this protocol alone, whatever policies there are.
-        guarded: Whether a training that fails after its switch goes back there.
-        trainer: local or simulated.
-        trainer_options: As for `search`.
-        workers: n; None for the policy's.
-        protocols: Before and after the switch; None for the policy's.
-        storage: As for `search`.
-        seed: None for one that no other run of the job has; at a switch of your own for 0.
-        output: Where the model is saved; None for NAME.keras.
-        learn: Whether the run may try another switch than its policy's; None as `syncswitch-run`.
-        uses: How often the job is trained in all, by runs that learn.
-        online: What is done about stragglers: none, greedy or elastic.
-        switch: hot or restart.
-        checkpoints: Folder for the checkpoints that `resume` needs; None for one beside the model.
-        checkpoint_every: Percent of the job between two checkpoints.
-        resume: Whether to go on from the last intact checkpoint of this run.
-        tensorboard: Folder for logs of the run; None for none.
-        mlflow: Tracking URI of MLflow, to which the run is copied; None for none.
-        observer: Is told of the training, and may stop it.
-
-    Returns:
-        What was measured, with which policy, and where the model is.
-
-    Raises:
-        UserError: Something does not exist, is out of range, or does not fit the rest.
-        FatalError: The training diverged, or its model cannot be saved.
-        RetryableError: The infrastructure failed; `resume=True` goes on.
-    """
-    chosen = trainer_named(trainer, trainer_options or {})
-    assert isinstance(chosen, LocalTrainer | SimulatedCluster)
-    _check_copies(tensorboard, mlflow)
-
-    @contextmanager
-    def watching(_: WorkloadIdentity) -> Iterator[Observer]:
-        yield observer or SilentObserver()
-
-    return train_with_policy(
-        chosen,
-        workload,
-        choice=policy,
-        switch_percent=switch_at,
-        protocol=protocol,
-        is_guarded=guarded,
-        workers=workers,
-        protocols=protocols,
-        seed=seed,
-        output=output,
-        learns=learn,
-        expected_uses=uses,
-        conditions=ConditionsChoice(online, switch),
-        checkpoint_folder=checkpoints,
-        every_percent=checkpoint_every,
-        resume=resume,
-        tensorboard_folder=tensorboard,
-        mlflow_uri=mlflow,
-        storage_url=_url(storage),
-        tell=_warn(train),
-        watching=watching,
-    )
+train = _checked(training.train)
 
 
 @_checked
@@ -528,6 +419,7 @@ def report(
     *,
     workers: Annotated[int, Field(ge=1)] | None = None,
     protocols: str | None = None,
+    cluster: ClusterKind | None = None,
     study: str | None = None,
     version: str | None = None,
     storage: str | None = None,
@@ -544,6 +436,8 @@ def report(
         output: File to write; None for none.
         workers: Only the job on this many workers.
         protocols: Only the job with these, such as `bsp,asp`.
+        cluster: Only the job on a real or on a simulated cluster; None for the real one, where jobs
+            of this name are on both.
         study: Search to show; None for the one that found the policy, else the newest.
         version: Version or alias of the policy to show; None for the current one.
         storage: As for `search`.
@@ -554,21 +448,16 @@ def report(
     Raises:
         UserError: There is no such job, search or policy, or the file cannot be written.
     """
-    if study is not None and version is not None:
-        raise UserError("study and version both say what to show: leave out one of them")
-    pair = None if protocols is None else parse_named_pair(protocols)
     data = load_report(
-        _url(storage), workload, workers=workers, protocols=pair, study=study, version=version
+        database_url(storage),
+        workload,
+        workers=workers,
+        protocols=protocols,
+        cluster=cluster,
+        study=study,
+        version=version,
     )
     page = page_of(data)
     if output is not None:
         write_page(page, output)
     return page
-
-
-def _check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
-    """Raises UserError, before anything is trained, where logs or copies cannot be written."""
-    if tensorboard is not None:
-        check_tensorboard(tensorboard)
-    if mlflow is not None:
-        check_mlflow(mlflow)

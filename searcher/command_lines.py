@@ -34,13 +34,12 @@ def use_words(
     one, and the profile where nobody knows what it is called.
     """
     fingerprint = identity.fingerprint[:12]
+    policy = fingerprint if version is None else f"{fingerprint}@{version}"
     if identity.simulated_cluster is not None and profile is None:
         # On a real cluster it is another job, so the policy is tried there first.
-        policy = fingerprint if version is None else f"{fingerprint}@{version}"
         return ["syncswitch-search", "evaluate", policy, called, *_as_found(conditions)]
     if not is_loadable(loaded_from):
-        words = ["syncswitch-search", "policy", "export", fingerprint]
-        return [*words, *([] if version is None else ["--version", str(version)])]
+        return ["syncswitch-search", "policy", "export", policy]
     words = ["syncswitch-run", loaded_from or called]
     words += [] if profile is None else ["--trainer", "simulated", "--profile", profile]
     words += [] if version is None else ["--policy", str(version)]

@@ -301,23 +301,17 @@ def plan_evaluation(
     policy: TimingPolicy,
     reference: str,
     *,
-    chosen: ConditionsChoice,
     workers: int | None,
     protocols: str | None,
     storage_url: str,
     seed: int,
+    online: str,
+    switch: str,
+    inject: Sequence[str] = (),
 ) -> PolicyOnJob:
     """Puts a job together that is to be trained with a policy of another; nothing is trained.
 
-    Args:
-        trainer: What makes the runs.
-        policy: The policy.
-        reference: The workload, as the user named it.
-        chosen: The conditions of the runs.
-        workers: n; None for the policy's.
-        protocols: Before and after the switch; None for the policy's.
-        storage_url: The database of the runs.
-        seed: The seeds of all runs derive from it.
+    The arguments are those of `searcher.api.evaluate`, with the trainer and the policy themselves.
 
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
@@ -327,6 +321,7 @@ def plan_evaluation(
         pair = trainer.pair(protocols)
     size = trainer.workers(workers)
     request = JobRequest(reference, size, policy.workers, pair, storage_url, seed)
+    chosen = ConditionsChoice(online, switch, tuple(inject))
     conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
     check_chief(conditions.injections, "evaluate")
     job = trainer.job(request)
@@ -590,40 +585,32 @@ class SweepPlan:
 def plan_sweep(
     trainer: TrainerChoice,
     reference: str | None,
-    percents: str | Sequence[float],
+    at: str | Sequence[float],
     *,
     variants: Sequence[str] = (),
     protocols: Sequence[str] = (),
     sizes: Sequence[int | None] = (None,),
-    chosen: ConditionsChoice,
+    storage_url: str,
     runs: int,
     threshold: float | None,
     target_accuracy: float | None,
     guarded: bool,
     seed: int,
-    storage_url: str,
+    online: str,
+    switch: str,
+    inject: Sequence[str] = (),
 ) -> SweepPlan:
     """Puts the jobs of a sweep together; nothing is trained.
 
-    Args:
-        trainer: What makes the runs.
-        reference: The workload, as the user named it; None where the trainer needs none.
-        percents: The switch points, as numbers or as a text such as `100,50,0`.
-        variants: `FIELD=VALUE` of workloads that are trained, too.
-        protocols: Pairs such as `bsp,asp`; none for the usual one.
-        sizes: n of each cluster; None for the usual size.
-        chosen: The conditions of the runs.
-        runs: R, how many runs of each switch point there are to be.
-        threshold: beta, in the unit of the metric; None for the usual one, or to measure it.
-        target_accuracy: The value of the metric to keep; None to measure it.
-        guarded: Whether what fails goes back to its switch.
-        seed: The seeds of all runs derive from it.
-        storage_url: The database of the runs.
+    The arguments are those of `searcher.api.sweep`, with the trainer itself. Besides, `at` may be a
+    text such as `100,50,0`, `sizes` has the number of workers of each cluster (None for the usual
+    one), and `variants` has `FIELD=VALUE` of workloads that are trained as well.
 
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
     """
-    points = _switch_points(percents)
+    chosen = ConditionsChoice(online, switch, tuple(inject))
+    points = _switch_points(at)
     # All is compared with BSP alone; where no pair has BSP, with the first protocol alone.
     pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))
     first = next((pair for pair in pairs if _USUAL_REFERENCE in pair), pairs[0])

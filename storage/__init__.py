@@ -46,15 +46,4 @@ __all__ = [
     "write_policy",
 ]
 
-_HOMES = {
-    "database.engine": ("Database", "open_database"),
-    "errors": ("FatalError", "RetryableError", "SyncSwitchError", "UserError"),
-    "policies.file": ("read_policy_file", "write_policy"),
-    "policies.registry": ("PolicyRegistry",),
-    "records.job": ("RunConditions", "WorkloadIdentity"),
-    "records.policy": ("TimingPolicy",),
-    "records.trial": ("Evaluation", "PhaseRecord", "RunEvent", "TrialRecord", "TrialSpec"),
-    "trials.store": ("TrialStore",),
-    "trials.values": ("StoredTrial",),
-}
-__getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})
+__getattr__ = lazy_names(__name__, __file__)

@@ -6,17 +6,26 @@ for SQLAlchemy, Optuna or TensorFlow.
 
 from __future__ import annotations
 
+import ast
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
-def lazy_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package; `places` is the module in it that has each name."""
+def lazy_names(package: str, file: str) -> Callable[[str], Any]:
+    """Makes the `__getattr__` of a package, which carries out its imports for type checkers.
+
+    Args:
+        package: The package's `__name__`.
+        file: The package's `__file__`, whose imports under `if TYPE_CHECKING:` say where each name
+            is.
+    """
 
     def find(name: str) -> Any:
-        if name not in places:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+        for node in ast.walk(ast.parse(Path(file).read_text())):
+            if isinstance(node, ast.ImportFrom) and name in {one.name for one in node.names}:
+                return getattr(importlib.import_module(str(node.module)), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find

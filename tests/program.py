@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 PROGRAMS = {
-    "syncswitch-search": "syncswitch.cli.search.program",
-    "syncswitch-run": "syncswitch.cli.run.program",
+    "syncswitch-search": "search",
+    "syncswitch-run": "run",
 }
 
 TINY_WORKLOAD = """
@@ -45,7 +45,7 @@ def environment() -> dict[str, str]:
 
 def code(program: str) -> str:
     """What a program's entry point does."""
-    return f"from {PROGRAMS[program]} import main; main(prog_name={program!r})"
+    return f"from syncswitch.cli import program; program.{PROGRAMS[program]}({program!r})"
 
 
 def start(program: str, *arguments: object, folder: Path) -> subprocess.Popen[str]:

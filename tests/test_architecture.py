@@ -210,20 +210,3 @@ def test_every_public_name_is_there_and_says_what_it_is(layer: str) -> None:
 def test_the_packages_themselves_are_light() -> None:
     packages = ", ".join(f"syncswitch.{layer}" for layer in LIBRARY)
     assert not (HEAVY | {"numpy", "pydantic"}) & loaded_after(f"import {packages}")
-
-
-@pytest.mark.parametrize("layer", LIBRARY)
-def test_type_checkers_know_the_names_that_programs_find(layer: str) -> None:
-    tree = ast.parse((ROOT / layer / "__init__.py").read_text())
-    typed = {
-        alias.name: node.module
-        for block in tree.body
-        if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    package = importlib.import_module(f"syncswitch.{layer}")
-    assert sorted(typed) == package.__all__
-    for name, module in typed.items():
-        assert getattr(importlib.import_module(str(module)), name) is getattr(package, name)

@@ -1,9 +1,9 @@
-"""Does: turns one trial specification into one measured training run.
+"""Does the training: turns a trial specification into one measured training run.
 
-What programs use is listed in `__all__`: `PolicyCallback` and `fit` train with a policy that was
-found before; the trainers make the runs of a search, or one run alone; `Workload` and `Data` say
-what is trained, or `from_compiled` with what Keras' `fit` would get; `StreamedData` reads from
-files, each kind of which has a `Source`.
+`__all__` lists the names for programs. `PolicyCallback` and `fit` train with an existing policy;
+the trainers make the runs of a search, or a single run. `Workload` and `Data` describe a training
+job, and `from_compiled` makes one from the arguments of Keras' `fit`. `StreamedData` reads examples
+from files through a `Source`.
 """
 
 from typing import TYPE_CHECKING
@@ -55,26 +55,4 @@ __all__ = [
     "workload_identity",
 ]
 
-_OTHERS = {
-    "ClusterProfile": "simulated.profile",
-    "ClusterTrainer": "cluster.chief.trainer",
-    "CommandJob": "command.job",
-    "CommandTemplate": "command.job",
-    "CommandTrainer": "command.trainer",
-    "Data": "job.data",
-    "NumpyFiles": "job.sources.files",
-    "PipelinePieces": "job.sources.pipelines",
-    "PolicyCallback": "keras_api.callback",
-    "SimulatedTrainer": "simulated.trainer",
-    "Source": "job.sources.source",
-    "StreamedData": "job.data",
-    "TFRecordFiles": "job.sources.files",
-    "Workload": "job.workload",
-    "fit": "keras_api.fit",
-    "from_compiled": "keras_api.from_compiled",
-    "load_profile": "simulated.profile",
-    "load_workload": "job.loading",
-    "simulated_identity": "simulated.trainer",
-    "workload_identity": "job.fingerprint",
-}
-__getattr__ = lazy_names(__name__, {name: _OTHERS.get(name, "trainer") for name in __all__})
+__getattr__ = lazy_names(__name__, __file__)

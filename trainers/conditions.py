@@ -11,19 +11,19 @@ from syncswitch.trainers.cluster.local import JOINING_LAUNCHER
 from syncswitch.trainers.protocols import Exchange, choose_protocol
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.faults.grammar import Injection
+    from syncswitch.trainers.faults.injections import Injection
 
 _USUAL = RunConditions()
 
 
 @dataclass(frozen=True)
 class ConditionsChoice:
-    """The conditions that the user chose; their meaning depends on the job.
+    """The conditions that the user chose, which mean something only together with a job.
 
     Attributes:
         online: Name of the online policy.
         switch_mechanism: `hot` or `restart`.
-        inject: Faults and scenarios as the option `--inject` takes them.
+        inject: Injections and scenarios, as `--inject` takes them.
     """
 
     online: str
@@ -38,17 +38,17 @@ class ConditionsChoice:
         launcher: str,
         servers: int = 1,
     ) -> RunConditions:
-        """The conditions of one job.
+        """Returns the conditions of one job.
 
         Args:
             workers: n.
-            switch_percent: Where the job switches; the scenarios of the paper come before it.
+            switch_percent: The switch point; the paper's scenarios come before it.
             first_protocol: The protocol before the switch.
-            launcher: `in-process`, `processes`, `tf-config` or `simulated`.
+            launcher: `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
             servers: Number of parameter servers.
 
         Raises:
-            UserError: It does not fit the job, the launcher or this machine.
+            UserError: A choice does not fit the job or the launcher.
         """
         exchange = choose_protocol(first_protocol).exchange
         if self.online != _USUAL.online and exchange is not Exchange.ROUND:
@@ -60,13 +60,13 @@ class ConditionsChoice:
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == "simulated":
             raise UserError(
                 f"--switch {self.switch_mechanism} cannot be used with --trainer simulated, whose"
-                " cluster has no processes to start anew; switch_seconds of a profile says what a"
+                " cluster has no processes to restart; switch_seconds of a profile sets what a"
                 " switch costs"
             )
         if self.switch_mechanism != _USUAL.switch_mechanism and launcher == JOINING_LAUNCHER:
             raise UserError(
                 f"--switch {self.switch_mechanism} cannot be used with --launcher {launcher}, whose"
-                " processes only those who started them can start anew; leave it out"
+                " processes can only be restarted by whoever started them; leave it out"
             )
         found: tuple[Injection, ...] = ()
         if self.inject:
@@ -78,7 +78,7 @@ class ConditionsChoice:
         )
 
     def check_nothing_chosen(self, reason: str) -> None:
-        """Raises UserError where anything but the default was chosen."""
+        """Raises UserError if anything but the defaults was chosen."""
         chosen = {
             f"--online {self.online}": self.online != _USUAL.online,
             f"--switch {self.switch_mechanism}": self.switch_mechanism != _USUAL.switch_mechanism,
@@ -91,7 +91,7 @@ class ConditionsChoice:
     def _injections(
         self, workers: int, switch_percent: float, launcher: str, servers: int
     ) -> tuple[Injection, ...]:
-        from syncswitch.trainers.faults.scenario import check_injections, injections
+        from syncswitch.trainers.faults.injections import check_injections, injections
 
         found = injections(self.inject, workers, switch_percent)
         check_injections(found, launcher, servers)

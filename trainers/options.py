@@ -1,4 +1,4 @@
-"""The options of a trainer, described once for command lines and Python."""
+"""The options of trainers, described once for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from syncswitch.storage.errors import UserError
 
 USUAL_WORKERS = 4
 USUAL_PROTOCOLS = "bsp,asp"
-"""Protocols of a cluster where nobody names any."""
+"""Default protocols of a cluster."""
 
 
 @dataclass(frozen=True)
 class TrainerOption:
-    """An option that goes with some kinds of trainers alone.
+    """An option that only some kinds of trainers have.
 
     Attributes:
-        flag: Its name on a command line, such as `--launcher`.
-        help: Its help, for people.
+        flag: Name on the command line, such as `--launcher`.
+        help: Help text.
         type: str, int, float, bool or Path.
-        name: The parameter that takes it; empty for the flag with underscores.
-        metavar: The value, in the help; empty for what follows from the type.
-        default: The value where nobody says; None where that depends.
-        choices: The only values that it takes; empty for any.
-        least: The least number that it takes.
-        most: The largest number that it takes.
+        name: Name of the parameter; empty for the flag with underscores.
+        metavar: Placeholder of the value in the help; empty for the default of the type.
+        default: Default value; None if it depends on other things.
+        choices: Allowed values; empty for any.
+        least: Smallest allowed number; None for no limit.
+        most: Largest allowed number; None for no limit.
     """
 
     flag: str
@@ -42,14 +42,14 @@ class TrainerOption:
 
     @property
     def parameter(self) -> str:
-        """The parameter of a function that takes the value."""
+        """Name of the parameter of a Python function."""
         return self.name or self.flag.removeprefix("--").replace("-", "_")
 
     def checked(self, value: Any) -> Any:
-        """Return a value from Python as it would be from a command line.
+        """Converts a value from Python to the option's type.
 
         Raises:
-            UserError: The option does not take it.
+            UserError: The option does not allow it.
         """
         if value is None:
             return None

@@ -1,4 +1,4 @@
-"""Children that do not outlive their parent."""
+"""Ends child processes together with their parent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Has the kernel kill this process when the thread that started it ends, even if stopped."""
+    """Makes the kernel kill this process when the thread that started it ends, even if stopped."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -18,7 +18,7 @@ class Verdict(enum.Enum):
 
 
 class Observer(Protocol):
-    """Watches one training run; called from one thread at a time."""
+    """Watches one training run; called by one thread at a time."""
 
     def on_progress(self, worker_step: int) -> None:
         """Receives the number of worker-steps done, a few times a second."""
@@ -27,11 +27,11 @@ class Observer(Protocol):
         """Receives each evaluation, in the order of the worker-steps."""
 
     def on_event(self, event: RunEvent) -> None:
-        """Receives what happens to the run or is decided about it."""
+        """Receives each event of the run."""
 
 
 class SilentObserver:
-    """Lets every run go on to its end."""
+    """Lets every run train to its end."""
 
     def on_progress(self, worker_step: int) -> None:
         """Does nothing."""
@@ -45,7 +45,7 @@ class SilentObserver:
 
 
 class Watching:
-    """Passes everything on to another observer; a subclass overrides what it wants to know."""
+    """Passes everything on to another observer; subclasses override what they need."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -68,7 +68,7 @@ class Trainer(ABC):
 
     @abstractmethod
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        """Runs one trial to its end and says what it measured.
+        """Runs one trial to its end and returns what it measured.
 
         A diverged run is a result. `KeyboardInterrupt` stops the run and is raised again.
 
@@ -78,7 +78,7 @@ class Trainer(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 (a trainer without resources has nothing to do)
-        """Ends its processes and gives back its memory; may be called twice."""
+        """Ends its processes and releases its memory; may be called twice."""
 
     def __enter__(self) -> Trainer:
         return self

@@ -6,20 +6,22 @@ import itertools
 import math
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.cli import console
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
+from syncswitch.searcher.words import counted
+from syncswitch.storage.metrics import time_to_accuracy_seconds
 from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.uses.summary import is_kept
 from syncswitch.trainers.run.record import is_remarkable
 
 if TYPE_CHECKING:
+    from syncswitch.searcher.training.train import Training
     from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
-    """An observer that shows the progress on a terminal, and elsewhere only what is remarkable."""
-    from syncswitch.trainers.run.record import event_line, is_remarkable
+    """An observer that shows progress bars on a terminal, elsewhere only remarkable events."""
+    from syncswitch.trainers.run.record import event_line
     from syncswitch.trainers.trainer import SilentObserver, Verdict
 
     if not sys.stderr.isatty():
@@ -63,11 +65,11 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
 
 _LONG_PHASE_PERCENT = 10.0
 _LONG_PHASE_SECONDS = 20.0
-# Between tests of the first phase; of fewer nobody can say how much they differ.
+# Fewer paces between tests of the first phase do not say how much they differ.
 _FEWEST_PACES = 2
-# The same run on the same machine takes so much more or less.
+# The same run on the same machine varies by this much.
 _LEAST_NOISE = 0.05
-# Of a single recorded run nobody knows the spread.
+# The spread of a single recorded run is unknown.
 _NOISE_OF_ONE = 0.1
 
 
@@ -77,84 +79,35 @@ class Baseline:
 
     Attributes:
         seconds: Its training time.
-        source: Where that figure comes from.
-        noise: By which share it may be wrong.
+        source: Where this figure comes from.
+        noise: The share by which it may be wrong.
     """
 
     seconds: float
     source: str
     noise: float
 
+    def speed_up(self, record: TrialRecord) -> float | None:
+        """How many times as fast a run was; None where it took no time."""
+        return self.seconds / record.training_seconds if record.training_seconds > 0 else None
 
-@dataclass(frozen=True)
-class RunReport:
-    """The result of a run, compared with its policy and the first protocol alone.
 
-    Attributes:
-        policy: The policy that was used; None where the user chose the switch.
-        record: What the run measured.
-        baseline: What the first protocol alone would have taken; None where unknown.
-        time_to_accuracy_seconds: Until the policy's target accuracy; None for never.
-        model_path: The saved model; None where a command trained, which saves what it likes.
-        output_folder: Of the command; None where it was none.
+def baseline_of(done: Training) -> Baseline | None:
+    """The time of the first protocol alone; None where it is unknown.
+
+    It comes from recorded runs, else from this very run if its first phase is long enough, else
+    from its policy.
     """
-
-    policy: TimingPolicy | None
-    record: TrialRecord
-    baseline: Baseline | None
-    time_to_accuracy_seconds: float | None
-    model_path: Path | None
-    output_folder: Path | None = None
-
-    @property
-    def speed_up(self) -> float | None:
-        """Time of the first protocol alone over the time of this run."""
-        if self.baseline is None or self.record.training_seconds <= 0:
-            return None
-        return self.baseline.seconds / self.record.training_seconds
-
-
-def make_report(
-    policy: TimingPolicy | None,
-    record: TrialRecord,
-    model_path: Path | None,
-    output_folder: Path | None = None,
-    alone_seconds: Sequence[float] = (),
-) -> RunReport:
-    """Compares a run with its policy and with the first protocol alone.
-
-    Args:
-        policy: That the run used; None where the user chose the switch.
-        record: What it measured.
-        model_path: The saved model, if there is one.
-        output_folder: Of the command that trained, if it was one.
-        alone_seconds: See `recorded_alone`.
-    """
-    from syncswitch.storage.metrics import time_to_accuracy_seconds
-
-    baseline = _baseline(policy, record, alone_seconds)
-    reached = None
-    if policy is not None:
-        reached = time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
-    return RunReport(policy, record, baseline, reached, model_path, output_folder)
-
-
-def _baseline(
-    policy: TimingPolicy | None, record: TrialRecord, alone_seconds: Sequence[float]
-) -> Baseline | None:
-    """Return the time of the first protocol alone; None where nothing says it.
-
-    Best from recorded runs; else from this very run, if its first phase is long enough.
-    """
+    policy, record = done.policy, done.record
     spec = record.spec
     name = spec.identity.first_protocol.upper()
-    if alone_seconds:
-        runs = len(alone_seconds)
-        mean = statistics.fmean(alone_seconds)
+    if done.alone_seconds:
+        runs = len(done.alone_seconds)
+        mean = statistics.fmean(done.alone_seconds)
         source = f"{name} alone in {runs} recorded {'run' if runs == 1 else 'runs'}"
         noise = _NOISE_OF_ONE
         if runs > 1:  # that of a further run, two standard deviations either way
-            noise = 2 * statistics.stdev(alone_seconds) / mean * math.sqrt(1 + 1 / runs)
+            noise = 2 * statistics.stdev(done.alone_seconds) / mean * math.sqrt(1 + 1 / runs)
         return Baseline(mean, source, max(_LEAST_NOISE, noise))
     if (
         spec.switch_percent >= _LONG_PHASE_PERCENT
@@ -162,7 +115,7 @@ def _baseline(
     ):
         estimated = _estimated(record)
         if estimated is not None:
-            source = f"{name} alone, as estimated by the pace of this run's {name} phase"
+            source = f"{name} alone, as estimated from the pace of this run's {name} phase"
             return Baseline(estimated[0], source, estimated[1])
     if policy is not None and policy.baseline_seconds is not None:
         return Baseline(policy.baseline_seconds, f"{name} alone in the search", _LEAST_NOISE)
@@ -170,12 +123,12 @@ def _baseline(
 
 
 def _estimated(record: TrialRecord) -> tuple[float, float] | None:
-    """The first protocol alone as long as it took to its first test here, and then at its pace.
+    """Extrapolates the first phase: its time to the first test, and the rest at its later pace.
 
-    Until the first test a run is slower: its functions are compiled, its data are read.
+    A run is slower until its first test, as functions are compiled and data are read.
 
     Returns:
-        Seconds, and by which share they may be wrong; None where too few tests were made.
+        The seconds, and the share by which they may be wrong; None with too few tests.
     """
     first, identity = record.phases[0], record.spec.identity
     if first.protocol != identity.first_protocol or first.start_worker_step:
@@ -196,11 +149,11 @@ def _estimated(record: TrialRecord) -> tuple[float, float] | None:
     return seconds, max(_LEAST_NOISE, error)
 
 
-def report_as_json(report: RunReport) -> dict[str, Any]:
+def report_as_json(done: Training) -> dict[str, Any]:
     """The report as a document for JSON."""
     from syncswitch.storage.policies.file import policy_to_dict
 
-    record, policy = report.record, report.policy
+    policy, record, baseline = done.policy, done.record, baseline_of(done)
     identity = record.spec.identity
     return {
         "policy": None if policy is None else policy_to_dict(policy),
@@ -217,10 +170,10 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
         "converged": record.converged,
         "reaches_target": None if policy is None else _reaches_target(policy, record),
         "training_seconds": record.training_seconds,
-        "baseline_seconds": None if report.baseline is None else report.baseline.seconds,
-        "baseline_source": "unknown" if report.baseline is None else report.baseline.source,
-        "speed_up": report.speed_up,
-        "time_to_accuracy_seconds": report.time_to_accuracy_seconds,
+        "baseline_seconds": None if baseline is None else baseline.seconds,
+        "baseline_source": "unknown" if baseline is None else baseline.source,
+        "speed_up": None if baseline is None else baseline.speed_up(record),
+        "time_to_accuracy_seconds": _seconds_to_target(policy, record),
         "switch_overhead_seconds": record.switch_overhead_seconds,
         "worker_steps": record.worker_steps,
         "phases": [
@@ -230,10 +183,17 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
         "conditions": asdict(record.spec.conditions),
         "guard": _guard_as_json(record),
         "events": [asdict(event) for event in record.events],
-        "model": None if report.model_path is None else str(report.model_path),
-        "output_folder": None if report.output_folder is None else str(report.output_folder),
+        "model": str(done.model_path) if done.has_model else None,
+        "output_folder": None if done.has_model else str(done.model_path),
         "seed": record.spec.seed,
     }
+
+
+def _seconds_to_target(policy: TimingPolicy | None, record: TrialRecord) -> float | None:
+    """Seconds until the policy's target accuracy; None where it was never reached."""
+    if policy is None:
+        return None
+    return time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
 
 
 def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
@@ -241,9 +201,9 @@ def _reaches_target(policy: TimingPolicy, record: TrialRecord) -> bool:
     return is_kept(accuracy, record.diverged, policy.target_accuracy, policy.threshold)
 
 
-def print_report(report: RunReport) -> None:
-    """Prints the report as tables and sentences."""
-    policy, record = report.policy, report.record
+def print_report(done: Training) -> None:
+    """Prints a finished run as tables and sentences."""
+    policy, record = done.policy, done.record
     console.print_rows(
         [
             [
@@ -264,19 +224,8 @@ def print_report(report: RunReport) -> None:
     )
     _print_events(record)
     console.echo()
-    console.print_text(_outcome(report))
-    sentence = f"Training took {record.training_seconds:.1f} s"
-    is_itself = policy is None and record.spec.switch_percent >= 100
-    baseline, speed_up = report.baseline, report.speed_up
-    if baseline is not None and speed_up is not None and not is_itself:
-        sentence += (
-            f", {speed_up:.2f} times as fast as {baseline.source}"
-            if abs(speed_up - 1) > baseline.noise
-            else f", about as long as {baseline.source}"  # a difference may be chance
-        )
-        sentence += f" ({baseline.seconds:.1f} s)"
-        sentence += f"; the switch took {record.switch_overhead_seconds * 1000:.1f} ms"
-    console.print_text(f"{sentence}.")
+    console.print_text(_outcome(policy, record))
+    console.print_text(_time_sentence(done))
     if record.guard is not None:
         console.print_text(_guarded(record, record.guard))
     share = None if policy is None else policy.kept_share
@@ -284,18 +233,36 @@ def print_report(report: RunReport) -> None:
         share = policy.delivered_share
     if policy is not None and share is not None and not _reaches_target(policy, record):
         console.print_text(_expected(policy, share))
-    if report.model_path is not None:
-        console.echo(f"Model saved as {report.model_path}")
-    if report.output_folder is not None:
-        console.echo(f"What the command left is in {report.output_folder}")
+    if done.has_model:
+        console.echo(f"Model saved as {done.model_path}")
+    else:
+        console.echo(f"The command's output is in {done.model_path}")
 
 
-def _outcome(report: RunReport) -> str:
-    policy, record = report.policy, report.record
-    identity = record.spec.identity
-    job = (
-        f"{identity.name} on {identity.workers} {'worker' if identity.workers == 1 else 'workers'}"
+def _time_sentence(done: Training) -> str:
+    """The training time, beside that of the first protocol alone unless the run used it alone."""
+    policy, record = done.policy, done.record
+    took = f"Training took {record.training_seconds:.1f} s"
+    baseline = baseline_of(done)
+    speed_up = None if baseline is None else baseline.speed_up(record)
+    is_itself = policy is None and record.spec.switch_percent >= 100
+    if baseline is None or speed_up is None or is_itself:
+        return f"{took}."
+    compared = (
+        f"{speed_up:.2f} times as fast as {baseline.source}"
+        if abs(speed_up - 1) > baseline.noise
+        else f"about as long as {baseline.source}"  # a difference may be chance
     )
+    switch_milliseconds = record.switch_overhead_seconds * 1000
+    return (
+        f"{took}, {compared} ({baseline.seconds:.1f} s); the switch took"
+        f" {switch_milliseconds:.1f} ms."
+    )
+
+
+def _outcome(policy: TimingPolicy | None, record: TrialRecord) -> str:
+    identity = record.spec.identity
+    job = f"{identity.name} on {counted(identity.workers, 'worker')}"
     metric = identity.decided_by
     accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
     if policy is None:
@@ -306,9 +273,8 @@ def _outcome(report: RunReport) -> str:
             f" be is measured in the first {THRESHOLD_RUNS} runs."
         )
     verdict = "within" if _reaches_target(policy, record) else "NOT within"
-    reached = "never reached"
-    if report.time_to_accuracy_seconds is not None:
-        reached = f"first reached after {report.time_to_accuracy_seconds:.1f} s"
+    seconds = _seconds_to_target(policy, record)
+    reached = "never reached" if seconds is None else f"first reached after {seconds:.1f} s"
     return (
         f"{job} with policy version {policy.version}: {accuracy}, {verdict} {policy.threshold:g} of"
         f" the target {metric.text(policy.target_accuracy)}; the target itself was {reached}."
@@ -344,7 +310,7 @@ def _switch_text(record: TrialRecord) -> str:
 
 
 def _expected(policy: TimingPolicy, kept_share: float) -> str:
-    """How often a run loses more than it may."""
+    """How often a run loses more than its policy allows."""
     own = ""
     if policy.baseline_kept_share is not None and policy.switch_percent < 100:
         first, share = policy.first_protocol.upper(), policy.baseline_kept_share
@@ -353,7 +319,7 @@ def _expected(policy: TimingPolicy, kept_share: float) -> str:
 
 
 def _print_events(record: TrialRecord) -> None:
-    """Prints what was injected, what went wrong and what was decided, if anything."""
+    """Prints injected faults, failures and decisions, if there were any."""
     conditions, usual = record.spec.conditions, RunConditions()
     words = list(conditions.injections)
     if conditions.switch_mechanism != usual.switch_mechanism:

@@ -28,6 +28,7 @@ from syncswitch.cli.console import (
 from syncswitch.cli.options import common_options, protocols_option, workers_option
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.options import STRATEGY_OPTIONS, strategy_options
+from syncswitch.cli.search.selection import cluster_option
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.simulation.cost import (
     CostSummary,
@@ -73,6 +74,7 @@ class _Row:
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @workers_option(None, "Only runs on this many workers.")
 @protocols_option("bsp,asp")
+@cluster_option
 @click.option(
     "--settings",
     type=click.IntRange(1, 30),
@@ -109,6 +111,7 @@ def cost(
     reference: str,
     workers: int | None,
     protocols: str,
+    cluster: str | None,
     settings: int | None,
     strategy: str,
     runs: int,
@@ -135,7 +138,7 @@ def cost(
     first = _strategy_of(rows[0], settings or 1, threshold)
     SearchPlan(dataclasses.replace(first, accuracy_range=(None, None))).check()
     _check_most_runs(runs, options["baseline_runs"])
-    recording = _read(storage_url, reference, workers, protocols)
+    recording = _read(storage_url, reference, workers, protocols, cluster)
     metric = recording.identity.decided_by
     _check_baseline(reference, recording)
     if threshold is None and not metric.has_usual_threshold:
@@ -207,10 +210,16 @@ def _knowing(strategy: Strategy, recording: Recording) -> Strategy:
     return dataclasses.replace(strategy, **known)
 
 
-def _read(storage_url: str, reference: str, workers: int | None, protocols: str) -> Recording:
+def _read(
+    storage_url: str,
+    reference: str,
+    workers: int | None,
+    protocols: str,
+    cluster: str | None,
+) -> Recording:
     pair = parse_named_pair(protocols)
     with open_database(storage_url, create=False) as database:
-        return read_recording(database, reference, workers=workers, protocols=pair)
+        return read_recording(database, reference, workers=workers, protocols=pair, cluster=cluster)
 
 
 def _check_baseline(reference: str, recording: Recording) -> None:

@@ -22,7 +22,7 @@ from syncswitch.storage.trials.store import TrialStore
 @optional_workload
 @mlflow_option(required=True)
 @common_options
-def export(reference: str | None, mlflow_uri: str, storage_url: str, as_json: bool) -> None:
+def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) -> None:
     """Copy searches, later runs and policies of WORKLOAD, or of all, to MLflow.
 
     Each workload is an experiment. A search is a run, under which its trials are; runs of
@@ -34,7 +34,7 @@ def export(reference: str | None, mlflow_uri: str, storage_url: str, as_json: bo
     from syncswitch.storage.export.mlflow.job import copy_job
     from syncswitch.storage.export.mlflow.server import MlflowServer, shown_uri
 
-    server = MlflowServer(mlflow_uri)
+    server = MlflowServer(mlflow)
     with open_database(storage_url, create=False) as database:
         workloads = _workloads(TrialStore(database), PolicyRegistry(database), reference)
         counts = [
@@ -49,7 +49,7 @@ def export(reference: str | None, mlflow_uri: str, storage_url: str, as_json: bo
         )
         return
     for identity, runs in counts:
-        echo(f"{identity.name} ({identity.cluster}): {runs} runs at {shown_uri(mlflow_uri)}")
+        echo(f"{identity.name} ({identity.cluster}): {runs} runs at {shown_uri(mlflow)}")
 
 
 def _workloads(

@@ -5,10 +5,8 @@ Needs neither TensorFlow nor Optuna, nor the user's workload file.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ import click
 
 from syncswitch.cli.completion import (
     complete_alias,
-    complete_compared,
+    complete_policy,
     complete_version,
 )
 from syncswitch.cli.console import (
@@ -35,17 +33,12 @@ from syncswitch.cli.options import common_options, debug_option
 from syncswitch.cli.search.rows import optional_workload, output_option, selector_of
 from syncswitch.cli.search.selection import (
     VERSION,
-    Selection,
-    alias_option,
     existing,
-    find,
     narrowing_options,
-    near_misses,
     newest,
-    no_alias,
+    none_found,
+    only,
     selection_options,
-    version_of,
-    version_option,
 )
 from syncswitch.searcher.learning.words import uses_as_json, uses_sentence
 from syncswitch.searcher.search.policy_words import (
@@ -55,8 +48,9 @@ from syncswitch.searcher.search.policy_words import (
     policy_text,
     times_text,
 )
+from syncswitch.searcher.selection import ClusterKind, Selection, job_of, policies, split_choice
 from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.training.policy import only
+from syncswitch.searcher.training.uses import is_policy_file
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -66,8 +60,7 @@ from syncswitch.searcher.words import (
     workers_text,
 )
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.database.inspection import holds_nothing, shown
-from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.policies.file import policy_text as policy_file_text
 from syncswitch.storage.policies.file import (
@@ -76,7 +69,12 @@ from syncswitch.storage.policies.file import (
     write_policy,
 )
 from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
-from syncswitch.storage.policies.registry import EvidenceTrial, PolicyEntry, PolicyRegistry
+from syncswitch.storage.policies.registry import (
+    CURRENT,
+    EvidenceTrial,
+    PolicyEntry,
+    PolicyRegistry,
+)
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.spool import take_in
@@ -213,25 +211,17 @@ def _shown(value: Any, digits: int, unit: str) -> str:
 
 
 @policy.command()
-@selection_options
-@version_option
+@selection_options()
 @output_option
 @common_options
-def export(
-    selection: Selection,
-    version: int | None,
-    output: Path | None,
-    storage_url: str,
-    as_json: bool,
-) -> None:
+def export(selection: Selection, output: Path | None, storage_url: str, as_json: bool) -> None:
     """Write a policy to a file.
 
     syncswitch-run takes it with --policy, another database with policy import.
     """
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        chosen = only(registry, existing(registry, selection))
-        found = version_of(registry, chosen, version)
+        found = only(registry, existing(registry, selection, storage_url))
         workload = registry.workload(found.fingerprint)
     assert workload is not None  # every policy refers to one
     if output is None:
@@ -246,24 +236,17 @@ def export(
 
 @policy.command("import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
-@click.option(
-    "--make-current",
-    is_flag=True,
-    help="Use these policies from now on. Default: only where a workload has no current one yet.",
-)
 @common_options
-def import_policy_files(
-    files: tuple[str, ...], make_current: bool, storage_url: str, as_json: bool
-) -> None:
+def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool) -> None:
     """Add policies from exported files.
 
-    Each becomes the next version of its workload: all of them, or none at an error. A policy that
-    is there already stays as it is, so the command may be repeated. What runs with a file learned,
-    and left beside it, is taken in too.
+    Each becomes the next version of its workload, and the current one if there is none yet. All are
+    added, or none if one is refused. A policy that is there already stays as it is, so the command
+    may be repeated. Later runs that wait beside a file are taken in as well.
     """
     contents = [read_policy_file(file) for file in files]
     with open_database(storage_url, create=True) as database:
-        imported = import_policies(database, contents, make_current=make_current)
+        imported = import_policies(database, contents)
         for file in files:
             spool = spool_beside(Path(file))
             taken = take_in(database, spool)
@@ -275,7 +258,7 @@ def import_policy_files(
         print_json([_import_as_json(file, one) for file, one in zip(files, imported, strict=True)])
     else:
         for file, one in zip(files, imported, strict=True):
-            print_text(_import_sentence(file, one, make_current))
+            print_text(_import_sentence(file, one))
 
 
 @policy.command()
@@ -300,14 +283,13 @@ def _import_as_json(file: str, imported: ImportedPolicy) -> dict[str, Any]:
     }
 
 
-def _import_sentence(file: str, imported: ImportedPolicy, make_current: bool) -> str:
+def _import_sentence(file: str, imported: ImportedPolicy) -> str:
     policy = imported.policy
     added = "added" if imported.is_new else "there already"
     if imported.current_version == policy.version:
         current = "it is current"
     else:
-        current = f"current is version {imported.current_version}"
-        current += "" if make_current else " (--make-current changes that)"
+        current = f"current is version {imported.current_version}, which policy alias can change"
     return (
         f"{file}: {added} as version {policy.version} of {policy.workload}"
         f" ({imported.identity.cluster});"
@@ -315,16 +297,8 @@ def _import_sentence(file: str, imported: ImportedPolicy, make_current: bool) ->
     )
 
 
-_HOW_TO_NAME = (
-    "give two of WORKLOAD@VERSION, WORKLOAD@ALIAS or a policy file, or WORKLOAD and two versions or"
-    " aliases of it, for example: syncswitch-search policy diff digits 1 current"
-)
-
-_MOST_DIGITS = 1000  # int() refuses a few thousand
-
-
 @policy.command(name="alias")
-@selection_options
+@selection_options(has_choice=False)
 @click.argument("alias", shell_complete=complete_alias)
 @click.argument("version", type=VERSION, shell_complete=complete_version)
 @common_options
@@ -336,38 +310,45 @@ def move_alias(
 
 
 @policy.command()
-@selection_options
-@alias_option("Alias to move.")
+@selection_options(has_choice=False)
 @common_options
-def rollback(selection: Selection, alias: str, storage_url: str, as_json: bool) -> None:
-    """Point `current`, or another alias, at the next lower version."""
-    _move(selection, alias, None, storage_url, as_json)
+def rollback(selection: Selection, storage_url: str, as_json: bool) -> None:
+    """Make the next lower version the current one."""
+    _move(selection, CURRENT, None, storage_url, as_json)
 
 
 @policy.command()
-@click.argument("names", metavar="[WORKLOAD] A B", nargs=-1, shell_complete=complete_compared)
+@click.argument("first", metavar="A", shell_complete=complete_policy)
+@click.argument("second", metavar="B", shell_complete=complete_policy)
 @narrowing_options
 @common_options
 def diff(
-    names: tuple[str, ...],
+    first: str,
+    second: str,
     workers: int | None,
     protocols: str | None,
+    cluster: ClusterKind | None,
     storage_url: str,
     as_json: bool,
 ) -> None:
     """Show the differences between two policies.
 
-    A and B are versions or aliases of WORKLOAD; without it each is WORKLOAD@VERSION,
-    WORKLOAD@ALIAS or a policy file.
+    A and B are policy files (.json), or WORKLOAD, WORKLOAD@VERSION or WORKLOAD@ALIAS in the
+    database.
     """
-    first, second = _two_names(names)
-    with ExitStack() as stack:
-        registry = None
-        if not (_is_file(first) and _is_file(second)):
-            database = stack.enter_context(open_database(storage_url, create=False))
+
+    def side(name: str) -> tuple[TimingPolicy, WorkloadIdentity]:
+        if is_policy_file(name):
+            content = read_policy_file(name)
+            return content.policy, content.workload.identity
+        workload, choice = split_choice(name)
+        selection = Selection(workload, workers, protocols, cluster, choice or CURRENT)
+        with open_database(storage_url, create=False) as database:
             registry = PolicyRegistry(database)
-        sides = [_side(name, workers, protocols, registry) for name in (first, second)]
-    (a, job), (b, other_job) = sides
+            found = only(registry, existing(registry, selection, storage_url))
+            return found, job_of(registry, found)
+
+    (a, job), (b, other_job) = side(first), side(second)
     found = policy_differences(a, b, job, other_job)
     if as_json:
         known = ("workload", "fingerprint", "version", "created_at")
@@ -395,7 +376,7 @@ def _move(
     """Moves an alias of the one policy that fits; without a version, to the next lower one."""
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        found = only(registry, existing(registry, selection))
+        found = only(registry, existing(registry, selection, storage_url))
         before = registry.aliases(found.fingerprint).get(alias)
         if version is None:
             _, version = registry.roll_back(found.fingerprint, alias)
@@ -415,60 +396,8 @@ def _move(
         echo(f"{found.workload}: {alias} is version {version}{was}")
 
 
-def _two_names(names: tuple[str, ...]) -> tuple[str, str]:
-    if len(names) == 3:
-        workload, first, second = names
-        if _is_file(first) and _is_file(second):
-            raise PolicyError(
-                f"policy diff compares two files, so WORKLOAD {workload!r} says nothing;"
-                f" leave it out, or {_HOW_TO_NAME}"
-            )
-        return (
-            first if _is_file(first) else f"{workload}@{first}",
-            second if _is_file(second) else f"{workload}@{second}",
-        )
-    if len(names) != 2:
-        raise PolicyError(f"policy diff got {len(names)} names; {_HOW_TO_NAME}")
-    return names[0], names[1]
-
-
-def _is_file(name: str) -> bool:
-    """Whether a file is meant; one that is named like a version or an alias needs `./`."""
-    if name.endswith(".json"):
-        return True
-    # A workload may have a folder, too: folder/jobs.py:job@1.
-    return os.path.dirname(name) != "" and ("@" not in name or os.path.isfile(name))
-
-
-def _side(
-    name: str, workers: int | None, protocols: str | None, registry: PolicyRegistry | None
-) -> tuple[TimingPolicy, WorkloadIdentity]:
-    """A policy as it is named, and its job."""
-    if registry is None or _is_file(name):
-        content = read_policy_file(name)
-        return content.policy, content.workload.identity
-    reference, at, which = name.rpartition("@")
-    if not (reference and at and which):
-        raise PolicyError(f"{name!r} names no policy: {_HOW_TO_NAME}")
-    policy = _policy(registry, Selection(reference, workers, protocols), which)
-    entry = registry.entry(policy.fingerprint, policy.version)
-    assert entry is not None  # a version is never removed
-    return policy, entry.identity
-
-
-def _policy(registry: PolicyRegistry, selection: Selection, which: str) -> TimingPolicy:
-    """The policy with that version or alias."""
-    if which.isdecimal() and len(which) <= _MOST_DIGITS:
-        return version_of(registry, only(registry, existing(registry, selection)), int(which))
-    found = find(registry, selection, which)
-    if not found:
-        existing(registry, selection)
-        raise PolicyError(str(no_alias(registry, selection, which)))
-    return only(registry, found)
-
-
 @policy.command()
-@selection_options
+@selection_options(has_choice=False)
 @common_options
 def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
     """Publish another switch for WORKLOAD, if the uses of its policy call for it.
@@ -480,7 +409,7 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        policy = only(registry, existing(registry, selection))
+        policy = only(registry, existing(registry, selection, storage_url))
         revision, new = revision_of(database, policy), None
         if revision is not None:
             new = publish_revision(database, policy, revision)
@@ -499,26 +428,18 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
 
 
 @policy.command()
-@selection_options
-@alias_option("Alias of the version to print.")
+@selection_options()
 @common_options
-def lookup(
-    selection: Selection,
-    alias: str,
-    storage_url: str,
-    as_json: bool,
-) -> int | None:
+def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
     """Print the policy of WORKLOAD. Exit status 1 if there is none."""
     if holds_nothing(storage_url):
-        return _nothing(_none_found(selection, storage_url), as_json)
+        return _nothing(none_found([], selection, storage_url), as_json)
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        found = find(registry, selection, alias)
+        found = policies(registry, selection)
         if not found:
-            reason = no_alias(registry, selection, alias)
-            if reason is None:
-                reason = _none_found(selection, storage_url) + near_misses(registry, selection)
-            return _nothing(reason, as_json)
+            known = registry.entries(workload=selection.selector)
+            return _nothing(none_found(known, selection, storage_url), as_json)
         best = newest(registry, found)
         entry = registry.entry(best.fingerprint, best.version)
         uses = uses_of(database, best)
@@ -549,30 +470,22 @@ def list_policies(reference: str | None, storage_url: str, as_json: bool) -> Non
 
 
 @policy.command()
-@selection_options
-@version_option
+@selection_options()
 @click.option(
     "--why",
     "is_why",
     is_flag=True,
-    help="Also show what was believed after each run, and what would change the answer.",
+    help="Also show what the search believed after each run, and what would change its answer.",
 )
 @common_options
-def show(
-    selection: Selection,
-    version: int | None,
-    is_why: bool,
-    storage_url: str,
-    as_json: bool,
-) -> None:
+def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) -> None:
     """Show one policy with the runs that it rests on.
 
     trial_id is the run's number in this database, if it is there.
     """
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
-        best = newest(registry, existing(registry, selection))
-        chosen = version_of(registry, best, version)
+        chosen = newest(registry, existing(registry, selection, storage_url))
         entry = registry.entry(chosen.fingerprint, chosen.version)
         trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
         uses = uses_of(database, chosen)
@@ -605,13 +518,6 @@ def _nothing(message: str, as_json: bool) -> int:
         print_json({"policy": None})
     print_error(message)
     return EXIT_FAILED
-
-
-def _none_found(selection: Selection, storage_url: str) -> str:
-    command = shlex.join(["syncswitch-search", "run", *selection.words])
-    return (
-        f"no policy for {selection.reference!r} in {shown(storage_url)}; find one with: {command}"
-    )
 
 
 def _simulated(identity: WorkloadIdentity) -> dict[str, object]:

@@ -7,21 +7,22 @@ from pathlib import Path
 
 import click
 
-from syncswitch.cli.completion import complete_study, complete_workload
-from syncswitch.cli.console import echo, print_json
+from syncswitch.cli.completion import complete_policy, complete_study
+from syncswitch.cli.console import echo, print_json, print_note
 from syncswitch.cli.options import common_options, protocols_option, workers_option
-from syncswitch.cli.search.selection import Selection
+from syncswitch.cli.search.selection import cluster_option
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
-from syncswitch.storage.errors import UserError
+from syncswitch.searcher.selection import ClusterKind, named_jobs, split_choice
 
 _STANDARD_OUTPUT = Path("-")
 
 
 @click.command()
-@click.argument("reference", metavar="WORKLOAD[@VERSION]", shell_complete=complete_workload)
+@click.argument("reference", metavar="WORKLOAD[@VERSION|@ALIAS]", shell_complete=complete_policy)
 @workers_option(None, "Only the job on this many workers.")
 @protocols_option(None, "Only the job with these protocols before and after the switch.")
+@cluster_option
 @click.option(
     "--study",
     metavar="NAME",
@@ -41,6 +42,7 @@ def report(
     reference: str,
     workers: int | None,
     protocols: str | None,
+    cluster: ClusterKind | None,
     study: str | None,
     output: Path,
     storage_url: str,
@@ -56,13 +58,21 @@ def report(
     WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
     fingerprint; @ and a version or an alias choose another policy than the current one.
     """
-    workload, version = _split(reference)
-    if study is not None and version is not None:
-        raise UserError("--study names a search; give WORKLOAD without @VERSION")
-    pair = Selection(reference, workers, protocols).pair
+    workload, version = split_choice(reference)
     data = load_report(
-        storage_url, workload, workers=workers, protocols=pair, study=study, version=version
+        storage_url,
+        workload,
+        workers=workers,
+        protocols=protocols,
+        cluster=cluster,
+        study=study,
+        version=version,
     )
+    if data.namesakes:
+        print_note(
+            f"the report is of the real job, on {data.identity.cluster}; of the same name:"
+            f" {named_jobs(data.namesakes)}; show it with --cluster simulated or the fingerprint"
+        )
     page = page_of(data)
     if output == _STANDARD_OUTPUT:
         sys.stdout.buffer.write(page.encode())
@@ -82,10 +92,3 @@ def report(
         )
     else:
         echo(f"report of {data.identity.name} written to {output}; open it in a browser")
-
-
-def _split(reference: str) -> tuple[str, str | None]:
-    """A workload, and the version or alias after its last @, if that can be one."""
-    workload, _, version = reference.rpartition("@")
-    is_named = workload and version and not set(version) & set("/\\:")
-    return (workload, version) if is_named else (reference, None)

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from syncswitch.cli.console import echo, print_json, rich_console
-from syncswitch.cli.options import FiniteRange, common_options, workers_option
+from syncswitch.cli.options import common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.learning.words import uses_as_json, uses_text
 from syncswitch.searcher.search.policy_words import kept_text, sure_text
@@ -34,6 +34,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.rows import condition_values
 
+_INTERVAL_SECONDS = 1.0
 _OF_POLICY = (
     "switch_percent",
     "guarded",
@@ -53,21 +54,11 @@ _OF_POLICY = (
 @optional_workload
 @workers_option(None, "Only searches on this many workers.")
 @click.option("--once", is_flag=True, help="Print the state once, even on a terminal.")
-@click.option(
-    "--interval",
-    "interval_seconds",
-    metavar="SECONDS",
-    type=FiniteRange(0.2, 3600),
-    default=2.0,
-    show_default=True,
-    help="Time between two readings of the database, on a terminal.",
-)
 @common_options
 def status(
     reference: str | None,
     workers: int | None,
     once: bool,
-    interval_seconds: float,
     storage_url: str,
     as_json: bool,
 ) -> None:
@@ -103,7 +94,7 @@ def status(
         unfinished = {search.study for search in searches if not search.is_finished}
         watched |= unfinished or {searches[-1].study}
     if is_live and any(search.is_under_way for search in searches):
-        searches = _watch(reader, searches, watched, interval_seconds)
+        searches = _watch(reader, searches, watched)
     rich_console().print(overview(*_parted(searches, watched)))
 
 
@@ -111,7 +102,6 @@ def _watch(
     reader: StatusReader,
     searches: list[SearchStatus],
     watched: set[str],
-    interval_seconds: float,
 ) -> list[SearchStatus]:
     """Redraws until nothing is under way, or somebody presses Ctrl-C; gives what was seen last."""
     note = ""
@@ -126,7 +116,7 @@ def _watch(
                 live.update(overview(*_parted(searches, watched), note), refresh=True)
                 if not note and not any(search.is_under_way for search in searches):
                     return searches
-                time.sleep(interval_seconds)
+                time.sleep(_INTERVAL_SECONDS)
                 try:
                     searches, note = reader.read(), ""
                     watched |= {search.study for search in searches if search.is_under_way}

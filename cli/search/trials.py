@@ -43,7 +43,6 @@ from syncswitch.storage.queries.trial_filter import TrialChoice
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.trials.values import Fork
 
-_LARGEST = 2**31 - 1  # that every database can compare with
 _Rows = Literal["evaluations", "events", "trials"]
 _FORMATS = ("table", "csv", "json", "parquet")
 
@@ -76,9 +75,6 @@ _FORMATS = ("table", "csv", "json", "parquet")
     shell_complete=complete_study,
     help="Only the runs of this search.",
 )
-@click.option(
-    "--number", type=click.IntRange(0, _LARGEST), help="Only the run of this number in it."
-)
 @common_options
 def trials(
     reference: str | None,
@@ -87,7 +83,6 @@ def trials(
     wants_evaluations: bool,
     wants_events: bool,
     study: str | None,
-    number: int | None,
     storage_url: str,
     as_json: bool,
 ) -> None:
@@ -114,7 +109,6 @@ def trials(
         "kinds": ("search", "import"),
         "workload": selector_of(reference),
         "study": study,
-        "trial_number": number,
     }
     with open_database(storage_url, create=False) as database:
         if kind == "table" and wants_events:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -27,9 +27,14 @@ _FIRST_REPLICATE = 1_000_000
 
 
 def lessons_of(
-    use: Observation, number: int, seed: int, failed_percents: tuple[float, ...] = ()
+    use: Observation,
+    number: int,
+    seed: int,
+    failed: Iterable[tuple[float, float | None]] = (),
 ) -> list[Observation]:
     """One observation of each switch that failed, and one of that which held.
+
+    A failed switch that trained to its end counts with what it came to, as a run of a search does.
 
     As a run goes on from a failed switch as if it had never been, what it ends with is an accuracy
     of the last one, or of the first protocol alone. Of that the same seed gives the same run, which
@@ -40,13 +45,23 @@ def lessons_of(
             alarmed, that switch failed as well, and the first protocol alone held.
         number: Of the use, from 0.
         seed: Of the use, 0 or more.
-        failed_percents: Switches that failed before.
+        failed: Switches that failed before, each with what it converged to; None where it did not
+            come to its end.
     """
     if use.alarmed:
-        failed_percents = (*failed_percents, use.switch_percent)
+        failed = (*failed, (use.switch_percent, None))
         use = replace(use, switch_percent=BASELINE_PERCENT, alarmed=False)
     use = replace(use, trial_number=_FIRST_REPLICATE + number, replicate=_FIRST_REPLICATE + number)
-    lessons = [replace(use, switch_percent=one, alarmed=True) for one in failed_percents]
+    lessons = [
+        replace(
+            use,
+            switch_percent=percent,
+            accuracy=use.accuracy if accuracy is None else accuracy,
+            diverged=False,
+            alarmed=accuracy is None,
+        )
+        for percent, accuracy in failed
+    ]
     alone = use.switch_percent == BASELINE_PERCENT
     lessons.append(replace(use, replicate=-1 - seed) if alone else use)
     # The run was paid for once.
@@ -200,6 +215,7 @@ class UsedJob:
             )
             for number, run in enumerate(self.policy.evidence)
         ]
+        whole = self.policy.total_worker_steps
         used = (
             lesson
             for number, use in enumerate(self.uses)
@@ -207,7 +223,10 @@ class UsedJob:
                 _observed(use),
                 number,
                 use.seed or 0,
-                tuple(one.switch_percent for one in use.failed_switches),
+                [
+                    (one.switch_percent, one.accuracy if one.worker_step >= whole else None)
+                    for one in use.failed_switches
+                ],
             )
         )
         return [*rests_on, *used]

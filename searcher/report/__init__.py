@@ -20,4 +20,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ReportData", "load_report", "page_of"]
 
-__getattr__ = lazy_names(__name__, {"ReportData": "data", "load_report": "data", "page_of": "page"})
+__getattr__ = lazy_names(__name__, __file__)

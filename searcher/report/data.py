@@ -12,6 +12,7 @@ from syncswitch.searcher.learning.uses import policy_explained, search_explained
 from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.search.liveness import state_of
 from syncswitch.searcher.search.observations import read_observations
+from syncswitch.searcher.selection import ClusterKind, Selection, only_job
 from syncswitch.searcher.simulation.estimates import mean
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
@@ -31,7 +32,7 @@ from syncswitch.storage.queries.summaries import (
 )
 from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
-from syncswitch.storage.records.job import RegisteredWorkload, RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
@@ -40,7 +41,6 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.storage.uses.store import use_observations
 from syncswitch.storage.uses.summary import UseSummary, use_summary
-from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 
 
@@ -206,6 +206,7 @@ class ReportData:
 
     Attributes:
         identity: The job.
+        namesakes: The simulated jobs of the same name to which this real one was preferred.
         reference: How to load its workload, as the database knows it.
         place: The database, without password.
         read_at: When it was read; UTC.
@@ -228,6 +229,7 @@ class ReportData:
     """
 
     identity: WorkloadIdentity
+    namesakes: tuple[WorkloadIdentity, ...]
     reference: str
     place: str
     read_at: datetime
@@ -387,42 +389,6 @@ def mean_seconds(values: Iterable[float | None]) -> MeanSeconds | None:
     return MeanSeconds(found.value, found.high - found.value if len(known) > 1 else None)
 
 
-def only_job(
-    known: Sequence[RegisteredWorkload],
-    reference: str,
-    workers: int | None,
-    protocols: tuple[str, str] | None,
-    place: str,
-) -> RegisteredWorkload:
-    """The one job that is meant; raises UserError where there is none, or there are several."""
-    fitting = [
-        job
-        for job in known
-        if workers in (None, job.identity.workers)
-        and protocols in (None, (job.identity.first_protocol, job.identity.second_protocol))
-    ]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise UserError(
-            f"{reference!r} names {len(fitting)} jobs: {_named(fitting)}; choose with --workers,"
-            " --protocols or the fingerprint"
-        )
-    if known:
-        raise UserError(
-            f"{reference!r} has no runs on such a cluster; there is: {_named(known)}; choose one of"
-            " them, or leave out --workers and --protocols"
-        )
-    raise UserError(
-        f"no workload {reference!r} in {place}; see: syncswitch-search trials, or find its policy"
-        f" with: syncswitch-search run {reference}"
-    )
-
-
-def _named(jobs: Iterable[RegisteredWorkload]) -> str:
-    return "; ".join(f"{job.identity.cluster} [{job.identity.fingerprint[:12]}]" for job in jobs)
-
-
 def shown_policy(
     versions: Sequence[PolicyEntry],
     searches: Mapping[str, SearchInfo],
@@ -484,7 +450,8 @@ def load_report(
     workload: str,
     *,
     workers: int | None = None,
-    protocols: tuple[str, str] | None = None,
+    protocols: str | None = None,
+    cluster: ClusterKind | None = None,
     study: str | None = None,
     version: str | None = None,
 ) -> ReportData:
@@ -495,7 +462,9 @@ def load_report(
         workload: Name, `file.py:attribute`, `package.module:attribute`, or 8 or more digits of the
             fingerprint.
         workers: Only the job on a cluster of this size.
-        protocols: Only the job with these, before and after the switch.
+        protocols: Only the job with these before and after the switch, such as `bsp,asp`.
+        cluster: Only the job on a real or on a simulated cluster; default: the real one, where jobs
+            of this name are on both.
         study: Name of the search to show; default: the one that found the current policy, else the
             newest.
         version: Number or alias of the policy to show, with the search that found it; default: the
@@ -504,10 +473,12 @@ def load_report(
     Raises:
         UserError: There is no such job, search or version, or there are several jobs.
     """
+    selection = Selection(workload, workers, protocols, cluster)
+    if study is not None and version is not None:
+        raise UserError("--study and a version both say what to show: leave out one of them")
     with opened(database) as read:
         registry, store, place = PolicyRegistry(read), TrialStore(read), shown(read.url)
-        known = registry.workloads(normal_reference(workload))
-        job = only_job(known, workload, workers, protocols, place)
+        job, namesakes = only_job(registry.workloads(selection.selector), selection, place)
         fingerprint = job.identity.fingerprint
         versions = tuple(registry.entries(workload=fingerprint))
         searches = {info.study: info for info in store.searches(workload=fingerprint)}
@@ -533,6 +504,7 @@ def load_report(
         used = use_observations(read, fingerprint)
         return ReportData(
             identity=job.identity,
+            namesakes=tuple(other.identity for other in namesakes),
             reference=job.reference,
             place=place,
             read_at=datetime.now(timezone.utc),

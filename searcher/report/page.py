@@ -25,6 +25,7 @@ from syncswitch.searcher.search.policy_words import (
     sure_text,
     times_text,
 )
+from syncswitch.searcher.selection import named_jobs
 from syncswitch.searcher.speed_up import speed_up_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.words import (
@@ -295,6 +296,7 @@ def identity_table(data: ReportData) -> Table:
             ("workload", job.name),
             ("loaded from", data.reference),
             ("fingerprint", job.fingerprint),
+            ("simulated as well", named_jobs(data.namesakes) or None),
             ("cluster", job.cluster.partition(",")[0]),
             ("protocols", job.pair),
             ("length", f"{job.total_worker_steps:,} worker-steps"),

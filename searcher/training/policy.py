@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from syncswitch.searcher.selection import preferred_policy
 from syncswitch.searcher.training.uses import (
     Tell,
     is_policy_file,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
 
 
-HOW_TO_CHOOSE = "choose with --workers, --protocols or the fingerprint"
 _HOW_TO_NAME = (
     "give a policy file (.json), or WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not"
     " the current one; see: syncswitch-search policy list"
@@ -414,24 +414,13 @@ def fitting_policy(
     )
 
 
-def only(
-    registry: PolicyRegistry, found: list[TimingPolicy], how_to_choose: str = HOW_TO_CHOOSE
-) -> TimingPolicy:
-    """For what is going to be used: there the newest of several would be a guess.
-
-    Raises:
-        PolicyError: There are several.
-    """
-    if len(found) > 1:
-        raise PolicyError(
-            f"{len(found)} policies of {found[0].workload!r} fit:"
-            f" {named_clusters(registry, found)}; {how_to_choose}"
-        )
-    return found[0]
-
-
-def policy_named(text: str, storage_url: str) -> TimingPolicy:
+def policy_named(text: str, storage_url: str, tell: Tell) -> TimingPolicy:
     """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
+
+    Args:
+        text: The name.
+        storage_url: The database; not opened for a file.
+        tell: Shows people a line where a real job was preferred to simulated ones.
 
     Raises:
         PolicyError: There is none, there are several, or the file was altered.
@@ -452,7 +441,8 @@ def policy_named(text: str, storage_url: str) -> TimingPolicy:
             raise PolicyError(
                 f"no policy {text!r}{_versions_of(registry, selector)}; {_HOW_TO_NAME}"
             )
-        return only(registry, found, "choose with the fingerprint: FINGERPRINT[@VERSION]")
+        how_to_choose = "choose with the fingerprint: FINGERPRINT[@VERSION]"
+        return preferred_policy(registry, found, tell, how_to_choose=how_to_choose)
 
 
 def _versions_of(registry: PolicyRegistry, selector: str) -> str:
@@ -464,20 +454,3 @@ def _versions_of(registry: PolicyRegistry, selector: str) -> str:
     versions = sorted({entry.policy.version for entry in entries})
     known = ", ".join([*map(str, versions), *aliases])
     return f" (versions and aliases of {selector!r}: {known})"
-
-
-def named_clusters(registry: PolicyRegistry, found: list[TimingPolicy]) -> str:
-    """Policies of one workload, told apart by cluster and fingerprint."""
-    return "; ".join(f"{cluster_of(registry, other)} [{other.fingerprint[:12]}]" for other in found)
-
-
-def cluster_of(registry: PolicyRegistry, policy: TimingPolicy) -> str:
-    """The cluster that a policy was found for, in words."""
-    return registered(registry, policy).cluster
-
-
-def registered(registry: PolicyRegistry, policy: TimingPolicy) -> WorkloadIdentity:
-    """The job that a policy was found for."""
-    workload = registry.workload(policy.fingerprint)
-    assert workload is not None  # every policy refers to one
-    return workload.identity

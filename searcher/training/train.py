@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field, SkipValidation
+
+from syncswitch.searcher.backends.base import ClusterChoice
+from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.training.policy import (
     check_when,
     chosen_by_learning,
@@ -29,201 +34,229 @@ from syncswitch.searcher.training.uses import (
     note_bare_use,
     recorded_alone,
 )
+from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.export.mlflow.server import check_mlflow
+from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
 from syncswitch.trainers.run.side_output import SideOutput
+from syncswitch.trainers.run.tensorboard import check_tensorboard
+from syncswitch.trainers.trainer import Observer, SilentObserver
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.backends.base import ClusterChoice
-    from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.storage.records.trial import TrialRecord
-    from syncswitch.trainers.conditions import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
-    from syncswitch.trainers.trainer import Observer
 
-Watching = Callable[["WorkloadIdentity"], AbstractContextManager["Observer"]]
-"""Opens what is told of a training while it goes on."""
+_LOG = logging.getLogger(__name__)
+Watching = Callable[[WorkloadIdentity], AbstractContextManager[Observer]]
+"""Opens an observer for a training of this job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A training that came to its end.
+    """A finished training.
 
     Attributes:
         policy: The policy that it used or made; None for a switch point of the user's own.
-        record: What it measured.
-        model_path: The saved model.
-        alone_seconds: What recorded trainings with the first protocol alone took before it.
+        record: The measurements.
+        model_path: The saved model; the output folder of a training command, which saves its own.
+        alone_seconds: The times of earlier recorded trainings with the first protocol alone.
+        has_model: Whether `model_path` is a model.
     """
 
     policy: TimingPolicy | None
     record: TrialRecord
     model_path: Path
     alone_seconds: tuple[float, ...] = ()
+    has_model: bool = True
 
 
-def train_with_policy(
-    cluster: ClusterChoice,
-    reference: str,
+def train(
+    workload: str,
     *,
-    choice: str | None,
-    switch_percent: float | None,
-    protocol: str | None,
-    is_guarded: bool,
-    workers: int | None,
-    protocols: str | None,
-    seed: int | None,
-    output: Path | None,
-    learns: bool | None,
-    expected_uses: int,
-    conditions: ConditionsChoice,
-    checkpoint_folder: Path | None,
-    every_percent: float,
-    resume: bool,
-    tensorboard_folder: Path | None,
-    mlflow_uri: str | None,
-    storage_url: str,
-    tell: Tell,
-    watching: Watching,
+    policy: str | None = None,
+    switch_at: Annotated[float, Field(ge=0, le=100)] | None = None,
+    protocol: str | None = None,
+    guarded: bool = True,
+    trainer: Literal["local", "simulated"] | SkipValidation[ClusterChoice] = "local",
+    trainer_options: Mapping[str, Any] | None = None,
+    workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
+    protocols: str | None = None,
+    storage: str | None = None,
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None,
+    output: Path | None = None,
+    learn: bool | None = None,
+    uses: Annotated[int, Field(ge=1, le=1_000_000)] = 30,
+    online: Literal["none", "greedy", "elastic"] = "none",
+    switch: Literal["hot", "restart"] = "hot",
+    inject: Sequence[str] = (),
+    checkpoints: Path | None = None,
+    checkpoint_every: Annotated[float, Field(ge=0.1, le=100)] = 10.0,
+    resume: bool = False,
+    tensorboard: Path | None = None,
+    mlflow: str | None = None,
+    observer: SkipValidation[Observer | Watching] = SilentObserver(),  # noqa: B008 (no state)
+    tell: SkipValidation[Tell] = _LOG.warning,
 ) -> Training:
-    """Trains a workload with its policy, or at a switch point of the user's own.
+    """Trains a workload with its timing policy, saves the model, and records the use.
+
+    Example:
+        ```
+        done = train("digits", trainer="simulated", workers=8)
+        print(done.record.converged_accuracy, done.model_path)
+        ```
 
     Args:
-        cluster: Where it is trained.
-        reference: The workload, as the user named it.
-        choice: A policy file, or a version or alias in the database; None for the current policy.
-        switch_percent: A switch point of the user's own, percent of W; None for the policy's.
-        protocol: One protocol for all of the training; None for a switch.
-        is_guarded: Whether a training that fails after its switch goes back there.
-        workers: n; None for the policy's.
-        protocols: Before and after the switch; None for the policy's.
-        seed: None for one that no other run of the job has.
-        output: Where the model is saved; None for NAME.keras.
-        learns: Whether the run may try another switch than its policy's; None to decide by the
-            policy.
-        expected_uses: How often the job is trained in all, by runs that learn.
-        conditions: What is done about stragglers, and what is injected.
-        checkpoint_folder: None for NAME-checkpoints beside the model.
-        every_percent: Percent of W between two checkpoints.
-        resume: Whether to go on from the checkpoints of an interrupted run.
-        tensorboard_folder: None for no logs.
-        mlflow_uri: None for no copy.
-        storage_url: The database; it need not be there.
-        tell: Shows people a line.
-        watching: Opens the observer of the training.
+        workload: A built-in name, `file.py:attribute` or `package.module:attribute`.
+        policy: A policy file, or a version or alias in the database; None for the current policy.
+        switch_at: Switch after this percentage of the worker-steps, whatever the policy says.
+        protocol: Use this protocol for the whole training, whatever the policy says.
+        guarded: Whether a training that fails after its switch goes back to it.
+        trainer: `local` or `simulated`.
+        trainer_options: The options of that trainer by their names on the command line, without
+            dashes: `{"launcher": "processes"}`.
+        workers: The number of workers; None for the policy's.
+        protocols: The protocols before and after the switch, such as `bsp,asp`; None for the
+            policy's.
+        storage: The URL of the database; None for the one in SYNCSWITCH_STORAGE, or syncswitch.db
+            in the current folder. It need not exist.
+        seed: The seed of the run; None for one that no other run of the job has, or 0 with
+            `switch_at`.
+        output: Where to save the model; None for NAME.keras.
+        learn: Whether the run may try another switch than its policy's; None to decide as
+            `syncswitch-run` does.
+        uses: How often the job is trained in total, by runs that learn.
+        online: What to do about stragglers before the switch.
+        switch: Whether the running cluster changes its protocol, or a new cluster is started.
+        inject: Deliberate disturbances, as `--inject` takes them.
+        checkpoints: The folder for the checkpoints that `resume` needs; None for
+            NAME-checkpoints beside the model.
+        checkpoint_every: The percentage of the job between two checkpoints.
+        resume: Whether to continue from the last intact checkpoint of an interrupted run.
+        tensorboard: The folder for TensorBoard logs of the run; None for no logs.
+        mlflow: The MLflow tracking URI to copy the run to; None for no copy.
+        observer: Follows the training and may stop it; or a function that opens an observer once
+            the job is known.
+        tell: Receives each message for people; by default they are logged as warnings.
+
+    Returns:
+        The measurements, the policy, and the path of the model.
 
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
         FatalError: The training diverged, or its model cannot be saved.
-        RetryableError: The infrastructure failed.
-        KeyboardInterrupt: With a word on how to go on, once the training had begun.
+        RetryableError: The infrastructure failed; `resume=True` continues the run.
+        KeyboardInterrupt: Its message says how to continue, once the training had begun.
     """
     from syncswitch.trainers.model.export import check_model_path
 
-    workers = cluster.workers(workers)
+    cluster = trainer_named(trainer, trainer_options or {}) if isinstance(trainer, str) else trainer
+    assert isinstance(cluster, ClusterChoice)  # no other kind has these names
+    check_copies(tensorboard, mlflow)
+    storage_url, workers = database_url(storage), cluster.workers(workers)
     if output is not None:
         check_model_path(output)
     check_when(
-        learns=bool(learns),
-        is_guarded=is_guarded,
-        choice=choice,
-        switch_percent=switch_percent,
+        learns=bool(learn),
+        is_guarded=guarded,
+        choice=policy,
+        switch_percent=switch_at,
         protocol=protocol,
         protocols=protocols,
     )
 
-    def home(workload: Workload) -> tuple[Path, Path]:
-        model = output or Path(f"{workload.name}.keras")
-        return model, model.parent / f"{workload.name}-checkpoints"
+    def home(loaded: Workload) -> tuple[Path, Path]:
+        model = output or Path(f"{loaded.name}.keras")
+        return model, model.parent / f"{loaded.name}-checkpoints"
 
     def interrupted(workload: Workload, percent: float | None) -> tuple[int, float] | None:
-        folder = checkpoint_folder or home(workload)[1]
-        return interrupted_run(folder, seed, percent, resume=resume)
+        return interrupted_run(checkpoints or home(workload)[1], seed, percent, resume=resume)
 
     pair = None if protocols is None else parse_pair(protocols)
-    if not learns and switch_percent is None and protocol is None:
+    if not learn and switch_at is None and protocol is None:
         run = chosen_by_policy(
             cluster,
-            reference,
-            choice or "current",
+            workload,
+            policy or "current",
             workers,
             pair,
             storage_url,
             seed,
             interrupted,
             tell,
-            is_guarded=is_guarded,
-            learnt_uses=None if learns is False or choice is not None else expected_uses,
+            is_guarded=guarded,
+            learnt_uses=None if learn is False or policy is not None else uses,
         )
     else:
-        size, usual_pair = size_and_pair(cluster, reference, workers, pair, storage_url)
+        size, usual_pair = size_and_pair(cluster, workload, workers, pair, storage_url)
         if protocol is not None:
-            usual_pair, switch_percent = alone(protocol), 100.0
-        if switch_percent is not None:
-            run = chosen_by_user(cluster, reference, usual_pair, switch_percent, size, seed)
+            usual_pair, switch_at = alone(protocol), 100.0
+        if switch_at is not None:
+            run = chosen_by_user(cluster, workload, usual_pair, switch_at, size, seed)
         else:
             run = chosen_by_learning(
-                cluster,
-                reference,
-                size,
-                usual_pair,
-                expected_uses,
-                storage_url,
-                seed,
-                interrupted,
-                tell,
+                cluster, workload, size, usual_pair, uses, storage_url, seed, interrupted, tell
             )
-    workload, identity, policy = run.workload, run.identity, run.policy
-    note_bare_use(policy, run.band, tell)
-    output, usual_folder = home(workload)
+    loaded, identity, used = run.workload, run.identity, run.policy
+    note_bare_use(used, run.band, tell)
+    output, usual_folder = home(loaded)
     check_model_path(output)
     spec = TrialSpec(
         identity,
         run.switch_percent,
         run.seed,
         conditions=cluster.conditions(
-            conditions, identity.workers, run.switch_percent, identity.first_protocol
+            ConditionsChoice(online, switch, tuple(inject)),
+            identity.workers,
+            run.switch_percent,
+            identity.first_protocol,
         ),
         resume=resume,
         band=run.band,
         retry_percents=run.retry_percents,
     )
     cluster.check_capacity(identity.workers)
-    checkpoints = RunCheckpoints(
-        spec, checkpoint_folder or usual_folder, every_percent, spares=[usual_folder]
+    kept = RunCheckpoints(
+        spec, checkpoints or usual_folder, checkpoint_every, spares=[usual_folder]
     )
     alone_seconds = tuple(recorded_alone(storage_url, identity))
-    uses = UsesHome(storage_url, choice or "current", output, tell)
+    home_of_uses = UsesHome(storage_url, policy or "current", output, tell)
+    watching = observer if callable(observer) else lambda _: nullcontext(observer)
     try:
-        with closing(checkpoints.open()):
-            record = trained(
-                workload, reference, cluster, checkpoints, tensorboard_folder, watching
-            )
-            # A run that is killed here goes on, and saves and records the same again.
+        with closing(kept.open()):
+            record = trained(loaded, workload, cluster, kept, tensorboard, watching)
+            # A run that is killed from here on continues, and saves and records the same again.
             if not record.diverged:
-                save_model(workload, record, checkpoints, output)
-            checkpoints.name_use()
-            if run.learns and policy is None:
-                called = normal_reference(reference)
-                policy = first_policy(identity, called, record, storage_url, tell, run.begins_from)
-            uses.record(policy, checkpoints.use_id, record)
-            after_use(policy, storage_url, tell, expected_uses if run.learns else None)
-            SideOutput("checkpoints that are needed no longer stay; remove them", tell)(
-                checkpoints.remove
-            )
-            check_sound(record, reference)
-            if mlflow_uri is not None:
+                save_model(loaded, record, kept, output)
+            kept.name_use()
+            if run.learns and used is None:
+                name = normal_reference(workload)
+                used = first_policy(identity, name, record, storage_url, tell, run.begins_from)
+            home_of_uses.record(used, kept.use_id, record)
+            after_use(used, storage_url, tell, uses if run.learns else None)
+            SideOutput("checkpoints that are needed no longer stay; remove them", tell)(kept.remove)
+            check_sound(record, workload)
+            if mlflow is not None:
                 SideOutput(
                     "MLflow has no copy of this run; syncswitch-search export copies the runs with"
                     " policies that are in a database",
                     tell,
-                )(_copy_to_mlflow, mlflow_uri, checkpoints.use_id, record, policy)
+                )(_copy_to_mlflow, mlflow, kept.use_id, record, used)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(checkpoints.how_to_go_on) from None
-    return Training(policy, record, output, alone_seconds)
+        raise KeyboardInterrupt(kept.how_to_go_on) from None
+    return Training(used, record, output, alone_seconds)
+
+
+def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
+    """Raises UserError, before anything is trained, where logs or copies cannot be written."""
+    if tensorboard is not None:
+        check_tensorboard(tensorboard)
+    if mlflow is not None:
+        check_mlflow(mlflow)
 
 
 def trained(

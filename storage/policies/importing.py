@@ -41,9 +41,7 @@ class ImportedPolicy:
     identity: WorkloadIdentity
 
 
-def import_policies(
-    database: Database, files: Sequence[PolicyFile], *, make_current: bool = False
-) -> list[ImportedPolicy]:
+def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[ImportedPolicy]:
     """Adds each file's policy as the next version of its workload: all of them, or none.
 
     A policy is known again by its fingerprint, study and time of creation; one that is there
@@ -53,7 +51,6 @@ def import_policies(
     Args:
         database: Takes them.
         files: In the order in which versions are given.
-        make_current: Points `current` at each of them; otherwise only where there is none.
 
     Raises:
         PolicyError: A policy that is there says something else.
@@ -67,7 +64,7 @@ def import_policies(
             file.policy.fingerprint: _register_and_lock(connection, file)
             for file in sorted(files, key=lambda file: file.policy.fingerprint)
         }
-        added = [_add(connection, file, make_current) for file in files]
+        added = [_add(connection, file) for file in files]
         return [
             ImportedPolicy(
                 policy,
@@ -115,7 +112,7 @@ def _register_and_lock(connection: Connection, file: PolicyFile) -> WorkloadIden
     return identity
 
 
-def _add(connection: Connection, file: PolicyFile, make_current: bool) -> tuple[TimingPolicy, bool]:
+def _add(connection: Connection, file: PolicyFile) -> tuple[TimingPolicy, bool]:
     """The policy as it is in the database, and whether it is new there."""
     fingerprint = file.policy.fingerprint
     created_at = datetime.fromisoformat(file.policy.created_at).astimezone(timezone.utc)
@@ -133,6 +130,6 @@ def _add(connection: Connection, file: PolicyFile, make_current: bool) -> tuple[
             f" version {policy.version} of workload {fingerprint[:12]}, and says something else;"
             f" see `syncswitch-search policy diff {fingerprint[:12]}@{policy.version} {file.path}`"
         )
-    if make_current or pointed_at(connection, fingerprint, CURRENT) is None:
+    if pointed_at(connection, fingerprint, CURRENT) is None:
         point(connection, fingerprint, CURRENT, policy.version)
     return policy, not there

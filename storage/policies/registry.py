@@ -258,7 +258,7 @@ class PolicyRegistry:
         if not choice.isdecimal():
             return self.lookup(workload, alias=choice)
         versions = self.policies(workload=workload)
-        return [policy for policy in versions if policy.version == int(choice)]
+        return [policy for policy in versions if str(policy.version) == choice]
 
     def get(self, fingerprint: str, version: int) -> TimingPolicy | None:
         """One version; None where there is none."""

@@ -11,16 +11,21 @@ from typing import Any
 _MOST_HALVINGS = 6
 
 
-_SCATTER = 0.5
-"""Standard deviation of the accuracy that a job converges to, in thresholds: a usual one."""
+_LUCK = 1.0
+"""Thresholds by which one run ends above the mean of all at most, with 95 % confidence.
+
+Runs scatter by half a threshold, give or take a factor of exp(0.5) from job to job, as the
+searcher's prior has it; 2.01 times that half is the 95th percentile.
+"""
 
 
 def target_error(threshold: float, runs: int) -> float:
-    """By how much a target, the mean of few runs, may be too high; 0 of one that was given.
+    """Return how much too high a target may be that is the mean of few runs, with 95 % confidence.
 
-    Held against a lucky run, every tenth good run would be sent back.
+    0 for a target that was given. Held against a lucky run, many a good switch would be sent back
+    at its end, where that costs most.
     """
-    return _SCATTER * threshold / math.sqrt(runs) if runs else 0.0
+    return _LUCK * threshold / math.sqrt(runs) if runs else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,8 @@ class FailedSwitch:
         worker_step: Worker-steps done at the alarm.
         elapsed_seconds: Training time at the alarm.
         lost_seconds: Training time from the switch to the alarm.
-        accuracy: Of the last test after the switch; None where there was none.
+        accuracy: What it converged to where it trained to its end, else that of the last test after
+            the switch; None where there was none.
     """
 
     switch_percent: float

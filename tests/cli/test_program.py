@@ -66,7 +66,7 @@ def test_the_entry_points_are_those_of_the_tests() -> None:
     settings.read(Path(__file__).parents[2] / "setup.cfg")
     lines = settings["options.entry_points"]["console_scripts"].split("\n")
     found = dict(line.split(" = ") for line in lines if line)
-    assert found == {name: f"{module}:main" for name, module in PROGRAMS.items()}
+    assert found == {name: f"syncswitch.cli.program:{entry}" for name, entry in PROGRAMS.items()}
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_simulated_run_does_not_begin_from_a_policy_of_real_ones(folder: Path)
             "--gpus-per-worker needs --trainer local, and",
         ),
         (["--trainer", "simulated", "--profile", "no"], "profile 'no' cannot be read"),
-        (["--trainer", "simulated", "--switch", "restart"], "has no processes to start anew"),
+        (["--trainer", "simulated", "--switch", "restart"], "has no processes to restart"),
     ],
 )
 def test_what_does_not_go_together_is_refused(folder: Path, options: list[str], words: str) -> None:

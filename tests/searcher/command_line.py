@@ -36,9 +36,10 @@ def copy_database(written: Path, copy: Path) -> None:
         source.backup(target)
 
 
-def export(invoke: Invoke, path: Path, *arguments: str) -> Path:
-    """Exports the policy of the generated workload into a file."""
-    result = invoke("policy", "export", "generated", "-o", str(path), *arguments)
+def export(invoke: Invoke, path: Path, *arguments: str, version: str = "current") -> Path:
+    """Exports a policy of the generated workload into a file."""
+    policy = f"generated@{version}"
+    result = invoke("policy", "export", policy, "-o", str(path), *arguments)
     assert result.exit_code == 0, result.stderr
     return path
 

@@ -236,7 +236,7 @@ def test_the_other_commands_are_functions_too(
         (evaluate, {"policy": "no.json"}, "no.json"),
         (train, {"policy": "no.json"}, "no.json"),
         (report, {}, "no database at"),
-        (report, {"study": "a", "version": "1"}, "study and version both say what to show"),
+        (report, {"study": "a", "version": "1"}, "study= and a version both say what to show"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -1,4 +1,6 @@
-"""Any training command as a trainer; and what its script may import, light as it is.
+"""Any training command as a trainer, and the functions that a training script may import.
+
+Importing them is cheap, as they need the standard library alone:
 
 ```
 from syncswitch.trainers.command import report, switch_step
@@ -12,7 +14,7 @@ from pathlib import Path
 from syncswitch.trainers.command.script import output_dir, report, seed, switch_step
 
 DEFAULT_FOLDER = Path("syncswitch-runs")
-"""In the working folder."""
+"""Folder of all runs, within the working folder."""
 
 DEFAULT_METRIC_FILE = "{output_dir}/metrics.jsonl"
 

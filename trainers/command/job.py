@@ -1,4 +1,4 @@
-"""A training command: its words, what differs between its runs, and how these are read."""
+"""A training command: its words, the values that differ between its runs, and how runs are read."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ PLACEHOLDERS = (
     "resume_from",
     "plan",
 )
-"""The values in which runs of a command differ; as variables SYNCSWITCH_SWITCH_PERCENT, ..."""
+"""Values that differ between runs; also in the environment, as SYNCSWITCH_SWITCH_PERCENT, ..."""
 
 SWITCH_NAMES = PLACEHOLDERS[:2]
-"""Those of them that say when to switch."""
+"""The placeholders that say when to switch."""
 
 _SCRIPTS = (".py", ".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml")
 
 
 @dataclass(frozen=True)
 class CommandTemplate:
-    """A command as the user wrote it, split into words; no shell ever sees it.
+    """A command as the user wrote it, split into words; no shell is involved.
 
     Attributes:
         words: The program and its arguments, with placeholders.
@@ -59,14 +59,14 @@ class CommandTemplate:
         """Splits a command line as a shell does, and checks its placeholders.
 
         Raises:
-            UserError: It is empty, has an open quote, or has a placeholder that does not exist.
+            UserError: It is empty, has an open quote, or has an unknown placeholder.
         """
         try:
             words = shlex.split(text)
         except ValueError as error:
             raise UserError(
                 f"--command {text!r} cannot be split into words: {error}; close the quote, or write"
-                " \\ before one that is meant literally"
+                " \\ before a literal one"
             ) from error
         if not words or not words[0]:
             raise UserError(
@@ -77,24 +77,24 @@ class CommandTemplate:
             check_text("--command", word)
         if _names(words[0]):
             raise UserError(
-                f"--command starts with {words[0]!r}: the program itself is the same for every run;"
-                " write its name"
+                f"--command starts with {words[0]!r}: the program itself must be the same for every"
+                " run; write its name"
             )
         return cls(tuple(words))
 
     @property
     def names_switch(self) -> bool:
-        """Whether a placeholder says when to switch; else the environment has to."""
+        """Whether a placeholder says when to switch; otherwise only the environment does."""
         return not self.names.isdisjoint(SWITCH_NAMES)
 
     @property
     def can_resume(self) -> bool:
-        """Whether a run can go on with the state of another; else each begins anew."""
+        """Whether a run can continue from the state of another; otherwise each starts afresh."""
         return "resume_from" in self.names
 
     @property
     def can_go_back(self) -> bool:
-        """Whether a switch that fails costs what came after it alone, not the whole training."""
+        """Whether a failed switch costs only the training after it, not the whole training."""
         return self.can_resume or "plan" in self.names
 
     @property
@@ -104,17 +104,17 @@ class CommandTemplate:
 
     @property
     def default_name(self) -> str:
-        """Name of the script in it, or else of the program, without folder and ending."""
+        """Name of the script in it, or else of the program, without folder and suffix."""
         scripts = (PurePath(word) for word in self.words if word.endswith(_SCRIPTS))
         return next(scripts, PurePath(self.words[0])).stem or "command"
 
     @property
     def what(self) -> tuple[str, ...]:
-        """The words that identify a job; the program's folder does not matter."""
+        """The words that identify a job; the folder of the program does not matter."""
         return (PurePath(self.words[0]).name, *self.words[1:])
 
     def filled(self, values: Mapping[str, str]) -> tuple[str, ...]:
-        """The words of one run; a value never becomes two words."""
+        """Returns the words of one run; a value never becomes two words."""
         return tuple(fill(word, values) for word in self.words)
 
 
@@ -124,13 +124,13 @@ def run_values(
     resume_from: Path | None = None,
     plan: Path | None = None,
 ) -> dict[str, str]:
-    """The values of the placeholders in one run.
+    """Returns the values of the placeholders in one run.
 
     Args:
         spec: The trial. Its worker-steps are the steps of the command.
-        output_folder: The folder of this run alone.
-        resume_from: Folder of the run that it goes on with, from the switch of that one; None for a
-            run from the start.
+        output_folder: The run's own folder.
+        resume_from: Folder of the run from whose switch this one continues; None for a run from the
+            start.
         plan: File with the trial, for a loop that guards its switch itself; None for no such file.
     """
     return {
@@ -147,14 +147,14 @@ def run_values(
 
 
 def environment_of(values: Mapping[str, str]) -> dict[str, str]:
-    """The same values as environment variables."""
+    """Returns the same values as environment variables."""
     return {f"SYNCSWITCH_{name.upper()}": value for name, value in values.items()}
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Puts values in the place of placeholders; `{{` and `}}` are braces.
+    """Replaces placeholders by their values, and `{{` and `}}` by braces.
 
-    A placeholder without a value stays as it is.
+    A placeholder without a value is left as it is.
     """
     return "".join(
         literal + ("" if name is None else values.get(name, f"{{{name}}}"))
@@ -163,19 +163,16 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def check_text(option: str, text: str) -> None:
-    """Checks that a text has known placeholders alone."""
+    """Raises UserError if a text has unknown placeholders."""
     try:
-        parts = list(Formatter().parse(text))
+        for _, name, form, conversion in Formatter().parse(text):
+            if name is not None and (name not in PLACEHOLDERS or form or conversion):
+                raise ValueError(f"there is no placeholder {{{name}}}")
     except ValueError as error:
-        raise UserError(_wrong(option, text, "a brace stands alone")) from error
-    for _, name, form, conversion in parts:
-        if name is not None and (name not in PLACEHOLDERS or form or conversion):
-            raise UserError(_wrong(option, text, f"there is no placeholder {{{name}}}"))
-
-
-def _wrong(option: str, text: str, why: str) -> str:
-    known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-    return f"{option} has {text!r}: {why}; known: {known}; write {{{{ and }}}} for braces"
+        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        raise UserError(
+            f"{option} has {text!r}: {error}; known: {known}; write {{{{ and }}}} for braces"
+        ) from error
 
 
 def _names(text: str) -> list[str]:
@@ -190,28 +187,28 @@ _TAKEN = ("step", "seconds", "diverged")
 
 
 def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metric:
-    """The metric by which runs of a command are compared; accuracy where nobody says.
+    """Returns the metric that compares runs of a command; accuracy by default.
 
     Raises:
-        UserError: It is not known whether more of it is better, or it is no metric.
+        UserError: Its direction is missing, or its name or unit is not valid.
     """
     name = ACCURACY_NAME if name is None else name
     if name == ACCURACY_NAME and goal != "min":
         if unit is None:
             return _ACCURACY
         raise UserError(
-            f"--metric-unit is {unit!r}, and an accuracy has none; say with --metric-name what else"
-            " the command measures"
+            f"--metric-unit is {unit!r}, and an accuracy has none; name what else the command"
+            " measures with --metric-name"
         )
     if not name or len(name) > _LONGEST_NAME or name in _TAKEN:
         raise UserError(
-            f"--metric-name is {name[:40]!r}: give the name that its values have where the command"
-            f" tells them, such as val_loss; {', '.join(_TAKEN)} say other things"
+            f"--metric-name is {name[:40]!r}: give the name under which the command reports it,"
+            f" such as val_loss; {', '.join(_TAKEN)} mean other things"
         )
     if goal is None:
         raise UserError(
-            f"--metric-name is {name!r}: say with --metric-goal max that more of it is better, or"
-            " with --metric-goal min that less is"
+            f"--metric-name is {name!r}: add --metric-goal max if more of it is better, or"
+            " --metric-goal min if less is"
         )
     if unit is not None and not 0 < len(unit) <= _LONGEST_UNIT:
         raise UserError(
@@ -223,21 +220,23 @@ def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metr
 
 @dataclass(frozen=True)
 class CommandJob:
-    """A training command, and how to read and bound its runs.
+    """A training command, how to read its runs, and their limits.
 
     Attributes:
         template: The command.
-        name: The job's name, for people and for the policy.
-        total_steps: How many steps a run makes, as the command counts them.
-        workers: n, where the command has such a number; else 1.
-        protocols: What the command calls its two ways of training, before and after the switch.
-        metric_file: Where it writes its results; with placeholders.
-        metric_pattern: Regular expression to find them in its output with, instead of the file.
-        metric: What its runs are compared by; its name is the key of its values, too.
+        name: Name of the job, for people and for the policy.
+        total_steps: Number of steps in a run, as the command counts them.
+        workers: n, if the command has such a number; otherwise 1.
+        protocols: The command's names for its two ways of training, before and after the switch.
+        metric_file: File to which it writes its results; may have placeholders.
+        metric_pattern: Regular expression that finds the results in its output instead; None to
+            read the file.
+        metric: The metric that compares runs; its name is also the key of its values.
         timeout_seconds: A run that takes longer has failed; None for no limit.
-        silence_seconds: One that neither prints nor reports for so long has failed; None likewise.
-        grace_seconds: What is to be ended has so long to end itself.
-        output_folder: The runs of all jobs have their folders in it.
+        silence_seconds: A run that neither prints nor reports for this long has failed; None for no
+            limit.
+        grace_seconds: Time that processes have to end by themselves before they are killed.
+        output_folder: Folder for the runs of all jobs.
     """
 
     template: CommandTemplate
@@ -254,11 +253,7 @@ class CommandJob:
     output_folder: Path = DEFAULT_FOLDER
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be run, before anything is.
-
-        Raises:
-            UserError: It cannot.
-        """
+        """Raises UserError if the job cannot be run."""
         if not self.name or len(self.name) > _LONGEST_NAME:
             raise UserError(
                 f"the name of the job is {self.name[:40]!r}: give one of 1 to {_LONGEST_NAME}"
@@ -272,38 +267,36 @@ class CommandJob:
         limits = {
             "--timeout": self.timeout_seconds,
             "--silence": self.silence_seconds,
-            "--grace": self.grace_seconds,
+            "grace_seconds": self.grace_seconds,
         }
         for option, seconds in limits.items():
             if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
                 raise UserError(f"{option} is {seconds:g}: give seconds above 0")
-        self._check_program()
+        program = self.template.words[0]
+        if shutil.which(program) is None:
+            raise UserError(
+                f"--command starts with {program!r}, which is not a program here; give one on the"
+                " PATH, or a path to an executable file (for a script that is not executable:"
+                f" sh {program})"
+            )
         if self.metric_pattern is not None:
             compile_pattern(self.metric_pattern, self.metric)
         check_text("--metric-file", self.metric_file)
         inside = self.metric_file.removeprefix(_OUTPUT)
         if inside == self.metric_file or not inside or ".." in Path(inside).parts:
             raise UserError(
-                f"--metric-file is {self.metric_file!r}: every run needs a file of its own; give"
-                f" one in {_OUTPUT}, which the command knows as SYNCSWITCH_OUTPUT_DIR, too"
-            )
-
-    def _check_program(self) -> None:
-        program = self.template.words[0]
-        if shutil.which(program) is None:
-            raise UserError(
-                f"--command starts with {program!r}, which is no program here; give one on the"
-                " PATH, or a path to a file that may be executed (a script without that:"
-                f" sh {program})"
+                f"--metric-file is {self.metric_file!r}: every run needs its own file; give one in"
+                f" {_OUTPUT}, which the command also finds in SYNCSWITCH_OUTPUT_DIR"
             )
 
     @property
     def identity(self) -> WorkloadIdentity:
-        """The identity of the job, as the user declares it.
+        """The identity of the job as the user declares it.
 
-        The name, the command with its placeholders, its steps, workers and protocols. The content
-        of a script is left out: most changes of one change nothing about its training, and nobody
-        but its author knows which do. A script that trains differently gets another name.
+        It consists of the name, the command with its placeholders, its steps, workers and
+        protocols. The content of a script is left out: most changes to a script do not affect its
+        training, and only its author knows which do. A script that trains differently needs another
+        name.
         """
         content = json.dumps({"name": self.name, "command": self.template.what})
         return WorkloadIdentity(
@@ -330,16 +323,16 @@ class CommandJob:
 
     @property
     def runs_folder(self) -> Path:
-        """Where the runs of this job have their folders."""
+        """Folder for the runs of this job."""
         plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in self.name).lstrip(".")
         fingerprint = self.identity.fingerprint[:12]
         return self.output_folder.absolute() / f"{plain[:100] or 'job'}-{fingerprint}"
 
 
 def command_with_policy(job: CommandJob, switch_percent: float) -> str:
-    """The command with the switch filled in, ready to be pasted; it has seed 0.
+    """Returns the command with the switch filled in, ready to be pasted; its seed is 0.
 
-    It writes into a new folder here: a command may clear the one that it is given.
+    It gets a new folder here, because a command may clear the one that it is given.
     """
     plain = job.runs_folder.name.lstrip("-")
     folder = next(name for n in itertools.count(1) if not (name := Path(f"{plain}-{n}")).exists())

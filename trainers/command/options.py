@@ -1,4 +1,4 @@
-"""The options that describe a training command of the user's; searches have the same ones."""
+"""The options that describe a user's training command, for searches and for single runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from syncswitch.trainers.command.job import CommandJob
 
 USUAL_COMMAND_PROTOCOLS = "first,second"
-"""The names of the two ways of training of a command, where nobody gives others."""
+"""Default names of a command's two ways of training."""
 
 COMMAND_OPTIONS = (
     TrainerOption(
         "--command",
         "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
         " {replicate}, {output_dir}, {resume_from}, {plan}, {total_steps}, {workers}; also in its"
-        " environment, as SYNCSWITCH_SWITCH_STEP, .... No shell runs it; {{ and }} are braces.",
+        " environment, as SYNCSWITCH_SWITCH_STEP, .... It is not run by a shell; {{ and }} are"
+        " braces.",
         metavar="TEXT",
     ),
     TrainerOption(
@@ -46,17 +47,17 @@ COMMAND_OPTIONS = (
     ),
     TrainerOption(
         "--metric-name",
-        "What the command calls what its runs are compared by, in its lines or as a group,"
-        " such as val_loss; needs --metric-goal (--command). Default: accuracy, from 0 to 1.",
+        "Name of the metric that compares runs, in the command's lines or as a group, such as"
+        " val_loss; needs --metric-goal (--command). Default: accuracy, from 0 to 1.",
         metavar="NAME",
     ),
     TrainerOption(
         "--metric-goal",
-        "Whether more of it is better, or less (--command).",
+        "Whether more of the metric is better, or less (--command).",
         choices=GOALS,
     ),
     TrainerOption(
-        "--metric-unit", "Unit of its values, for people, such as km (--command).", metavar="UNIT"
+        "--metric-unit", "Unit of the metric, for people, such as km (--command).", metavar="UNIT"
     ),
     TrainerOption(
         "--timeout",
@@ -67,7 +68,7 @@ COMMAND_OPTIONS = (
     ),
     TrainerOption(
         "--silence",
-        "A run that neither prints nor reports for so long has failed (--command).",
+        "A run that neither prints nor reports for this long has failed (--command).",
         float,
         name="silence_seconds",
         metavar="SECONDS",
@@ -75,7 +76,7 @@ COMMAND_OPTIONS = (
     ),
     TrainerOption(
         "--output-folder",
-        "Every run has a folder in it, which stays (--command).",
+        "Every run gets a folder in it, which is kept (--command).",
         Path,
         default=DEFAULT_FOLDER,
     ),
@@ -98,7 +99,7 @@ class CommandChoice:
     output_folder: Path
 
     def __post_init__(self) -> None:
-        """Raises UserError: there is no command, or nobody says how long it trains."""
+        """Raises UserError if the command or the length of its training is missing."""
         if self.command is None:
             raise UserError(
                 '--trainer command needs your training command: add --command "PROGRAM'
@@ -110,7 +111,7 @@ class CommandChoice:
             )
 
     def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:
-        """The job; without a name it has that of its script. Raises UserError where it is none."""
+        """Makes the job, named after its script by default; raises UserError if it is not valid."""
         from syncswitch.trainers.command.job import CommandJob, CommandTemplate, command_metric
 
         assert self.command is not None

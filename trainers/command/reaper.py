@@ -1,9 +1,9 @@
-"""A program that runs one command and ends all processes that it leaves.
+"""A program that runs one command and ends all processes that the command leaves behind.
 
-Whatever the command starts stays a descendant of this process, also what makes itself a session of
-its own or loses its parents, so that all of it can be found. All of it is ended when the command
-ends, when standard input is closed, and when whoever started this program is gone, however that
-happened. The exit status is that of the command, 128 and the signal where one killed it.
+Everything that the command starts remains a descendant of this process, even a process that starts
+a new session or loses its parent, so that all of it can be found. It is ended when the command
+ends, when standard input is closed, and when the process that started this program is gone, for
+whatever reason. The exit status is that of the command, or 128 plus the signal that killed it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import suppress
 from syncswitch.trainers.parent import die_with_parent
 
 CANNOT_START = 126
-"""Exit status where the command is no program."""
+"""Exit status if the command cannot be started."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 0.05
@@ -38,7 +38,7 @@ def main(grace_seconds: float, words: Sequence[str]) -> int:
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # the command is ended by way of standard input
+        signal.signal(number, signal.SIG_IGN)  # closing standard input ends the command
     try:
         command = subprocess.Popen(
             list(words),
@@ -63,13 +63,13 @@ def _prepare() -> None:
 
 
 def _is_told_to_end() -> bool:
-    """Whether standard input is closed; takes a moment."""
+    """Waits a moment for standard input to be closed."""
     readable, _, _ = select.select([0], [], [], _LOOK_SECONDS)
     return bool(readable) and not os.read(0, 1)
 
 
 def _reaped(wanted: int) -> int | None:
-    """Reaps all children that ended; the exit status of the wanted one."""
+    """Reaps all children that have ended; returns the exit status of the wanted one."""
     found = None
     with suppress(ChildProcessError):
         while True:
@@ -84,7 +84,7 @@ def _reaped(wanted: int) -> int | None:
 
 def _end_all(grace_seconds: float) -> None:
     if not _has_children():
-        return  # as most commands leave it; to look takes a third of all that this program does
+        return  # the usual case; looking further takes a third of this program's time
     import psutil
 
     def descendants() -> set[psutil.Process]:
@@ -95,7 +95,7 @@ def _end_all(grace_seconds: float) -> None:
     asked: set[psutil.Process] = set()
     while (left := descendants()) and time.monotonic() < give_up_at:
         is_over = time.monotonic() >= kill_at
-        # While it is killed it may still start others.
+        # While they are being killed, processes may still start others.
         for process in left if is_over else left - asked:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL if is_over else signal.SIGTERM)
@@ -105,7 +105,7 @@ def _end_all(grace_seconds: float) -> None:
 
 
 def _has_children() -> bool:
-    """Whether there is a descendant: one that has lost its parents is a child."""
+    """Whether a descendant is left; one that has lost its parent becomes a child."""
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""Reports of a training command: their lines, and the run that they make."""
+"""Reads the reports of a training command, and makes the record of its run from them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Report:
     """One line of results.
 
     Attributes:
-        step: Steps done, from 0; None where a line says only that the training diverged.
-        seconds: Training time since the start; None where the clock on the wall has to do.
-        accuracy: Of the test, as `Metric.accuracy` has it; None where the line says only how far
-            the training is.
-        loss: Training loss; NaN where nobody says it.
-        diverged: Whether the training blew up.
-        further: What else it measured, by name.
+        step: Steps done, from 0; None if a line only says that the training diverged.
+        seconds: Training time since the start; None to use syncswitch's clock.
+        accuracy: Test accuracy in the sense of `Metric.accuracy`; None if the line only reports
+            progress.
+        loss: Training loss; NaN if it is not reported.
+        diverged: Whether the training has diverged.
+        further: Other measurements by name.
     """
 
     step: int | None
@@ -57,30 +57,33 @@ class Report:
 
 
 ParseLine = Callable[[str], Report | None]
-"""Reads a line; None for one that says nothing. Raises ValueError, which says what is wrong."""
+"""Reads a line; None if it reports nothing. Raises ValueError, with the reason, if it is wrong."""
 
 
 def parse_json(line: str, metric: Metric = _ACCURACY) -> Report | None:
     """Reads a line of a metric file: a JSON object with the metric under its name.
 
     Raises:
-        ValueError: It is none, or a value is not as it has to be.
+        ValueError: It is not a JSON object, or a value is not valid.
     """
     if not line.strip():
         return None
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {_quoted(line)}; {_ALLOWED}") from error
+        raise ValueError(f"it is not valid JSON: {_quoted(line)}; {_ALLOWED}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"it is no JSON object: {_quoted(line)}; {_ALLOWED}")
+        raise ValueError(f"it is not a JSON object: {_quoted(line)}; {_ALLOWED}")
     return _report(content, metric)
 
 
 def compile_pattern(text: str, metric: Metric = _ACCURACY) -> re.Pattern[str]:
-    """A regular expression with the groups `step` and `value`, perhaps `seconds` and `loss`.
+    """Compiles a regular expression with the groups `step` and `value`, maybe `seconds` and `loss`.
 
-    The value may also be in a group with the name of the metric, and an accuracy in `percent`.
+    The group of the value may also have the metric's name, or be `percent` for an accuracy.
+
+    Raises:
+        UserError: It is not valid, or has no such groups.
     """
     name = metric.name if metric.name.isidentifier() else "value"
     example = rf"such as 'step (?P<step>\d+) {name} (?P<{name}>\S+)'"
@@ -88,7 +91,7 @@ def compile_pattern(text: str, metric: Metric = _ACCURACY) -> re.Pattern[str]:
         pattern = re.compile(text)
     except re.error as error:
         raise UserError(
-            f"--metric-pattern {text!r} is no regular expression: {error}; give one {example}"
+            f"--metric-pattern {text!r} is not a regular expression: {error}; give one {example}"
         ) from error
     same = {"value", *(["percent"] if metric.name == ACCURACY_NAME else [])}
     named = {name if group in same else group for group in pattern.groupindex}
@@ -102,7 +105,7 @@ def compile_pattern(text: str, metric: Metric = _ACCURACY) -> re.Pattern[str]:
 
 
 def parse_pattern(pattern: re.Pattern[str], metric: Metric = _ACCURACY) -> ParseLine:
-    """Reads lines of output; one that does not match says nothing."""
+    """Returns a function that reads lines of output; one that does not match reports nothing."""
 
     def parse(line: str) -> Report | None:
         found = pattern.search(line)
@@ -123,11 +126,10 @@ def _number(name: str, text: str) -> float | int:
     try:
         return int(text) if name == "step" else float(text)
     except ValueError as error:
-        raise ValueError(f"{name} is {_quoted(text)}, which is no number") from error
+        raise ValueError(f"{name} is {_quoted(text)}, which is not a number") from error
 
 
 def _report(content: dict[str, Any], metric: Metric) -> Report | None:
-    # A line about something else altogether.
     if not {"step", metric.name, "diverged"} & content.keys():
         return None
     value, loss = _value(content, metric.name), _value(content, "loss")
@@ -163,7 +165,7 @@ def _report(content: dict[str, Any], metric: Metric) -> Report | None:
 
 
 def _further(content: dict[str, Any], name: str) -> dict[str, float]:
-    """The other numbers of a line; whatever a script adds for others is no mistake."""
+    """Returns the other numbers of a line, and ignores what a script adds for other readers."""
     known = {*_OWN_KEYS, name}
     numbers = {
         other: float(value)
@@ -186,7 +188,7 @@ def _value(content: dict[str, Any], name: str) -> float | None:
     try:
         return float(value)
     except OverflowError as error:
-        raise ValueError(f"{name} is beyond all numbers; give a smaller one") from error
+        raise ValueError(f"{name} is too large a number; give a smaller one") from error
 
 
 def _quoted(line: str) -> str:
@@ -195,27 +197,27 @@ def _quoted(line: str) -> str:
 
 
 Line = tuple[int, str]
-"""Number of a line, from 1, and its text."""
+"""A line's number, from 1, and its text."""
 
 _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 1 << 20
 _TAIL_BYTES = 16_384
 
-# So much output without a result, and somebody should look.
+# This much output without a result deserves a warning.
 _EARLY_SECONDS = 60.0
 _EARLY_LINES = 100
-# A result is the mean of five tests: who makes them has made the first by then.
+# The result is the mean of five tests, so the first should have been made by then.
 _EARLY_SHARE = 1 / 5
 
 
 class GrowingFile:
-    """The whole lines of a file that grows; it need not exist yet.
+    """Reads the whole lines of a file while it grows; it need not exist yet.
 
-    A file that became shorter was written anew, and is read again from its start.
+    A file that became shorter was rewritten, and is read again from its start.
 
     Args:
         path: The file.
-        line_end: What ends a line; a progress bar ends its lines with a carriage return.
+        line_end: Pattern of a line's end; progress bars end their lines with a carriage return.
     """
 
     def __init__(self, path: Path, line_end: bytes = rb"\n") -> None:
@@ -226,10 +228,10 @@ class GrowingFile:
         self._number = 0
 
     def new_lines(self, *, is_over: bool = False) -> Iterator[Line]:
-        """Lines that were ended since the last call, at most a block of them.
+        """Yields the lines that were completed since the last call, at most a block of them.
 
         Args:
-            is_over: Nobody writes any more: all blocks are read, and what is left is a line, too.
+            is_over: Whether writing has ended; then all blocks are read, and the rest is a line.
         """
         while block := self._next_block():
             *whole, self._rest = self._line_end.split(self._rest + block)
@@ -238,7 +240,7 @@ class GrowingFile:
             for line in whole:
                 yield self._numbered(line)
             if not is_over:
-                return  # whoever reads has other things to look at meanwhile
+                return  # the caller has other things to look at meanwhile
         if is_over and self._rest:
             line, self._rest = self._rest, b""
             yield self._numbered(line)
@@ -263,7 +265,7 @@ class GrowingFile:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The end of a file, however long that is; empty lines are left out, and so is a lost file."""
+    """Returns the last lines of a file that are not empty; none if it cannot be read."""
     try:
         with open_plain_file(path) as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
@@ -274,7 +276,7 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def size_bytes(path: Path) -> int:
-    """Size of a file; 0 where there is none."""
+    """Size of a file; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -284,20 +286,19 @@ def size_bytes(path: Path) -> int:
 class ReportLog:
     """Collects the reports of one run.
 
-    Steps are those of the command, and count as worker-steps. What is reported again, by another
-    process of the same training or after a restart, is passed over: the first report of a step
-    counts.
-
-    Attributes:
-        evaluations: So far.
-        diverged: Whether the command said so, or its loss or accuracy is no number.
-        metric: The job's metric.
-        diverged_step: The step of the report that said so; None where it named none.
-        start_step: See below.
+    Steps are those of the command, and count as worker-steps. The first report of a step counts:
+    later ones, from another process of the same training or after a restart, are ignored.
 
     Args:
         spec: The trial.
-        start_step: From which the command goes on; what it reports of steps before is passed over.
+        start_step: Step from which the command continues; reports of earlier ones are ignored.
+
+    Attributes:
+        evaluations: The tests so far.
+        diverged: Whether the command said so, or reported a loss or metric that is not finite.
+        diverged_step: Step of the report that said so; None if it named none.
+        metric: The job's metric.
+        start_step: As given.
     """
 
     def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
@@ -313,15 +314,15 @@ class ReportLog:
 
     @property
     def step(self) -> int:
-        """The last one that was reported."""
+        """The last step that was reported."""
         return self._steps[-1]
 
     def no_accuracy(self, seconds: float, lines: int, *, is_heard: bool) -> str | None:
-        """That an accuracy should have been understood by now; None where one was, or may yet come.
+        """Warning that no accuracy has been reported yet; None if one has, or it is too early.
 
         Args:
-            seconds: Since the start of the command.
-            lines: Read, whether understood or not.
+            seconds: Time since the start of the command.
+            lines: Number of lines read, understood or not.
             is_heard: Whether the command has written anything.
         """
         total = self._spec.identity.total_worker_steps
@@ -334,7 +335,7 @@ class ReportLog:
         else:
             is_late = is_heard and (seconds > _EARLY_SECONDS or lines >= _EARLY_LINES)
         name = self.metric.name
-        return f"the command has said nothing of its {name} so far{where}" if is_late else None
+        return f"the command has not reported its {name} so far{where}" if is_late else None
 
     @property
     def is_at_end(self) -> bool:
@@ -345,15 +346,15 @@ class ReportLog:
         """Records a report.
 
         Args:
-            report: What the command said.
-            now_seconds: Since its start; counts where it does not say the time itself. A report
-                of the step it starts from begins the training then; before that was start-up.
+            report: The report.
+            now_seconds: Time since the start of the command, used if the report has no time. A
+                report of the step at which the run starts ends the start-up, and starts the clock.
 
         Returns:
             The evaluation in it, if there is one.
 
         Raises:
-            ValueError: It does not fit the job, or what was said before.
+            ValueError: It does not fit the job, or contradicts an earlier report.
         """
         if report.diverged:
             self.diverged, self.diverged_step = True, report.step
@@ -395,28 +396,28 @@ class ReportLog:
             self._seconds.append(seconds)
 
     def check_whole(self) -> None:
-        """Checks that a command which has ended did all its steps.
+        """Raises UserError if a command ended before it had done all its steps.
 
-        It need not report the last one: what is missing has to be shorter than the longest way
-        between two reports.
+        It need not report the last one: fewer steps may be missing than there were between any two
+        reports.
         """
         W = self._spec.identity.total_worker_steps
         missing, longest = W - self.step, max(np.diff(self._steps), default=0)
         if missing >= max(1, longest):
             raise UserError(
-                f"the command ended well after step {self.step:,} of --total-steps {W:,}; give the"
-                " steps that it makes, or have it report up to its last one"
+                f"the command succeeded after step {self.step:,} of --total-steps {W:,}; give the"
+                " number of steps that it makes, or have it report up to its last one"
             )
 
     def record(self, *, stopped_early: bool = False) -> TrialRecord:
-        """The record of the run.
+        """Makes the record of the run.
 
-        A run that went to its end took as long as it would have at the speed of its last stretch,
-        where its last report is not of its last step. Times in between are interpolated: the
-        seconds of the two phases are exact where the command reports the step of the switch.
+        If the last report is not about the last step, the rest is assumed to have taken as long as
+        at the pace between the last two reports. Times between reports are interpolated, so the
+        durations of the two phases are exact if the command reports the step of the switch.
 
         Args:
-            stopped_early: The observer had it stopped at its last report.
+            stopped_early: Whether the run was stopped at its last report.
         """
         steps, seconds = list(self._steps), list(self._seconds)
         W = self._spec.identity.total_worker_steps
@@ -437,7 +438,7 @@ class ReportLog:
 
 
 def _phases(spec: TrialSpec, steps: list[int], seconds: list[float]) -> tuple[PhaseRecord, ...]:
-    """The phases of both protocols, interpolated between known times."""
+    """Makes the phases of both protocols, interpolated between known times."""
 
     def at(step: int) -> float:
         return float(np.interp(step, steps, seconds))

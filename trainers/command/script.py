@@ -1,4 +1,4 @@
-"""Functions with which a training script asks and tells; standard library only, fast to import."""
+"""Functions for training scripts, fast to import as they need the standard library alone."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 _FILE = "metrics.jsonl"
 
 LOOP_FILE = "loop.jsonl"
-"""Beside the plan of a run: what a loop tells that goes back to its switch by itself."""
+"""File, in the folder of a run's plan, to which a loop that guards its switch itself reports."""
 
 
 def switch_step(default: int | None = None) -> int:
-    """The step at which this run switches, in steps of the script.
+    """Returns the step at which this run switches, as the script counts steps.
 
     Args:
-        default: Where the script runs on its own; the environment of a run says otherwise.
+        default: The step to use when the script is not started by syncswitch.
 
     Raises:
-        LookupError: The script runs on its own, and there is no default.
+        LookupError: It is not started by syncswitch, and there is no default.
     """
     return _number("SWITCH_STEP", "switch_step", default)
 
 
 def seed(default: int = 0) -> int:
-    """The seed of this run; the same at all switch points of a replicate."""
+    """Returns the seed of this run, which is the same at all switch points of a replicate."""
     return _number("SEED", "seed", default)
 
 
 def output_dir(default: str | Path = ".") -> Path:
-    """A folder of this run's own."""
+    """Returns this run's own folder."""
     return Path(os.environ.get("SYNCSWITCH_OUTPUT_DIR") or default)
 
 
@@ -44,18 +44,17 @@ def report(
     loss: float | None = None,
     **values: float,
 ) -> None:
-    """Tells how the training does, after each test; step 0 begins its clock.
+    """Reports a test. A report of step 0 starts the clock of the training.
 
-    Where several processes report, what is said first of a step counts. Nothing is written where
-    the script runs on its own.
+    If several processes report a step, the first report counts. Nothing is written when the script
+    is not started by syncswitch.
 
     Args:
         step: Steps done.
-        accuracy: 0 to 1; a NaN ends the run as diverged.
-        seconds: Training time so far; None to leave the clock to syncswitch.
+        accuracy: Test accuracy, 0 to 1; NaN ends the run as diverged.
+        seconds: Training time so far; None to use syncswitch's clock.
         loss: Mean training loss since the last report.
-        **values: What else was measured, by name: the metric of `--metric-name`, and others beside
-            it.
+        **values: Other measurements by name: the metric of `--metric-name`, and any others.
     """
     if "SYNCSWITCH_OUTPUT_DIR" not in os.environ:
         return
@@ -68,17 +67,17 @@ def report(
 
 
 def tell_run(plan: Path, **values: Any) -> None:
-    """Tells whoever started the run: what happened to it, and at its end its record.
+    """Reports an event of a loop that guards its switch itself, or at its end its record.
 
     Args:
-        plan: The file that it got.
-        **values: As JSON; nothing says that the loop has taken its guard over.
+        plan: The plan file of the run.
+        **values: The event or record as JSON; none to announce that the loop guards its switch.
     """
     _append(plan.with_name(LOOP_FILE), json.dumps(values) + "\n" if values else "")
 
 
 def _append(path: Path, text: str) -> None:
-    # In one piece, though others write as well.
+    # In one piece, as other processes may write at the same time.
     with path.open("ab", buffering=0) as file:
         file.write(text.encode())
 

@@ -44,17 +44,17 @@ from syncswitch.trainers.command.script import LOOP_FILE
 from syncswitch.trainers.job.checks import check_job
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.run.guard import Guarding, accuracy_since, next_switch_text
+from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record
 from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
 
 
 def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
-    """Makes a new folder, also for another attempt at the same run.
+    """Makes a new folder for a run, or for another attempt at the same run.
 
     Args:
-        parent: The folder of all runs of the job.
-        spec: The trial, after which the folder is named.
+        parent: Folder of all runs of the job.
+        spec: The trial, which gives the folder its name.
     """
     name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
     try:
@@ -71,14 +71,13 @@ def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
             f"the folder for runs {parent} cannot be used: {error.strerror or error}; name another"
             " with --output-folder"
         ) from error
-    raise AssertionError("there is always another name")
+    raise AssertionError("another name is always available")
 
 
-class GuardedCommand:
-    """Starts at once, and runs until it ends or is ended; a context manager.
+class ReapedCommand:
+    """A running command, as a context manager that ends it.
 
-    A `reaper` stands between, which ends all processes of the command also where this
-    one is killed.
+    It runs below a `reaper`, which ends all processes of the command even if this one is killed.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class GuardedCommand:
     ) -> None:
         with log.open("ab") as output:
             self._reaper = subprocess.Popen(
-                # By its path: the working folder is the user's, whose modules are none of its own.
+                # By its path, as modules in the user's working folder must not get in the way.
                 [sys.executable, reaper.__file__, str(grace_seconds), *words],
                 stdin=subprocess.PIPE,
                 stdout=output,
@@ -96,9 +95,9 @@ class GuardedCommand:
             )
 
     def status(self, wait_seconds: float) -> int | None:
-        """Exit status, 128 and the signal where one killed it; None while it runs.
+        """Exit status, or 128 plus the signal that killed it; None while it runs.
 
-        Nothing of the command is left then.
+        Once it has ended, none of its processes is left.
         """
         try:
             status = self._reaper.wait(wait_seconds)
@@ -107,12 +106,12 @@ class GuardedCommand:
         return status if status >= 0 else 128 - status
 
     def end(self) -> None:
-        """Ends it with everything that it started; returns when all of it is gone."""
+        """Ends the command and everything that it started, and waits until all of it is gone."""
         assert self._reaper.stdin is not None
-        self._reaper.stdin.close()  # that is what the reaper waits for
+        self._reaper.stdin.close()  # the reaper waits for this
         self._reaper.wait()
 
-    def __enter__(self) -> GuardedCommand:
+    def __enter__(self) -> ReapedCommand:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,16 +127,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class CommandTrainer(Trainer):
-    """Runs the command once for each trial, and reads what it reports while it runs.
+    """Runs the command once for each trial, and reads its reports while it runs.
 
-    What the model is and how it is trained, only the command knows: nobody can disturb it, or fork
-    its runs from checkpoints. Its folders stay, those of failed runs too.
+    Only the command knows its model and how to train it, so runs can neither be disturbed nor fork
+    from checkpoints. The folders of runs are kept, even if they failed.
 
     Args:
-        job: The command, and how to read it. Trials may have other protocols, which are names.
+        job: The command, and how to read it. Trials may have other protocols, which are only names.
 
     Attributes:
-        last_folder: That of the last run; None before the first.
+        last_folder: Folder of the last run; None before the first.
     """
 
     def __init__(self, job: CommandJob) -> None:
@@ -146,12 +145,12 @@ class CommandTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        # The command is run once more after each alarm; all that makes one run. What was lost stays
-        # on its clock, and the results of what was lost are left out.
+        # The command is run again after each alarm, and all of that makes one run. Lost time stays
+        # on its clock; lost results are left out.
         self._check(spec)
         observer, started_at = observer or SilentObserver(), datetime.now(timezone.utc)
         can_resume = self._job.template.can_resume
-        # Without a checkpoint a later switch is not worth another run from the start.
+        # Without a checkpoint, a later switch is not worth another run from the start.
         guarding = Guarding(spec if can_resume else replace(spec, retry_percents=()))
         kept: list[Evaluation] = []
         events: list[RunEvent] = []
@@ -173,8 +172,7 @@ class CommandTrainer(Trainer):
             before_seconds += record.training_seconds
             if guarding.alarm is None:
                 break
-            switch = switch_worker_step(plan)
-            lost_seconds = record.training_seconds
+            switch, lost_seconds = switch_worker_step(plan), record.training_seconds
             is_kept = can_resume and switch > 0
             if is_kept:
                 start, origin = switch, run.folder
@@ -182,8 +180,12 @@ class CommandTrainer(Trainer):
                 first_seconds = sum(one.seconds for one in record.phases[:1])
                 kept_seconds += first_seconds
                 lost_seconds -= first_seconds
-            events.append(_heed_alarm(guarding, record, before_seconds, lost_seconds, is_kept))
-            observer.on_event(events[-1])
+            guarding.switch = Position(switch, elapsed_seconds=before_seconds - lost_seconds)
+            _, event = guarding.go_back(
+                record.worker_steps, before_seconds, record.evaluations, is_kept=is_kept
+            )
+            events.append(event)
+            observer.on_event(event)
         return trial_record(
             spec,
             started_at,
@@ -208,48 +210,30 @@ class CommandTrainer(Trainer):
         check_job(spec, own)
         if not spec.conditions.is_undisturbed:
             raise UserError(
-                "--online, --switch and --inject act on a cluster of syncswitch's, and a"
-                " command has its own; leave them out, or choose another --trainer"
+                "--online, --switch and --inject act on syncswitch's own clusters, not on a"
+                " command; leave them out, or choose another --trainer"
             )
         if spec.fork_from is not None or spec.checkpoint_percents:
             raise UserError(
-                f"a run of command {identity.name!r} cannot start from the checkpoint of another,"
-                " or leave one; give --no-share-prefix"
+                f"a run of command {identity.name!r} can neither start from a checkpoint of another"
+                " run nor write one; give --no-share-prefix"
             )
 
 
-def _heed_alarm(
-    guarding: Guarding, record: TrialRecord, now_seconds: float, lost_seconds: float, is_kept: bool
-) -> RunEvent:
-    """Gives up the switch of a run that was ended at its alarm; what is told of it."""
-    plan, alarm, guarding.alarm = guarding.plan, guarding.alarm, None
-    assert alarm is not None
-    step = record.worker_steps
-    accuracy = accuracy_since(record.evaluations, switch_worker_step(plan))
-    guarding.fail(
-        FailedSwitch(plan.switch_percent, alarm, step, now_seconds, lost_seconds, accuracy)
-    )
-    plan = guarding.plan
-    first = plan.identity.first_protocol + (" alone" if plan.switch_percent >= 100 else "")
-    whence = "from its checkpoint at the switch" if is_kept else "from its start"
-    reason = f"{alarm}; it goes on with {first}, {whence}{next_switch_text(plan)}"
-    return RunEvent("alarmed", step, now_seconds, reason, seconds=lost_seconds)
-
-
 class _CommandRun:
-    """One run of a command, perhaps from the switch of another one. Used once.
+    """One run of a command, which may continue another from its switch; used once.
 
     Args:
         job: The command.
         spec: The trial as it is carried out now.
-        guarding: Gets the alarm for which the run is ended.
-        observer: Is told of it.
-        tests_before: Those of the part that another run made.
+        guarding: The guard, which raises the alarm that ends the run.
+        observer: Watches the run.
+        tests_before: Tests in the part that another run did.
         start_step: Steps in that part.
-        origin: Folder of that run; None where this one begins anew.
+        origin: Folder of that run; None if this one starts afresh.
 
     Attributes:
-        folder: Its own.
+        folder: The run's own folder.
     """
 
     def __init__(
@@ -292,16 +276,16 @@ class _CommandRun:
 
     @property
     def has_guarded_itself(self) -> bool:
-        """Whether its record is that of a loop which goes back to its switch by itself."""
+        """Whether its record comes from a loop that guards its switch itself."""
         return self._loop_record is not None and not self._is_told_to_stop
 
     def to_its_end(self) -> TrialRecord:
         """Runs it; see `Trainer.train`."""
-        # A Python program that writes into a file keeps its lines back otherwise.
+        # Otherwise a Python program that writes to a file would buffer its lines.
         environment = {"PYTHONUNBUFFERED": "1", **os.environ, **environment_of(self._values)}
         words = self._job.template.filled(self._values)
         self._begun = self._heard = time.monotonic()
-        with GuardedCommand(words, environment, self._log, self._job.grace_seconds) as command:
+        with ReapedCommand(words, environment, self._log, self._job.grace_seconds) as command:
             status = None
             while status is None and not self._is_over:
                 status = command.status(_LOOK_SECONDS)
@@ -322,12 +306,12 @@ class _CommandRun:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the rest of the run does not matter."""
+        """Whether the rest of the run no longer matters."""
         is_alarmed = self._guarding.alarm is not None
         return self._reports.diverged or self._is_told_to_stop or is_alarmed
 
     def _look(self, *, is_over: bool) -> None:
-        """Reads new reports, and tells the observer."""
+        """Reads new reports, and passes them on to the observer."""
         self._listen()
         self._hear_loop(is_over=False)
         for number, line in self._results.new_lines(is_over=is_over):
@@ -351,7 +335,7 @@ class _CommandRun:
         self._observer.on_progress(self._reports.step)
 
     def _hear_loop(self, *, is_over: bool) -> None:
-        """Reads what a loop tells that goes back to its switch by itself."""
+        """Reads the reports of a loop that guards its switch itself."""
         for number, line in self._loop.new_lines(is_over=is_over):
             try:
                 told = json.loads(line)
@@ -361,9 +345,8 @@ class _CommandRun:
                     self._loop_record = _record_of(self.spec, self._started_at, told)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UserError(
-                    f"line {number} of {self._loop_file} is none of LoopSwitch's ({error}); it may"
-                    " be that of another version: install the same syncswitch where the command"
-                    " trains"
+                    f"line {number} of {self._loop_file} was not written by LoopSwitch ({error}),"
+                    " or by another version: install the same syncswitch where the command trains"
                 ) from error
 
     def _look_for_alarm(self, *, is_over: bool = False) -> None:
@@ -377,29 +360,29 @@ class _CommandRun:
             return
         tests = [*self._tests_before, *reports.evaluations]
         if is_over and tests:
-            # What it tested last may be of a step before its last.
+            # The last test may have come some steps before the end.
             W = self.spec.identity.total_worker_steps
             tests[-1] = replace(tests[-1], worker_step=W)
         guarding.look(tests)
 
     def _warn_of_nothing(self) -> None:
-        """Warns early that no accuracy was understood; a training may take hours."""
+        """Warns early if no accuracy was understood, as a training may take hours."""
         seconds, is_heard = time.monotonic() - self._begun, self._heard_bytes > 0
         word = self._reports.no_accuracy(seconds, self._lines, is_heard=is_heard)
         if word is None or self._has_warned:
             return
         self._has_warned = True
-        last = "".join(last_lines(self._log, 1)).strip()[:_LONGEST_LINE]
-        _LOG.warning("%s: %s; what it printed last: %r", word, self._wanted, last)
+        last = "".join(last_lines(self._log, 1))[:_LONGEST_LINE]
+        _LOG.warning("%s: %s; its last output: %r", word, self._wanted, last)
 
     def _listen(self) -> None:
-        """Notes when the command last wrote anything."""
+        """Records when the command last wrote anything."""
         found = sum(size_bytes(path) for path in {self._log, self._source})
         if found != self._heard_bytes:
             self._heard, self._heard_bytes = time.monotonic(), found
 
     def _check_time(self) -> None:
-        """Raises RetryableError: the run takes too long, or is silent for too long."""
+        """Raises RetryableError if the run takes too long, or is silent for too long."""
         now, job = time.monotonic(), self._job
         if job.timeout_seconds is not None and now - self._begun > job.timeout_seconds:
             raise self._failure(f"did not end within {job.timeout_seconds:g} s (--timeout)")
@@ -409,17 +392,17 @@ class _CommandRun:
             )
 
     def _check_end(self, status: int) -> None:
-        """Checks that a command which ended did what it had to.
+        """Checks a command that has ended.
 
         Raises:
             RetryableError: It failed.
-            UserError: It did not say what it measured.
+            UserError: It did not report its metric, or did not do all its steps.
         """
         if status != 0:
             raise self._failure(f"failed with exit status {status}{_signal_text(status)}")
         if not self._reports.evaluations:
             raise UserError(
-                f"the command ended well and said nothing of its {self._job.metric.name}:"
+                f"the command succeeded without reporting its {self._job.metric.name}:"
                 f" {self._wanted} in {self._source}; its output is in {self._log}"
             )
         self._reports.check_whole()
@@ -429,7 +412,7 @@ class _CommandRun:
         if self._job.metric_pattern is not None:
             return f"no line matches --metric-pattern {self._job.metric_pattern!r}"
         return (
-            'there is no line such as {"step": 100, "seconds": 12.5,'
+            'there is no line like {"step": 100, "seconds": 12.5,'
             f' "{self._job.metric.name}": 0.91}} (name the file with --metric-file, or read the'
             " output with --metric-pattern)"
         )
@@ -440,7 +423,7 @@ class _CommandRun:
 
 
 def _told_trial(spec: TrialSpec) -> dict[str, object]:
-    """The trial as a loop that guards itself reads it."""
+    """Describes the trial for a loop that guards its switch itself."""
     return {
         "identity": asdict(spec.identity),
         "switch_percent": spec.switch_percent,
@@ -451,7 +434,7 @@ def _told_trial(spec: TrialSpec) -> dict[str, object]:
 
 
 def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> TrialRecord:
-    """The record of a run whose loop has told how it went."""
+    """Makes the record of a run from the report of its loop."""
     guard = told.pop("guard")
     if guard is not None:
         failed = tuple(FailedSwitch(**one) for one in guard["failed"])
@@ -468,7 +451,7 @@ def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> T
 
 
 def _signal_text(status: int) -> str:
-    """The signal that a status above 128 may mean, as the end of a clause."""
+    """Names the signal that a status above 128 may mean, as the end of a clause."""
     try:
         return f", perhaps killed by {signal.Signals(status - 128).name}"
     except ValueError:
@@ -476,7 +459,7 @@ def _signal_text(status: int) -> str:
 
 
 def _tail(log: Path) -> str:
-    """The last lines of what a command printed, on one line."""
+    """Quotes the last output of a command, on one line."""
     lines = last_lines(log, _TAIL_LINES)
     if not lines:
         return f"it printed nothing ({log})"

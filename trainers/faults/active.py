@@ -5,62 +5,42 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from syncswitch.trainers.faults.grammar import Extent, Injection
-
-SIMULATED_ABSENCE = Extent(3.0, False)
-"""Absence of a killed worker of a simulated cluster, unless its injection says otherwise."""
+from syncswitch.trainers.faults.injections import Extent, Injection
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """An injection begins, possibly not for the first time."""
+class Transition:
+    """The beginning or the end of an injection; a real kill or hang never ends by itself."""
 
     injection: Injection
+    is_start: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """An injection ends; a real kill or hang does not end by itself."""
+class _Moment(NamedTuple):
+    """A moment of a run; of one that is to come, one of the two is infinite."""
 
-    injection: Injection
-
-
-@dataclass(slots=True)
-class _Occurrence:
-    """One occurrence of an injection.
-
-    Attributes:
-        injection: The injection.
-        begins: Its beginning.
-        lasting: Its length; None where it does not end.
-        end_done: Worker-steps at which it ends; infinite before it begins, or if it ends by time.
-        end_seconds: Training time at which it ends; infinite likewise.
-    """
-
-    injection: Injection
-    begins: Extent
-    lasting: Extent | None
-    end_done: float = math.inf
-    end_seconds: float = math.inf
+    done: float
+    seconds: float
 
 
 class ActiveInjections:
     """Begins and ends a run's injections as it progresses.
 
-    A percent is reached when that share of W worker-steps is done, a time when that much training
-    time has passed since the start of the run. Each occurrence happens once, even if the run falls
-    back to an earlier worker-step.
+    A percentage is reached when that share of the W worker-steps is done, a time when the run has
+    trained for that long. Each injection happens once, even if the run falls back to an earlier
+    worker-step.
 
     Args:
         injections: The run's injections.
         total_worker_steps: W.
-        done: Worker-steps that the run begins with. What is over by then does not happen again,
-            assuming an even pace where it begins at a percent and lasts for a time, or vice versa.
-        now_seconds: Training time that the run begins with.
-        resumed: Whether the run resumes after an interruption: then no injection kills its chief
+        done: Worker-steps already done when the run begins. An injection that is over by then does
+            not happen again. Where it begins at a percentage and lasts for a time, or vice versa,
+            an even pace is assumed.
+        now_seconds: Training time when the run begins.
+        resumed: Whether the run resumes after an interruption. Then no injection kills its chief
             again, which would never end, and no kill or hang is repeated at the same worker-step.
-        simulated: Whether killed workers come back.
     """
 
     def __init__(
@@ -71,45 +51,40 @@ class ActiveInjections:
         done: int = 0,
         now_seconds: float = 0.0,
         resumed: bool = False,
-        simulated: bool = False,
     ) -> None:
         self._total = total_worker_steps
-        self._simulated = simulated
-        self._active: list[_Occurrence] = []
-        self._delays: dict[int, float] = {}
-        self._slowdowns: dict[int, float] = {}
-        found = [one for each in injections for one in self._occurrences(each, resumed)]
-        self._pending = [one for one in found if not self._is_over(one, done, now_seconds, resumed)]
-        self._look_ahead()
+        now = _Moment(done, now_seconds)
+        self._beginnings = {
+            one: self._after(one.at, _Moment(0, 0))
+            for one in injections
+            if not self._is_over(one, now, resumed)
+        }
+        self._ends: dict[Injection, _Moment] = {}
+        self._update()
 
     @property
     def next_seconds(self) -> float:
-        """Training time of the next beginning or end; infinite for none."""
-        return self._next_seconds
+        """Training time of the next beginning or end that is set by time; infinite for none."""
+        return self._next.seconds
 
-    def advance(self, done: int, now_seconds: float) -> list[Started | Ended]:
+    def advance(self, done: int, now_seconds: float) -> list[Transition]:
         """Ends and then begins the injections that are due, each in their order."""
-        if done < self._next_done and now_seconds < self._next_seconds:
+        now = _Moment(done, now_seconds)
+        if not _is_reached(self._next, now):
             return []
-        changes: list[Started | Ended] = []
-        for one in [each for each in self._active if _has_ended(each, done, now_seconds)]:
-            self._active.remove(one)
-            changes.append(Ended(one.injection))
-        due = [one for one in self._pending if self._has_come(one.begins, done, now_seconds)]
-        for one in due:
-            self._pending.remove(one)
-            changes += self._begin(one, done, now_seconds)
-        self._look_ahead()
-        self._weigh()
-        return changes
-
-    def end(self) -> list[Ended]:
-        """Ends all active injections, when the run is over."""
-        changes = [Ended(one.injection) for one in self._active]
-        self._active.clear()
-        self._look_ahead()
-        self._weigh()
-        return changes
+        ended = [one for one, end in self._ends.items() if _is_reached(end, now)]
+        begun = [one for one, begin in self._beginnings.items() if _is_reached(begin, now)]
+        for one in ended:
+            del self._ends[one]
+        for one in begun:
+            del self._beginnings[one]
+            if one.lasting is not None:
+                self._ends[one] = self._after(one.lasting, self._reached_at(one.at, now))
+        self._update()
+        return [
+            *(Transition(one, is_start=False) for one in ended),
+            *(Transition(one, is_start=True) for one in begun),
+        ]
 
     def delay_seconds(self, worker: int) -> float:
         """Seconds currently added to each worker-step of a worker."""
@@ -119,80 +94,48 @@ class ActiveInjections:
         """Current factor on the duration of a worker's steps, before the delay."""
         return self._slowdowns.get(worker, 1.0)
 
-    def _occurrences(self, injection: Injection, resumed: bool) -> list[_Occurrence]:
+    def _is_over(self, injection: Injection, now: _Moment, resumed: bool) -> bool:
         if resumed and injection.role == "chief":
-            return []
-        lasting = injection.lasting
-        if self._simulated and injection.kind == "kill" and lasting is None:
-            lasting = SIMULATED_ABSENCE
-        return [_Occurrence(injection, begins, lasting) for begins in injection.beginnings]
-
-    def _is_over(self, one: _Occurrence, done: int, now_seconds: float, resumed: bool) -> bool:
-        if (done, now_seconds) == (0, 0.0) or not self._has_come(one.begins, done, now_seconds):
+            return True
+        begin = self._after(injection.at, _Moment(0, 0))
+        if now == (0, 0) or not _is_reached(begin, now):
             return False
-        began_done, began_seconds = self._moment(one.begins, done, now_seconds)
-        if one.lasting is None:
-            return resumed or (began_done, began_seconds) < (done, now_seconds)
-        end_done, end_seconds = self._end(one.lasting, began_done, began_seconds)
-        return end_done <= done or end_seconds <= now_seconds
+        began = self._reached_at(injection.at, now)
+        if injection.lasting is None:
+            return resumed or began < now
+        return _is_reached(self._after(injection.lasting, began), now)
 
-    def _moment(self, extent: Extent, done: int, now_seconds: float) -> tuple[float, float]:
-        """Worker-steps and training time at which a past extent was reached, at an even pace."""
+    def _after(self, extent: Extent, moment: _Moment) -> _Moment:
+        """The moment that comes this much later."""
         if extent.is_percent:
-            steps = self._steps(extent)
-            return steps, now_seconds * steps / done if done else 0.0
-        return done * extent.value / now_seconds if now_seconds else 0.0, extent.value
+            return _Moment(moment.done + self._worker_steps(extent), math.inf)
+        return _Moment(math.inf, moment.seconds + extent.value)
 
-    def _begin(self, one: _Occurrence, done: int, now_seconds: float) -> list[Started | Ended]:
-        changes: list[Started | Ended] = []
-        for earlier in [each for each in self._active if each.injection == one.injection]:
-            # The same injection twice at a time would count twice.
-            self._active.remove(earlier)
-            changes.append(Ended(earlier.injection))
-        changes.append(Started(one.injection))
-        if one.lasting is not None:
-            began = self._moment(one.begins, done, now_seconds)
-            one.end_done, one.end_seconds = self._end(one.lasting, *began)
-            self._active.append(one)
-        return changes
-
-    def _end(self, lasting: Extent, done: float, now_seconds: float) -> tuple[float, float]:
-        if lasting.is_percent:
-            return done + self._steps(lasting), math.inf
-        return math.inf, now_seconds + lasting.value
-
-    def _has_come(self, extent: Extent, done: int, now_seconds: float) -> bool:
+    def _reached_at(self, extent: Extent, now: _Moment) -> _Moment:
+        """The moment in the past at which an extent was reached, assuming an even pace."""
         if extent.is_percent:
-            return done >= self._steps(extent)
-        return now_seconds >= extent.value
+            steps = self._worker_steps(extent)
+            return _Moment(steps, now.seconds * steps / now.done if now.done else 0.0)
+        return _Moment(now.done * extent.value / now.seconds if now.seconds else 0.0, extent.value)
 
-    def _steps(self, extent: Extent) -> float:
+    def _worker_steps(self, extent: Extent) -> float:
         return extent.value * self._total / 100
 
-    def _look_ahead(self) -> None:
-        """Finds until when `advance` has nothing to do."""
-        begins = [one.begins for one in self._pending]
-        self._next_done = min(
-            [self._steps(each) for each in begins if each.is_percent]
-            + [one.end_done for one in self._active],
-            default=math.inf,
+    def _update(self) -> None:
+        """Finds when `advance` next has something to do, and how slow each worker is."""
+        moments = [*self._beginnings.values(), *self._ends.values()]
+        self._next = _Moment(
+            min((one.done for one in moments), default=math.inf),
+            min((one.seconds for one in moments), default=math.inf),
         )
-        self._next_seconds = min(
-            [each.value for each in begins if not each.is_percent]
-            + [one.end_seconds for one in self._active],
-            default=math.inf,
-        )
-
-    def _weigh(self) -> None:
-        self._delays, self._slowdowns = {}, {}
-        for one in self._active:
-            injection = one.injection
-            worker = injection.worker
-            if worker is None:
-                continue
-            self._delays[worker] = self.delay_seconds(worker) + injection.delay_seconds
-            self._slowdowns[worker] = self.slowdown(worker) * injection.slowdown
+        delays: dict[int, float] = {}
+        slowdowns: dict[int, float] = {}
+        for one in self._ends:
+            delays[one.number] = delays.get(one.number, 0.0) + one.delay_seconds
+            slowdowns[one.number] = slowdowns.get(one.number, 1.0) * one.slowdown
+        # Workers' threads read these at any time.
+        self._delays, self._slowdowns = delays, slowdowns
 
 
-def _has_ended(one: _Occurrence, done: int, now_seconds: float) -> bool:
-    return done >= one.end_done or now_seconds >= one.end_seconds
+def _is_reached(moment: _Moment, now: _Moment) -> bool:
+    return now.done >= moment.done or now.seconds >= moment.seconds

@@ -1,4 +1,4 @@
-"""Refuses trials that a trainer cannot make."""
+"""Refuses trials that a trainer cannot carry out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syncswitch.trainers.protocols import Exchange, check_protocols, choose_prot
 
 
 def check_length(identity: WorkloadIdentity) -> None:
-    """Refuses to search for the switch of a job in which each protocol has no round of its own."""
+    """Refuses to search for the switch of a job too short for a round of each protocol."""
     W, n = identity.total_worker_steps, identity.workers
     if 2 * n > W:
         raise UserError(
@@ -31,24 +31,24 @@ def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
 
 
 def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
-    """Refuses protocols whose workers have models of their own, where rows lie on servers.
+    """Refuses protocols that average whole models if rows are kept on parameter servers.
 
     Args:
         spec: The trial.
-        layers: Names of layers with embeddings that are trained by their rows.
+        layers: Names of embedding layers whose rows are trained separately.
     """
     identity = spec.identity
     for text in (identity.first_protocol, identity.second_protocol):
         if layers and choose_protocol(text).exchange is Exchange.REPLICA:
             raise UserError(
                 f"protocol {text!r} averages whole models, and workload {identity.name!r} trains"
-                f" the table of layer {layers[0]!r} by its rows, which lie on parameter servers;"
-                " take bsp, asp, ssp, dssp or gba, or set least_embedding_values to None"
+                f" the table of layer {layers[0]!r} by its rows, which are kept on parameter"
+                " servers; take bsp, asp, ssp, dssp or gba, or set least_embedding_values to None"
             )
 
 
 def check_batch(workload: Workload, second_protocol: str) -> None:
-    """Refuses the global batch after a switch to a protocol that joins gradients or models."""
+    """Refuses the global batch after a switch to a protocol that combines gradients or models."""
     if workload.batch_after_switch == "same":
         return
     choice = choose_protocol(second_protocol)
@@ -75,7 +75,7 @@ def check_job(spec: TrialSpec, own: WorkloadIdentity) -> None:
 
 
 def _check_retries(percents: Sequence[float], least: float) -> None:
-    """Refuses what is no ascending row of percents, all above the least."""
+    """Refuses percentages that do not ascend from above `least` to below 100."""
     row = (least, *percents, *([100.0] if percents else []))
     if any(not before < after for before, after in itertools.pairwise(row)):
         raise UserError(
@@ -85,7 +85,7 @@ def _check_retries(percents: Sequence[float], least: float) -> None:
 
 
 def check_position(spec: TrialSpec, worker_step: int, first_protocol_worker_steps: int) -> None:
-    """Refuses a checkpoint that the fork's own trial would not have passed."""
+    """Refuses a checkpoint that the fork's own trial would not have reached."""
     W, switch = spec.identity.total_worker_steps, switch_worker_step(spec)
     if worker_step > W:
         raise UserError(

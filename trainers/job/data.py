@@ -1,10 +1,10 @@
-"""Training and test data, in an order that any worker can take up at any step."""
+"""Training and test data, in an order that any worker can join at any step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from syncswitch.trainers.job.sources.source import Array, ArraySource, Source
 class Data:
     """Examples in arrays, and the transformation of a batch.
 
-    The order of the training examples is a function of the seed and the worker-step alone: batch k
-    of the job is the same whoever computes it, every epoch holds each example exactly once across
+    The order of the training examples depends on the seed and the worker-step alone: batch k of the
+    job is the same whichever worker computes it, every epoch holds each example exactly once across
     all workers, and a run continues at any step as if it had never stopped.
 
     For data too large for memory see `StreamedData`.
@@ -28,8 +28,8 @@ class Data:
         train_inputs: Shape [examples, ...]; or a dict, tuple or list of such arrays, as the model
             takes them. Each may be a sparse matrix of SciPy or TensorFlow, or a `tf.RaggedTensor`
             with one ragged dimension, which is held padded.
-        train_labels: Shape [examples] (class numbers) or [examples, ...]; for a model with several
-            outputs a dict, tuple or list of such.
+        train_labels: Shape [examples] (class indices) or [examples, ...]; for a model with several
+            outputs a dict, tuple or list of such arrays.
         test_inputs: As `train_inputs`.
         test_labels: As `train_labels`.
         transform: `(inputs, labels, seed) -> (inputs, labels)` on a training batch, in TensorFlow;
@@ -53,6 +53,7 @@ class Data:
 
     train: ArraySource = field(init=False, repr=False, compare=False)
     test: ArraySource = field(init=False, repr=False, compare=False)
+    parse: ClassVar[None] = None  # arrays need no parsing
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
@@ -66,11 +67,11 @@ class Data:
         transform: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None,
         test_transform: Callable[[Any, Any], tuple[Any, Any]] | None = None,
     ) -> Data:
-        """Takes the examples of two finite `tf.data` pipelines of single `(input, label)` pairs.
+        """Reads two finite `tf.data` pipelines of `(input, label)` or `(input, label, weight)`.
 
-        Or of `(input, label, weight)`. Each of them may be a dict or tuple. The pipelines are read
-        once, into memory; their own shuffling, repeating and batching is left to syncswitch. Put
-        random augmentation into `transform`, or every epoch repeats it.
+        They yield single examples, whose parts may be dicts or tuples, and are read once into
+        memory. Leave shuffling, repeating and batching to syncswitch, and put random augmentation
+        into `transform`, or every epoch repeats it.
 
         Args:
             train: Unbatched `tf.data.Dataset` of training examples.
@@ -87,18 +88,6 @@ class Data:
             found.update(zip(names, read_pipeline(pipeline, part), strict=False))
         return cls(**found, transform=transform, test_transform=test_transform)
 
-    @property
-    def parse(self) -> None:
-        """None, as arrays need no parsing."""
-        return None
-
-    @property
-    def chance_accuracy(self) -> float | None:
-        """See `chance_accuracy`; None where there are several outputs, or weights."""
-        labels = self.test_labels
-        is_plain = isinstance(labels, np.ndarray) and self.test_weights is None
-        return chance_accuracy([class_numbers(labels)]) if is_plain else None
-
     def _source(self, part: str) -> ArraySource:
         parts = ["inputs", "labels"]
         if getattr(self, f"{part}_weights") is not None:
@@ -106,7 +95,7 @@ class Data:
         found = {name: apart(f"{part}_{name}", getattr(self, f"{part}_{name}")) for name in parts}
         for name, (rows, form) in found.items():
             if form == Leaf():
-                # As the one array that it stands for, for those who look at it.
+                # Tables of pandas and lists become the array that they stand for.
                 object.__setattr__(self, f"{part}_{name}", rows[0])
         lengths = {name: len(rows[0]) for name, (rows, _) in found.items()}
         if len(set(lengths.values())) > 1 or not lengths["inputs"]:
@@ -123,20 +112,20 @@ class Data:
 
 @dataclass(frozen=True)
 class StreamedData:
-    """Examples that workers read from files while they train, and so may be more than memory holds.
+    """Examples that workers read from files while they train, so they need not fit into memory.
 
-    As with `Data`, batch k of the job is the same whoever computes it, every epoch holds each
-    example exactly once across all workers, and a run continues at any step. Each worker reads the
-    batches that it will probably be asked for ahead of time.
+    As with `Data`, batch k of the job is the same whichever worker computes it, every epoch holds
+    each example exactly once across all workers, and a run continues at any step. Each worker reads
+    ahead the batches that it will probably be asked for.
 
     Attributes:
-        train: Training examples, such as `TFRecordFiles`, `NumpyFiles`, `PipelinePieces`, or
-            a `Source` of one's own.
-        test: Test examples; read anew for each test.
-        parse: Makes `(inputs, labels)`, or `(inputs, labels, weights)`, of the arrays that these
-            sources read for a batch, one argument for each, in TensorFlow; each of the three as in
-            `Data`. None where the sources give inputs and labels.
-        transform: As in `Data`, on what `parse` has made.
+        train: Training examples: `TFRecordFiles`, `NumpyFiles`, `PipelinePieces`, or your own
+            `Source`.
+        test: Test examples, read again for each test.
+        parse: Turns the arrays that the sources read for a batch, one argument each, into
+            `(inputs, labels)` or `(inputs, labels, weights)`, in TensorFlow; each of the three as
+            in `Data`. None if the sources yield inputs and labels.
+        transform: As in `Data`, applied to the result of `parse`.
         test_transform: As in `Data`.
     """
 
@@ -157,17 +146,12 @@ class StreamedData:
             if source.examples < 1:
                 raise WorkloadError(f"data: {part} has no examples; give at least one")
 
-    @property
-    def chance_accuracy(self) -> None:
-        """None, as it is not known before the test examples are read."""
-        return None
-
 
 AnyData = Data | StreamedData
 
 
 def class_numbers(labels: Array) -> Array | None:
-    """The class of each example; None where labels are neither class numbers nor one-hot."""
+    """Returns the class of each example; None unless labels are class indices or one-hot."""
     if labels.ndim == 2 and labels.shape[1] > 1 and (labels.sum(axis=1) == 1).all():
         labels = labels.argmax(axis=1)
     if labels.size != len(labels) or labels.dtype.kind not in "iub":
@@ -176,11 +160,11 @@ def class_numbers(labels: Array) -> Array | None:
 
 
 def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:
-    """Whether a model can be right or wrong about these labels: they are classes, or one-hot.
+    """Whether accuracy makes sense for these labels, which must be classes or one-hot.
 
     Args:
         labels: Some labels.
-        output_shape: Shape of the model's output, examples first; empty where it is not known.
+        output_shape: Shape of the model's output, examples first; empty if it is not known.
     """
     width = output_shape[-1] if output_shape else None
     if labels.dtype.kind not in "iubf":
@@ -193,10 +177,10 @@ def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:
 
 
 def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
-    """Accuracy of always guessing the most frequent class; None where classes are not known.
+    """Accuracy of always guessing the most frequent class; None if the classes are not known.
 
     Args:
-        classes: Classes in each batch of a test set, as `class_numbers` finds them.
+        classes: The classes in each batch of the test set, from `class_numbers`.
     """
     known = [one for one in classes if one is not None]
     if len(known) < len(classes):

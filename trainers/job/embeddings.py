@@ -1,4 +1,4 @@
-"""Large `Embedding` layers, built without their tables, which lie on parameter servers."""
+"""Large `Embedding` layers, built without their tables, which are kept on parameter servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Find = Callable[[int, Any], Any]
-"""`(number of the embedding, from 0, numbers of rows, of any shape) -> rows`, in TensorFlow."""
+"""`(index of the embedding, indices of rows, of any shape) -> rows`, in TensorFlow."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class EmbeddingTable:
     """The table of one layer.
 
     Attributes:
-        position: Position of its variable among the trained ones of its model.
-        name: Its name in checkpoints.
+        position: Position of its variable among the trained variables of its model.
+        name: Name in checkpoints.
         layer: Name of the layer, for people.
         rows: Number of rows.
         width: Values of each row.
@@ -33,11 +33,11 @@ class EmbeddingTable:
 
 @dataclass
 class ThinBuilding:
-    """The large layers of a model, as they were found while it was built.
+    """The large layers that were found while a model was built.
 
     Attributes:
-        thin: Layers without their tables, by their number among all large ones.
-        wanted: Numbers of those whose table the model uses in another way than to look rows up.
+        thin: Layers without their tables, by their index among all large ones.
+        wanted: Indices of those whose table the model uses for more than looking up rows.
         whole: Reasons why others keep their tables.
     """
 
@@ -52,11 +52,11 @@ _BUILDING = threading.RLock()
 
 @contextmanager
 def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
-    """A context in which large `Embedding` layers are built with a single row for their table.
+    """Returns a context in which large `Embedding` layers are built with a single row.
 
     Args:
-        least_values: Least number of values of such a table.
-        but: Numbers of large layers that are built as they are.
+        least_values: Smallest number of values that makes a table large.
+        but: Indices of large layers that are built as they are.
     """
     from keras import layers
 
@@ -73,7 +73,7 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
         if reason or number in but:
             found.whole.append(
                 f"layer {layer.name!r} has {layer.input_dim:,} rows, and each step moves all of"
-                f" them: {reason or 'the model uses its table not only to look rows up'}"
+                f" them: {reason or 'the model uses its table for more than looking up rows'}"
             )
             build(layer, *arguments, **named)
             return
@@ -91,7 +91,7 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
     def thin_call(layer: Any, inputs: Any) -> Any:
         if not is_thin(layer):
             return call(layer, inputs)
-        # The row is asked for, whatever the numbers are.
+        # There is one row only, whatever the indices are.
         return call_with(layer, inputs, lambda ids: _zeros(layer, ids))
 
     call = embedding.call
@@ -106,7 +106,7 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
 
 
 def _why_whole(layer: Any) -> str | None:
-    """The reason why rows of a layer cannot be trained apart; None where they can."""
+    """The reason why the rows of a layer cannot be trained separately; None if they can."""
     from keras import initializers, layers
 
     scalar = initializers.Constant
@@ -124,21 +124,21 @@ def _why_whole(layer: Any) -> str | None:
     if not layer.trainable:
         return "it is not trained"
     if layer.embeddings_regularizer is not None or layer.embeddings_constraint is not None:
-        return "it has a regularizer or a constraint, which looks at all of it"
+        return "it has a regularizer or a constraint, which needs the whole table"
     if layer.lora_rank or layer.quantization_mode:
-        return "it is quantized, or has LoRA"
+        return "it is quantized or uses LoRA"
     if str(layer.variable_dtype) != "float32":
         return f"it is {layer.variable_dtype}"
     if not (is_constant or type(made_by) in known):
         return (
-            f"its initializer is {type(made_by).__name__}, which cannot make some rows; take"
+            f"its initializer is {type(made_by).__name__}, which cannot make single rows; take"
             " 'uniform', RandomNormal, TruncatedNormal or a constant"
         )
     return None
 
 
 def is_thin(layer: Any) -> bool:
-    """Whether this is a layer that was built without its table."""
+    """Whether a layer was built without its table."""
     from keras import layers
 
     if type(layer) is not layers.Embedding or not layer.built:
@@ -148,20 +148,20 @@ def is_thin(layer: Any) -> bool:
 
 
 def true_shape(layer: Any, variable: Any) -> tuple[int, ...]:
-    """Shape of a layer's variable, as if the layer had been built with its table."""
+    """Shape that a layer's variable has if the layer is built with its table."""
     if is_thin(layer):
         return layer.input_dim, layer.output_dim
     return tuple(variable.shape)
 
 
 def thin_layers(model: Any) -> list[Any]:
-    """The layers without their tables, in the order of its trained variables."""
+    """Layers without their tables, in the order of the model's trained variables."""
     holders = {id(one._embeddings): one for one in model._flatten_layers() if is_thin(one)}
     return [holders[id(one)] for one in model.trainable_variables if id(one) in holders]
 
 
 def embeddings_of(model: Any) -> tuple[EmbeddingTable, ...]:
-    """The embeddings that a model is built without, in the order of its trained variables."""
+    """Tables that a model was built without, in the order of its trained variables."""
     positions = {id(one): place for place, one in enumerate(model.trainable_variables)}
     return tuple(
         EmbeddingTable(
@@ -176,7 +176,7 @@ def embeddings_of(model: Any) -> tuple[EmbeddingTable, ...]:
 
 
 def dense_variables(model: Any) -> list[tuple[int, Any]]:
-    """The trained variables of a model but for its tables, each behind its position."""
+    """Positions and values of the trained variables of a model, except its tables."""
     apart = {id(layer._embeddings) for layer in thin_layers(model)}
     return [
         (place, one) for place, one in enumerate(model.trainable_variables) if id(one) not in apart
@@ -184,7 +184,7 @@ def dense_variables(model: Any) -> list[tuple[int, Any]]:
 
 
 class Lookups:
-    """Lets the layers of one model that have no tables (`thin_layers`) look rows up elsewhere."""
+    """Makes the layers of one model that have no tables (`thin_layers`) look up rows elsewhere."""
 
     def __init__(self, layers: Sequence[Any]) -> None:
         self._finding = threading.local()
@@ -193,7 +193,7 @@ class Lookups:
 
     @contextmanager
     def by(self, find: Find) -> Iterator[None]:
-        """A context in which this thread finds rows with this function."""
+        """Returns a context in which this thread finds rows with `find`."""
         self._finding.find = find
         try:
             yield
@@ -215,7 +215,7 @@ def call_with(layer: Any, inputs: Any, rows_of: Callable[[Any], Any]) -> Any:
     if inputs.dtype not in ("int32", "int64"):
         inputs = ops.cast(inputs, "int32")
     ids = ops.cast(inputs, "int64")
-    # As Keras: from the end.
+    # Like Keras, count negative ones from the end.
     ids = ops.where(ids < 0, ids + layer.input_dim, ids)
     return ops.cast(rows_of(ids), layer.compute_dtype)
 

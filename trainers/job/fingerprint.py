@@ -1,4 +1,4 @@
-"""The identity of a job: its parts in plain values that are the same in every process."""
+"""The identity of a job, in plain values that are the same in every process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from syncswitch.trainers.job.keras_parts import (
 )
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
 
-# Names are counted up in a process, seeds do not matter, connections are described apart.
+# Names are numbered within a process, seeds do not matter, connections are described separately.
 _PASSING = {
     "name",
     "seed",
@@ -46,9 +46,10 @@ _DIGEST = "_model_digest"
 def workload_identity(
     workload: Workload, workers: int, first_protocol: str, second_protocol: str
 ) -> WorkloadIdentity:
-    """Describes the job on a cluster of `workers`, as policies know it. Builds the model, once.
+    """Describes the job on a cluster of `workers`, as policies know it; builds the model once.
 
-    Raises UserError where the second protocol cannot have the workload's batch after the switch.
+    Raises:
+        UserError: The second protocol does not support the workload's batch after the switch.
     """
     check_batch(workload, second_protocol)
     rate, boundaries = _describe_learning_rate(workload)
@@ -77,7 +78,7 @@ def workload_identity(
 
 
 def _model_digest(workload: Workload) -> str:
-    """Digest of the model's structure; kept with the workload, as finding it takes a model."""
+    """Digest of the model's structure; kept with the workload, as computing it takes a model."""
     kept = vars(workload)
     if _DIGEST not in kept:
         described = _canonical(describe_model(build_model(workload)))
@@ -87,16 +88,13 @@ def _model_digest(workload: Workload) -> str:
 
 
 def describe_model(model: Any) -> list[Any]:
-    """The structure of a model: each layer's class, settings and variables' shapes, in order.
-
-    A model of connected layers also says how they are connected.
-    """
+    """Describes a model's connections, and each layer's class, settings and variable shapes."""
     layers = model._flatten_layers(include_self=False)
     return [_connections(model), *(_describe_layer(layer) for layer in layers)]
 
 
 def _describe_loss(workload: Workload) -> str:
-    """The loss as canonical text."""
+    """Describes the loss as canonical text."""
     if isinstance(workload.loss, str) and not (workload.class_weight or workload.loss_weights):
         return workload.loss
     described = _description_of_loss(build_loss(workload))
@@ -116,11 +114,11 @@ def _description_of_loss(built: Any) -> Any:
 
 
 def _describe_optimizer(workload: Workload, workers: int) -> str:
-    """The optimizer and its settings, without a learning rate in numbers, as canonical text.
+    """Describes the optimizer and its settings as canonical text, without a numeric learning rate.
 
-    What else makes its updates is told where it matters with so many workers: a schedule without
-    steps, a momentum or batch that changes at the switch, a limit of the linear scaling. What is
-    usual is left out, so that fingerprints outlive new settings.
+    Whatever else affects the updates of this many workers is included: a schedule without steps, a
+    momentum or batch that changes at the switch, a limit on linear scaling. Defaults are left out,
+    so that fingerprints survive the addition of settings.
     """
     if workload.optimizer is None:
         described: dict[str, Any] = {"class": "SGD"}
@@ -143,7 +141,7 @@ def _describe_optimizer(workload: Workload, workers: int) -> str:
 def _describe_learning_rate(
     workload: Workload,
 ) -> tuple[float, tuple[tuple[int, float], ...] | None]:
-    """First learning rate, and its steps; None for steps where it changes in another way."""
+    """Returns the first learning rate and its steps, None if it changes in another way."""
     schedule = build_schedule(workload)
     if schedule is None:
         assert not callable(workload.learning_rate)
@@ -153,7 +151,7 @@ def _describe_learning_rate(
 
 
 def _describe_metric(workload: Workload) -> str:
-    """The metric and its settings as canonical text."""
+    """Describes the metric and its settings as canonical text."""
     if workload.metric == LOSS_METRIC:
         described = LOSS_METRIC
     else:
@@ -176,7 +174,7 @@ def _describe_layer(layer: Any) -> list[Any]:
         config = {}
     function = getattr(layer, "function", None)
     if isinstance(function, FunctionType):
-        # A Lambda layer: its own configuration holds the path of the file.
+        # The configuration of a Lambda layer would hold the path of the file.
         config = _describe_function(function)
     variables = [
         [list(true_shape(layer, variable)), bool(variable.trainable)]
@@ -186,19 +184,19 @@ def _describe_layer(layer: Any) -> list[Any]:
 
 
 def _describe_function(function: FunctionType) -> list[Any]:
-    """The names and constants that a function uses."""
+    """Lists the names and constants that a function uses."""
     constants = [value for value in function.__code__.co_consts if isinstance(value, float | int)]
     return [function.__name__, sorted(function.__code__.co_names), sorted(constants)]
 
 
 def _connections(model: Any) -> list[Any]:
-    """The outputs of other layers that each layer of a functional model is called with."""
+    """Lists the outputs of other layers that each layer of a functional model is called with."""
     try:
         layers = model.get_config()["layers"]
         numbers = {layer["config"]["name"]: number for number, layer in enumerate(layers)}
         return [_sources(layer["inbound_nodes"], numbers) for layer in layers]
     except (AttributeError, KeyError, NotImplementedError, TypeError):
-        return []  # one layer after the other, or code of its own
+        return []  # a sequential model, or a subclass
 
 
 def _sources(value: Any, numbers: dict[str, int]) -> list[Any]:
@@ -213,10 +211,10 @@ def _sources(value: Any, numbers: dict[str, int]) -> list[Any]:
 
 
 def _settings(config: Any) -> Any:
-    """The settings without those that differ between processes or are off.
+    """Removes the settings that differ between processes or are off.
 
-    Later versions of Keras add settings that are off by default; with those left out a fingerprint
-    outlives an upgrade.
+    Later versions of Keras add settings that are off by default; without them a fingerprint
+    survives an upgrade.
     """
     if isinstance(config, dict):
         cleaned = {

@@ -1,16 +1,15 @@
 """The configuration policy: learning rate, momentum and batch of each worker-step.
 
-Sync-Switch paper, section IV-B; what is compared there is in its figures of batches and momenta.
-The values are those of the runs in the authors' repository: with 8 workers `additive` has 1/8 of
-mu in the first stage after the switch and mu from the eighth on, `ramped` 1/8, 1/4, 1/2 and mu. A
-stage is an epoch, as in the paper's text, unless the workload says how long: in those runs it had
-2,000 worker-steps for `additive`, and 6,400 for `ramped`.
+Sync-Switch paper, section IV-B. The momenta are those of the runs in the authors' repository: with
+8 workers `additive` has 1/8 of mu in the first stage after the switch and mu from the eighth on,
+`ramped` 1/8, 1/4, 1/2 and mu. A stage is an epoch, as in the paper's text, unless the workload sets
+its length: in those runs it was 2,000 worker-steps for `additive` and 6,400 for `ramped`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.keras_parts import build_schedule, check_rate, schedule_boundaries
@@ -19,7 +18,7 @@ from syncswitch.trainers.job.workload import Momentum, Workload
 
 
 class Configuration:
-    """Hyper-parameters of one run."""
+    """The hyper-parameters of one run."""
 
     def __init__(
         self,
@@ -37,14 +36,14 @@ class Configuration:
     def rate(self, worker_step: int, gradients: int) -> float:
         """Learning rate of an update with the mean of `gradients` gradients of B examples each.
 
-        Linear scaling: n' * eta for n' gradients (also for a cluster that lost members), up to the
-        limit that the workload sets.
+        Linear scaling: n' * eta for n' gradients, up to the limit that the workload sets; also for
+        a cluster that has lost members.
         """
         scaling = min(gradients, self._workload.largest_scaling or gradients)
         return scaling * self._rate_at(worker_step)
 
     def batches(self, second_since: int | None) -> int:
-        """Local batches of each gradient; see `momentum`, and `Workload.batch_after_switch`."""
+        """Number of local batches in each gradient, see `Workload.batch_after_switch`."""
         is_global = second_since is not None and self._workload.batch_after_switch == "global"
         return self._workers if is_global else 1
 
@@ -52,8 +51,8 @@ class Configuration:
         """Momentum of the update that contains this worker-step.
 
         Args:
-            worker_step: Its number.
-            second_since: Worker-step with which the second protocol began, if that is at work; see
+            worker_step: Index of the worker-step.
+            second_since: Worker-step at which the second protocol began, if it is in use; see
                 `RunLog.second_since`.
         """
         mu = self._workload.momentum
@@ -76,7 +75,7 @@ def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stag
         "same": 1.0,
         "zero": 0.0,
         "scaled": 1 / workers,
-        # 2^i of thousands of stages is no float.
+        # 2^i of thousands of stages would overflow a float.
         "ramped": min(1.0, 2 ** min(stages, 64) / workers),
         "additive": min(1.0, (stages + 1) / workers),
     }
@@ -84,7 +83,7 @@ def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stag
 
 
 def rate_function(workload: Workload) -> Callable[[int], float]:
-    """eta, of one worker, by worker-step; builds and keeps the workload's schedule."""
+    """Returns eta, the rate of one worker, as a function of the worker-step."""
     schedule = build_schedule(workload)
     if schedule is None:
         eta, boundaries = workload.learning_rate, workload.learning_rate_boundaries
@@ -94,20 +93,11 @@ def rate_function(workload: Workload) -> Callable[[int], float]:
     if known is not None:
         first, steps = known
         return lambda worker_step: first * decay_factor(steps, worker_step)
-    return _Cached(workload, schedule)
 
+    @cache  # a value takes several eager operations
+    def rate_at(worker_step: int) -> float:
+        rate = float(schedule(worker_step))
+        check_rate(workload, rate, worker_step)
+        return rate
 
-class _Cached:
-    """A schedule's values, each asked for once: it is a handful of eager operations."""
-
-    def __init__(self, workload: Workload, schedule: Any) -> None:
-        self._workload = workload
-        self._schedule = schedule
-        self._known: dict[int, float] = {}
-
-    def __call__(self, worker_step: int) -> float:
-        if worker_step not in self._known:
-            rate = float(self._schedule(worker_step))
-            check_rate(self._workload, rate, worker_step)
-            self._known[worker_step] = rate
-        return self._known[worker_step]
+    return rate_at

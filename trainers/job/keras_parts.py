@@ -1,6 +1,6 @@
-"""The Keras parts of a workload: model, optimizer, learning-rate schedule, loss and metric.
+"""Builds the Keras parts of a workload: model, optimizer, learning-rate schedule, loss and metric.
 
-Each is built as Keras' `compile` would, and refused in one line where that is impossible.
+Each is built as Keras' `compile` would build it; what cannot be used is refused in one line.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
-    """Makes the model, with fresh initial values.
+    """Builds the model, with fresh initial values.
 
     Args:
         workload: The workload.
-        is_whole: Build large embeddings as well, which take memory; by default their layers
+        is_whole: Whether to build large embeddings too, which take memory; by default their layers
             have a single row, see `embeddings`.
     """
     if is_whole or workload.least_embedding_values is None:
@@ -37,7 +37,7 @@ def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
             try:
                 model = _built_model(workload)
             except WorkloadError:
-                # Perhaps because there is a single row.
+                # It may have failed because there is a single row.
                 if not building.wanted:
                     raise
         if not building.wanted:
@@ -49,7 +49,7 @@ def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
 
 @cache
 def warn_once(text: str) -> None:
-    """Logs a warning once in a process."""
+    """Logs a warning, once in a process."""
     _LOG.warning("%s", text)
 
 
@@ -57,19 +57,18 @@ def _built_model(workload: Workload) -> Any:
     import keras
 
     model = built_part(workload, "model", keras.Model, "return a keras.Model")
-    # What calls itself built may hold layers that are not.
+    # A model that claims to be built may hold layers that are not.
     if not (model.built and model.weights):
         raise WorkloadError(
             f"workload {workload.name!r}: the model has no variables yet; "
             "give it an Input, or call it once on a batch before you return it"
         )
-    check_precision(model, f"workload {workload.name!r}")
-    check_own_training(model, f"workload {workload.name!r}")
+    check_model(model, f"workload {workload.name!r}")
     return model
 
 
-def check_own_training(model: Any, whose: str) -> None:
-    """Refuses a model that says itself how it is trained: workers compute gradients of a loss."""
+def check_model(model: Any, whose: str) -> None:
+    """Refuses a model with its own training step, or whose gradients would have to be scaled."""
     import keras
 
     for name in ("train_step", "compute_loss"):
@@ -79,10 +78,6 @@ def check_own_training(model: Any, whose: str) -> None:
                 " run would call; write it as a loss, or with add_loss in a layer, or search the"
                 " script as it is with syncswitch-search run --trainer command"
             )
-
-
-def check_precision(model: Any, whose: str) -> None:
-    """Refuses a model whose gradients would have to be scaled."""
     for layer in model._flatten_layers():
         if layer.compute_dtype == "float16":
             raise WorkloadError(
@@ -93,7 +88,7 @@ def check_precision(model: Any, whose: str) -> None:
 
 
 def check_unscaled(optimizer: Any, whose: str) -> None:
-    """Refuses an optimizer that expects the gradients of a scaled loss."""
+    """Refuses an optimizer that expects gradients of a scaled loss."""
     import keras
 
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -104,7 +99,7 @@ def check_unscaled(optimizer: Any, whose: str) -> None:
 
 
 def built_part(workload: Workload, part: str, kind: Any, hint: str, builder: Any = None) -> Any:
-    """Calls a function of the workload and checks that its result is of this kind."""
+    """Calls a function of the workload and checks the type of its result."""
     builder = builder or getattr(workload, part)
     if not callable(builder) or (isinstance(kind, type) and isinstance(builder, kind)):
         shown = repr(builder) if isinstance(builder, str) else f"a {type(builder).__name__}"
@@ -123,7 +118,7 @@ def built_part(workload: Workload, part: str, kind: Any, hint: str, builder: Any
 
 
 def build_optimizer(workload: Workload) -> Any:
-    """Makes the optimizer; the workload must have one."""
+    """Builds the optimizer of a workload that has one."""
     import keras
 
     assert workload.optimizer is not None
@@ -141,7 +136,7 @@ def build_optimizer(workload: Workload) -> Any:
 
 
 def build_schedule(workload: Workload) -> Any:
-    """Makes the learning-rate schedule; None where the workload's rate is a number."""
+    """Builds the learning-rate schedule; None if the workload's rate is a number."""
     if not callable(workload.learning_rate):
         return None
     import keras
@@ -166,7 +161,7 @@ def build_schedule(workload: Workload) -> Any:
 
 
 def check_rate(workload: Workload, rate: float, worker_step: int) -> None:
-    """Refuses a value of a schedule that is no learning rate."""
+    """Refuses a value of a schedule that is not a learning rate."""
     if not (math.isfinite(rate) and rate >= 0):
         raise WorkloadError(
             f"workload {workload.name!r}: learning_rate() gives {rate} at worker-step "
@@ -175,7 +170,7 @@ def check_rate(workload: Workload, rate: float, worker_step: int) -> None:
 
 
 def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], ...]] | None:
-    """First rate, and `(worker_step, factor)` from there on; None for a rate without steps."""
+    """Returns the first rate and `(worker_step, factor)` pairs; None for a rate without steps."""
     import keras
 
     if type(schedule) is not keras.optimizers.schedules.PiecewiseConstantDecay:
@@ -191,9 +186,9 @@ def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], 
 
 
 def _plain_ratio(rate: float, first: float) -> float:
-    """The factor as people write it: 0.01 / 0.1 is 0.1, not 0.09999999999999999.
+    """Returns the quotient as people write it: 0.01 / 0.1 is 0.1, not 0.09999999999999999.
 
-    The same job said in rates and in factors has to have the same fingerprint.
+    A job described by rates has the same fingerprint as when it is described by factors.
     """
     for digits in range(1, 17):
         factor = float(f"{rate / first:.{digits}g}")
@@ -209,9 +204,9 @@ _CHOSEN_BY_SHAPE = ("crossentropy", "ce")
 
 
 def build_loss(workload: Workload) -> Any:
-    """Makes the loss; its result for a batch is the mean over the examples, or one for each.
+    """Builds the loss, which returns the mean over a batch or one value for each example.
 
-    For several outputs it is a dict or list, with None for those without a loss.
+    For several outputs it is a dict or list, with None for outputs without a loss.
     """
     loss = _resolved_loss(workload, workload.loss)
     if workload.class_weight:
@@ -250,21 +245,23 @@ def _resolved_loss(workload: Workload, loss: Any) -> Any:
 
 
 def _takes_nothing(function: Callable[..., Any]) -> bool:
-    """Whether it builds a loss, rather than being one."""
+    """Whether a function builds a loss, rather than being one."""
     try:
         inspect.signature(function).bind()
     except TypeError:
         return False
-    except ValueError:  # what is written in C may not say
+    except ValueError:  # a function written in C may have no signature
         pass
     return True
 
 
 def named_loss(name: str) -> Callable[[Any, Any], Any]:
-    """The Keras loss of this name, which takes labels and outputs as one of `compile` does.
+    """Finds a Keras loss, which accepts the same labels and outputs as in `compile`.
 
-    It brings labels of shape [batch] and outputs of shape [batch, 1] to the same rank. Raises
-    ValueError where there is none.
+    Labels of shape [batch] are brought to the rank of outputs of shape [batch, 1].
+
+    Raises:
+        ValueError: There is no loss of this name.
     """
     import keras
 
@@ -285,7 +282,7 @@ def named_loss(name: str) -> Callable[[Any, Any], Any]:
 
 
 def _crossentropy(labels: Any, outputs: Any) -> Any:
-    """The cross-entropy that fits the shapes, as `compile` chooses it."""
+    """Computes the cross-entropy that fits the shapes, as `compile` chooses it."""
     if outputs.shape[-1] == 1:
         kind = "binary"
     elif len(labels.shape) < len(outputs.shape) or labels.shape[-1] == 1:
@@ -296,17 +293,17 @@ def _crossentropy(labels: Any, outputs: Any) -> Any:
 
 
 def loss_settings(loss: Any) -> dict[str, Any]:
-    """Settings of a loss; some leave one out of their configuration, such as Huber's delta."""
+    """Settings of a loss, including those missing from its configuration, such as Huber's delta."""
     config = loss.get_config() if hasattr(loss, "get_config") else {}
     return {**getattr(loss, "_fn_kwargs", {}), **config}
 
 
 class ClassWeightedLoss:
-    """The loss of each example, times the weight of its class; as `class_weight` of Keras' fit.
+    """The loss of each example times the weight of its class, like `class_weight` of Keras' `fit`.
 
     Args:
         loss: A Keras loss, or the name of one.
-        weights: Weights by class; 1 for classes left out.
+        weights: Weights by class; 1 for classes that are missing.
     """
 
     def __init__(self, loss: Any, weights: Mapping[int, float]) -> None:
@@ -315,7 +312,7 @@ class ClassWeightedLoss:
         self._of_each = named_loss(loss) if isinstance(loss, str) else getattr(loss, "call", loss)
 
     def __call__(self, labels: Any, outputs: Any) -> Any:
-        """The weighted losses, shape [batch]."""
+        """Computes the weighted losses, shape [batch]."""
         import keras
 
         losses = self._of_each(labels, outputs)
@@ -330,7 +327,7 @@ class ClassWeightedLoss:
         return losses * factors
 
     def get_config(self) -> dict[str, Any]:
-        """Its settings, which are part of the fingerprint."""
+        """Settings, which are part of the fingerprint."""
         own = self._loss
         if not isinstance(own, str):
             name = getattr(own, "__name__", type(own).__name__)
@@ -351,7 +348,7 @@ _RANGES: dict[str, _Range] = {
     "R2Score": (None, 1.0),
     "Sum": (None, None),
 }
-"""Ranges of Keras' metrics that are neither errors, from 0 on, nor shares, from 0 to 1."""
+"""Ranges of Keras metrics that are neither errors, from 0 up, nor shares, from 0 to 1."""
 
 _TAKEN = ("training_loss", "elapsed_seconds")
 _FALSE = ("FalseNegatives", "FalsePositives")
@@ -359,10 +356,10 @@ _UNITS = {"MeanAbsolutePercentageError": "%"}
 
 
 def decided_by(workload: Workload) -> Metric:
-    """Direction, range and unit of the workload's metric: as it says, else as Keras says.
+    """Returns direction, range and unit of the metric, from the workload or else from Keras.
 
-    Keras knows no direction of a user's own metric. Unless the workload says otherwise, that is
-    taken for a share, more of which is better.
+    A metric of the user's own, of which Keras knows no direction, is assumed to be a share, more of
+    which is better, unless the workload says otherwise.
     """
     built = build_metric(workload)
     if built is None:
@@ -370,25 +367,20 @@ def decided_by(workload: Workload) -> Metric:
     name = LOSS_METRIC if workload.metric == LOSS_METRIC else metric_class(built)
     kind = next((one for one in type(built).__mro__ if one.__module__.startswith("keras.")), None)
     known = name if kind is None else kind.__name__
-    goal = workload.metric_goal or _goal(built, name, known)
+    is_down = getattr(built, "_direction", None) == "down" or known in _FALSE
+    goal = workload.metric_goal or ("min" if is_down or name == LOSS_METRIC else "max")
     limits = workload.metric_range or _usual_range(workload, known, goal)
-    # As a database gives them back: the fingerprint knows 1 from 1.0.
+    # As a database returns them: the fingerprint distinguishes 1 from 1.0.
     lowest, highest = (None if one is None else float(one) for one in limits)
     return Metric(name, goal, workload.metric_unit or _UNITS.get(known), lowest, highest)
 
 
 def metric_class(built: Any) -> str:
-    """Name of a metric's class, or of the function that the user wrote."""
+    """Name of a metric's class, or of the user's function that it wraps."""
     import keras
 
     is_function = type(built) is keras.metrics.MeanMetricWrapper
     return str(built.name) if is_function else type(built).__name__
-
-
-def _goal(built: Any, name: str, known: str) -> str:
-    is_down = getattr(built, "_direction", None) == "down" or known in _FALSE
-    is_down = is_down or name == LOSS_METRIC
-    return "min" if is_down else "max"
 
 
 def _usual_range(workload: Workload, known: str, goal: str) -> _Range:
@@ -398,15 +390,15 @@ def _usual_range(workload: Workload, known: str, goal: str) -> _Range:
         return _RANGES[known]
     if goal == "max":
         return 0.0, 1.0
-    # What somebody wrote may be below 0, Keras' errors are not.
+    # A user's metric may be below 0; errors that come with Keras are not.
     return (None, None) if workload.metric_goal else (0.0, None)
 
 
 def further_workloads(workload: Workload) -> dict[str, Workload]:
-    """The workload as if it were decided by each of its further metrics, by their names.
+    """Returns, for each further metric by its name, the workload with that as its only metric.
 
     Raises:
-        WorkloadError: Two have one name, or one that is taken.
+        WorkloadError: Two have the same name, or one has a reserved name.
     """
     plain = replace(
         workload, further_metrics=(), metric_goal=None, metric_unit=None, metric_range=None
@@ -417,62 +409,51 @@ def further_workloads(workload: Workload) -> dict[str, Workload]:
         name = wanted if isinstance(wanted, str) else build_metric(one).name
         if name in found or name in _TAKEN:
             raise WorkloadError(
-                f"workload {workload.name!r}: a further metric is called {name!r}, as something"
-                " else is; give it another name"
+                f"workload {workload.name!r}: a further metric is called {name!r}, like something"
+                " else; give it another name"
             )
         found[name] = one
     return found
 
 
 def build_metric(workload: Workload) -> Any:
-    """Makes the metric; None where the workload leaves the choice to its labels."""
+    """Builds the metric; None for accuracy as it fits the labels."""
     import keras
 
-    if workload.metric is None:
+    if workload.metric in (None, "accuracy", "acc"):
         return None
     if workload.metric == LOSS_METRIC:
-        return _test_loss(_decisive_loss(workload))
-    if workload.metric in ("accuracy", "acc"):
-        return None
-    if isinstance(workload.metric, str):
-        return _named_metric(workload.metric, workload)
-    return built_part(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
-
-
-def _named_metric(name: str, workload: Workload) -> Any:
-    import keras
-
+        return _test_loss(workload)
+    name = workload.metric
+    if not isinstance(name, str):
+        return built_part(workload, "metric", keras.metrics.Metric, "return a keras.metrics.Metric")
     try:
         found = keras.metrics.get(name)
     except (TypeError, ValueError) as error:
         raise WorkloadError(
             f"workload {workload.name!r}: Keras has no metric {name!r}; give a name such as 'mae',"
-            f" {LOSS_METRIC!r} for the loss of the tests, or a function that builds a Keras metric"
+            f" {LOSS_METRIC!r} for the loss on the test set, or a function that builds a Keras"
+            " metric"
         ) from error
-    if isinstance(found, keras.metrics.Metric):
-        return found
-    return keras.metrics.MeanMetricWrapper(found, name=name)
+    is_metric = isinstance(found, keras.metrics.Metric)
+    return found if is_metric else keras.metrics.MeanMetricWrapper(found, name=name)
 
 
-def _decisive_loss(workload: Workload) -> Any:
-    """The loss; of several outputs, the loss of the one by which a run is judged."""
-    loss = build_loss(workload)
-    found = loss.get(workload.metric_output) if isinstance(loss, dict) else loss
-    if not callable(found):
+def _test_loss(workload: Workload) -> Any:
+    """Makes a metric that is the mean loss over the test set, of the output that decides."""
+    import keras
+
+    built = build_loss(workload)
+    loss = built.get(workload.metric_output) if isinstance(built, dict) else built
+    if not callable(loss):
         raise WorkloadError(
             f"workload {workload.name!r}: metric is {LOSS_METRIC!r}, and output"
             f" {workload.metric_output!r} has no loss; give loss as a dict by output, and the"
             " metric_output by whose loss a run is judged"
         )
-    return found
-
-
-def _test_loss(loss: Any) -> Any:
-    """The mean of the workload's loss over the examples of the test set."""
-    import keras
 
     class TestLoss(keras.metrics.Mean):  # type: ignore[misc]
-        """Takes labels and outputs, as other metrics do."""
+        """The mean loss; takes labels and outputs like other metrics."""
 
         def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
             values = keras.ops.mean(loss(labels, outputs))

@@ -1,4 +1,4 @@
-"""Loads workloads by name, or from the file or module that holds them."""
+"""Loads workloads by name, or from the file or module that defines them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ _FIELDS = (
     "largest_scaling",
     "evaluation_interval_worker_steps",
 )
-# A path may have commas, too.
+# A path may contain commas, too.
 _BEFORE_FIELD = re.compile(r",(?=\w+=)")
 
 
 def split_variant(reference: str) -> tuple[str, dict[str, Any]]:
-    """The workload itself, and the fields that are to be others.
+    """Splits `REFERENCE,FIELD=VALUE,...` into the plain reference and the changed fields.
 
-    Raises WorkloadError where no workload has such a field.
+    Raises:
+        WorkloadError: There is no such field.
     """
     plain, *parts = _BEFORE_FIELD.split(reference)
     values: dict[str, Any] = {}
@@ -46,7 +47,7 @@ def split_variant(reference: str) -> tuple[str, dict[str, Any]]:
         field, _, text = part.partition("=")
         if field not in _FIELDS or field in values:
             raise WorkloadError(
-                f"workload {reference!r}: {part!r} sets no field of a workload once; give one of"
+                f"workload {reference!r}: {part!r} must set a field, each only once; give one of"
                 f" {', '.join(_FIELDS)}, such as momentum_after_switch=zero"
             )
         try:
@@ -57,7 +58,7 @@ def split_variant(reference: str) -> tuple[str, dict[str, Any]]:
 
 
 def varied(workload: Workload, values: dict[str, Any]) -> Workload:
-    """The workload with these fields. Raises WorkloadError where a value is impossible."""
+    """Returns the workload with other fields; raises WorkloadError if a value is impossible."""
     for field in ("learning_rate", "momentum"):
         value = values.get(field, 0.0)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -78,7 +79,7 @@ _SOURCES = "syncswitch.trainers.job.sources."
 
 
 def normal_reference(reference: str) -> str:
-    """The reference without its folder: what a store can know a workload by. Imports nothing."""
+    """Returns the reference without its folder, as stores record it; imports nothing."""
     place, colon, attribute = reference.rpartition(":")
     if colon and place.endswith(".py"):
         return f"{Path(place).name}:{attribute}"
@@ -89,9 +90,9 @@ def load_workload(reference: str) -> Workload:
     """Loads `name`, `file.py:attribute` or `package.module:attribute`, or a variant of one.
 
     Raises:
-        WorkloadError: It does not exist, does not import, or is no Workload.
+        WorkloadError: It does not exist, cannot be imported, or is not a Workload.
     """
-    # NumPy takes a while to import, and most of what is here does without.
+    # NumPy takes a while to import, and most functions of this module do without.
     from syncswitch.trainers.job.workload import Workload
 
     place, attribute = find_module(reference)
@@ -123,7 +124,7 @@ def load_workload(reference: str) -> Workload:
 
 
 def find_module(reference: str) -> tuple[str, str]:
-    """Splits a reference into module (or file) and attribute, without importing anything."""
+    """Splits a reference into module (or file) and attribute; imports nothing."""
     plain, _ = split_variant(reference)
     place, colon, attribute = BUILT_IN.get(plain, plain).rpartition(":")
     if not colon or not place or not attribute:
@@ -139,7 +140,7 @@ def find_module(reference: str) -> tuple[str, str]:
 def import_file(path: Path) -> ModuleType:
     """Imports a file, once."""
     path = path.resolve()
-    # The file's own folder first, as `python file.py` does, so that its neighbours import.
+    # The file's own folder comes first, as in `python file.py`, so that its neighbours import.
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     name = f"{_OF_FILE}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
@@ -159,20 +160,20 @@ def import_file(path: Path) -> ModuleType:
 
 
 def place_of(kind: type) -> tuple[str, str]:
-    """Module and name of a class; the module is empty for one in a file that was imported."""
+    """Returns module and name of a class; the module is empty for one from an imported file."""
     module = kind.__module__
     return "" if module.startswith(_OF_FILE) else module, kind.__qualname__
 
 
 def class_at(module: str, name: str, reference: str | None) -> type | None:
-    """A class that `place_of` has named in another process; None where it is not here.
+    """Finds a class that `place_of` named in another process; None if it is not here.
 
-    Nothing is imported for it but sources of syncswitch, and what the module of a workload imports.
+    Only syncswitch's own sources and the workload's module are imported for it.
 
     Args:
         module: Module of the class.
         name: Qualified name of the class.
-        reference: Reference of the workload, if there is one.
+        reference: Reference of the workload; None if it has none.
     """
     if module.startswith(_SOURCES):
         found: Any = importlib.import_module(module)
@@ -188,7 +189,7 @@ def class_at(module: str, name: str, reference: str | None) -> type | None:
 
 
 def _import_module(name: str) -> ModuleType:
-    # A console script does not have the current folder on its path; `python -m` would.
+    # Unlike `python -m`, a console script does not have the current folder on its path.
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     return importlib.import_module(name)

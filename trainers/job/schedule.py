@@ -1,10 +1,6 @@
-"""From a timing policy to phases, learning rates and batch sizes; pure.
+"""Divides a trial into stretches of one protocol each; pure.
 
-The configuration policy (Sync-Switch paper, section IV-B): a protocol of rounds uses the global
-batch n*B and the learning rate n*eta with the mean gradient, the others batch B and eta; batch and
-momentum stay so after the switch unless the workload says otherwise. Replicas that are averaged
-move together as far as a round does, so each takes steps of n*eta. Everything is counted in
-worker-steps, never in optimizer steps.
+Everything is counted in worker-steps, never in optimizer steps.
 """
 
 from __future__ import annotations
@@ -25,15 +21,15 @@ from syncswitch.trainers.protocols import choose_protocol
 class Segment:
     """A stretch of worker-steps after which the cluster is drained.
 
-    For BSP that changes nothing, unless online policies have moved a cut away from the end of a
-    round, which is short then. Others start anew: nobody is ahead, replicas and their slots are
-    their mean.
+    Draining makes no difference to BSP, unless an online policy has moved the end away from the end
+    of a round, which is then short. The other protocols start afresh: no worker is ahead, and
+    replicas and their slots are replaced by their mean.
 
     Attributes:
         protocol: The protocol, as `ProtocolChoice.text` writes it.
-        start_worker_step: Worker-steps done before.
-        end_worker_step: Worker-steps done after.
-        checkpoint_percents: Percents to which a checkpoint at the end belongs; empty for none.
+        start_worker_step: Worker-steps done before it.
+        end_worker_step: Worker-steps done after it.
+        checkpoint_percents: Percentages of W for which a checkpoint is written at its end.
     """
 
     protocol: str
@@ -43,11 +39,11 @@ class Segment:
 
 
 def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size: int = 1) -> int:
-    """Turns a percent of W into worker-steps, to the nearest whole round; 100 % is W exactly.
+    """Converts a percentage of W into worker-steps, to the nearest whole round; 100 % is exactly W.
 
-    Whole rounds, because a round that is cut short would be an update with another batch size in
-    the middle of the job. Only the very last round of a job may be short. More than 0 % is at least
-    one round: else a switch point would be another one under its name.
+    A round that is cut short would be an update with another batch size in the middle of the job,
+    so only the very last round of a job may be short. More than 0 % is at least one round, so that
+    no switch point is in fact the one at 0 %.
     """
     if percent >= 100.0:
         return total_worker_steps
@@ -58,10 +54,10 @@ def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size:
 
 
 def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
-    """Cuts a trial at its switch and at its checkpoints.
+    """Divides a trial at its switch and its checkpoints.
 
     Returns:
-        Segments in order, without empty ones, from `start_worker_step` to W.
+        The segments from `start_worker_step` to W, in order, without empty ones.
     """
     result: list[Segment] = []
     done, first = start_worker_step, min(start_worker_step, switch_worker_step(spec))
@@ -75,40 +71,34 @@ def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
 def next_segment(
     spec: TrialSpec, done: int, first_protocol_done: int, *, is_detour: bool = False
 ) -> Segment | None:
-    """The segment that follows when the cluster is drained.
+    """Finds the segment that follows when the cluster is drained.
 
-    Up to the switch the first protocol has its full share, wherever detours by way of the second
-    one have put that: these count towards W, not towards the share.
+    The first protocol does its full share before the switch. Detours through the second protocol
+    count towards W but not towards that share, so they move the switch.
 
     Returns:
-        A segment up to the next known cut, which may be made earlier; None at the end of the job.
+        A segment up to the next known end, which may come earlier; None at the end of the job.
     """
     identity = spec.identity
     W = identity.total_worker_steps
     if done >= W:
         return None
     missing = switch_worker_step(spec) - first_protocol_done
-    is_before_switch = missing > 0
-    if is_before_switch:
-        is_first = not is_detour
-        end = min(W, done + missing) if is_first else W
-    else:
-        is_first = False
-        end = W
+    is_first = missing > 0 and not is_detour
+    end = min(W, done + missing) if is_first else W
     checkpoints = checkpoint_steps(spec)
     end = min([end, *(step for step in checkpoints if step > done)])
     protocol = identity.first_protocol if is_first else identity.second_protocol
     percents = checkpoints.get(end, ())
-    if is_first and is_before_switch and end == done + missing:
+    if is_first and end == done + missing:
         percents = percents_at_switch(spec, percents)
     return Segment(protocol, done, end, percents)
 
 
 def switch_points(spec: TrialSpec) -> tuple[float, ...]:
-    """Switch points of a guarded run, the next one after each failure; the last is 100, for none.
+    """Lists the switch points that a guarded run tries one after the other; the last one is 100.
 
-    A later one with fewer than a round between it and the one before, or before the end, is left
-    out.
+    A switch point less than a round after the one before, or at the end of the job, is left out.
     """
     points = [spec.switch_percent]
     for percent in spec.retry_percents:
@@ -121,43 +111,44 @@ def switch_points(spec: TrialSpec) -> tuple[float, ...]:
 
 
 def after_failures(spec: TrialSpec, failures: int) -> TrialSpec:
-    """A trial as it is carried out when so many of its switches have failed."""
+    """Returns a trial as it is carried out after this many of its switches have failed."""
     return replace(spec, switch_percent=switch_points(spec)[failures]) if failures else spec
 
 
 def keeps_switch(spec: TrialSpec) -> bool:
-    """Whether the state at the switch is among a trial's checkpoints, so that it can go back."""
+    """Whether a trial writes a checkpoint at its switch, so that it can go back there."""
     is_written = spec.checkpoint_directory is not None and bool(spec.checkpoint_percents)
     return spec.band is not None and spec.switch_percent < 100 and is_written
 
 
 def percents_at_switch(spec: TrialSpec, others: tuple[float, ...] = ()) -> tuple[float, ...]:
-    """Percents of a checkpoint at the switch; the last one names the file."""
+    """Percentages of the checkpoint at the switch; the last one is part of the file's name."""
     if not keeps_switch(spec):
         return others
     return (*(one for one in others if one != spec.switch_percent), spec.switch_percent)
 
 
 def checkpoint_steps(spec: TrialSpec) -> dict[int, tuple[float, ...]]:
-    """Worker-steps after which a trial writes a checkpoint, and for which percents of W."""
+    """Maps each worker-step after which a checkpoint is written to its percentages of W."""
     identity = spec.identity
     W = identity.total_worker_steps
     switch = switch_worker_step(spec)
+    size = round_worker_steps(identity.second_protocol, identity.workers)
     found: dict[int, tuple[float, ...]] = {}
     for percent in spec.checkpoint_percents:
         if percent <= spec.switch_percent:
-            round_size = round_worker_steps(identity.first_protocol, identity.workers)
-            step = min(percent_to_worker_steps(percent, W, round_size), switch)
+            step = min(switch_worker_step(replace(spec, switch_percent=percent)), switch)
         elif percent >= 100.0:
             step = W
         else:
-            step = _worker_step_after_switch(spec, percent)
+            rounds = max(0, math.floor((percent / 100.0 * W - switch) / size + 0.5))
+            step = min(W, switch + rounds * size)
         found[step] = (*found.get(step, ()), percent)
     return found
 
 
 def checkpoint_path(spec: TrialSpec, percent: float, suffix: str) -> Path:
-    """The file of a trial's checkpoint at `percent` of W."""
+    """Path of a trial's checkpoint at `percent` of W."""
     name = f"seed-{spec.seed}-switch-{spec.switch_percent!r}-at-{float(percent)!r}{suffix}"
     return (spec.checkpoint_directory or Path.cwd()) / name
 
@@ -170,20 +161,11 @@ def switch_worker_step(spec: TrialSpec) -> int:
     )
 
 
-def _worker_step_after_switch(spec: TrialSpec, percent: float) -> int:
-    """The worker-step at a percent of W, in whole rounds of the second protocol."""
-    identity, start = spec.identity, switch_worker_step(spec)
-    W = identity.total_worker_steps
-    size = round_worker_steps(identity.second_protocol, identity.workers)
-    rounds = max(0, math.floor((percent / 100.0 * W - start) / size + 0.5))
-    return min(W, start + rounds * size)
-
-
 @cache
 def round_worker_steps(protocol: str, workers: int) -> int:
-    """Worker-steps of a round; 1 for a protocol without rounds, or that only a command knows.
+    """Worker-steps in a round; 1 for a protocol without rounds, or one known to a command only.
 
-    Cached, as to find out that no installed package knows a protocol takes 10 ms.
+    It takes 10 ms to find out that no installed package knows a protocol, hence the cache.
     """
     try:
         return choose_protocol(protocol).exchange.gradients_per_update(workers)
@@ -198,5 +180,5 @@ def decay_factor(boundaries: Sequence[tuple[int, float]], worker_step: int) -> f
 
 
 def last_boundary(boundaries: Iterable[tuple[int, float]]) -> int:
-    """Worker-step of the last learning-rate decay; 0 where there is none."""
+    """Worker-step of the last learning-rate decay; 0 if there is none."""
     return max((step for step, _ in boundaries), default=0)

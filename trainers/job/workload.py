@@ -1,4 +1,4 @@
-"""A workload: the model, data and hyper-parameters that are trained."""
+"""A workload: the model, the data and the hyper-parameters of a training job."""
 
 from __future__ import annotations
 
@@ -17,71 +17,72 @@ Momentum = Literal["same", "zero", "scaled", "ramped", "additive"]
 """Momentum after the switch, see `hyperparameters.momentum_after_switch`."""
 
 Batch = Literal["same", "global"]
-"""Batch of a gradient after the switch."""
+"""Batch of a gradient after the switch, see `Workload.batch_after_switch`."""
 
 Loss = str | Callable[..., Any] | Mapping[str, Any] | Sequence[Any]
-"""A loss as a workload takes it."""
+"""A loss as a workload accepts it."""
 
 
 LOSS_METRIC = "loss"
-"""Name of the metric that is the loss of the tests."""
+"""Name of the metric that is the loss on the test set."""
 
 Goal = Literal["max", "min"]
-"""More of a metric is better, or less."""
+"""Whether a higher or a lower metric is better."""
 
 
 @dataclass(frozen=True)
 class Workload:
     """A training job, independent of how and on how many machines it runs.
 
-    Everything that needs TensorFlow is given as a function, so that a module with a workload can be
-    imported without it.
+    Everything that needs TensorFlow is given as a function, so that a module that defines a
+    workload can be imported without TensorFlow.
 
     Attributes:
-        name: Its name, for people.
+        name: Name of the workload, for people.
         model: Builds a Keras 3 model with float32 variables and fresh initial values.
         data: Loads the training and the test set.
         data_set: Name of the data set; part of the fingerprint.
         total_worker_steps: W; a worker-step is one gradient of one worker.
-        batch_size: B, examples per worker-step.
-        learning_rate: eta, of one worker; a round of n workers uses n * eta, and so do replicas
-            that are averaged. Or a function that
-            builds a Keras learning-rate schedule, whose steps are worker-steps.
-        evaluation_interval_worker_steps: Test this often; the last 5 tests make the converged
-            accuracy.
-        momentum: Momentum of SGD, which is used where `optimizer` is not given.
-        learning_rate_boundaries: `(worker_step, factor)`: from there on the rate is eta * factor.
-        optimizer: Builds any Keras optimizer; its learning rate is set by the fields above.
-        loss: As `compile` takes it: name of a Keras loss, a loss, or of several outputs a dict or
-            list of these; or a function without arguments that builds one of them.
-        metric: The metric that compares switch points: name of a Keras metric, `loss` for the loss
-            of the tests, or a function that builds a Keras metric; None for accuracy as it fits the
-            labels.
-        batch_after_switch: Examples of a gradient in the second protocol: `same` (B) or `global`
-            (n B, those of a round): n worker-steps at once, whose update has the rate n * eta. For
-            protocols that apply each push, such as `asp`.
-        momentum_after_switch: Momentum in the second protocol: `same`, `zero`,
-            `scaled` (mu/n), `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive` (mu/n, 2 mu/n,
-            3 mu/n ... mu).
-        momentum_stage_worker_steps: So long `ramped` and `additive` keep a value; None: an epoch.
-        largest_scaling: The rate of an update grows with its number of gradients up to this number,
-            as linear scaling has its limits; None for no limit.
-        least_embedding_values: Least number of values of a `keras.layers.Embedding` of which a step
-            moves the rows of its batch alone; None to move all of any.
-        metric_goal: `max` where more of the metric is better, or `min`; None for what Keras says of
-            it, else `max`.
+        batch_size: B, the number of examples in a worker-step.
+        learning_rate: eta, the rate of one worker; a round of n workers uses n * eta, and so do
+            replicas that are averaged. Alternatively a function that builds a Keras learning-rate
+            schedule, whose steps are worker-steps.
+        evaluation_interval_worker_steps: Worker-steps between tests; the mean of the last 5 tests
+            is the converged accuracy.
+        momentum: Momentum of SGD, the optimizer unless `optimizer` is given.
+        learning_rate_boundaries: Pairs `(worker_step, factor)`: from that worker-step on the rate
+            is eta * factor.
+        optimizer: Builds any Keras optimizer; the fields above set its learning rate.
+        loss: Whatever `compile` accepts: the name of a Keras loss, a loss, or for several outputs a
+            dict or list of these; or a function without arguments that builds one of them.
+        metric: The metric that compares switch points: the name of a Keras metric, `loss` for the
+            loss on the test set, or a function that builds a Keras metric; None for accuracy as it
+            fits the labels.
+        batch_after_switch: Examples in a gradient of the second protocol: `same` (B) or `global`
+            (n * B, as in a round), which counts as n worker-steps and is applied with the rate
+            n * eta. For protocols that apply each push, such as `asp`.
+        momentum_after_switch: Momentum in the second protocol: `same`, `zero`, `scaled` (mu/n),
+            `ramped` (mu/n, 2 mu/n, 4 mu/n ... mu) or `additive` (mu/n, 2 mu/n, 3 mu/n ... mu).
+        momentum_stage_worker_steps: How long `ramped` and `additive` keep each value; None for an
+            epoch.
+        largest_scaling: Limit of linear scaling: the rate of an update grows with its number of
+            gradients up to this number; None for no limit.
+        least_embedding_values: Number of values from which on a `keras.layers.Embedding` is trained
+            by its rows, so that a step only moves those of its batch; None to move all rows always.
+        metric_goal: `max` if a higher metric is better, or `min`; None for the direction that Keras
+            reports, or else `max`.
         metric_unit: Unit of the metric, for people.
-        metric_range: Least and largest possible value of the metric, None for no limit; a run that
-            is worse has diverged. None for what is known of Keras' own, else 0 to 1.
+        metric_range: Lowest and highest possible value of the metric, None for no limit; a run that
+            is worse has diverged. None for the range of a Keras metric, or else 0 to 1.
         loss_weights: Factors of the losses of several outputs, a dict or list as in `compile`.
-        class_weight: Factors of the loss by class, as in Keras' `fit`; 1 for those left out.
-        metric_output: Name of the output whose metric a run is judged by, where there are several.
-        further_metrics: Metrics that each test records beside `metric`, in the same words, or
-            `accuracy`; nothing is decided by them, and a job with others is the same job.
-        callbacks: Builds the Keras callbacks of a run. They are told of its tests as of the epochs
-            of a `fit`: `on_train_begin`, `on_epoch_begin`, `on_test_begin`, `on_test_end`,
-            `on_epoch_end` and `on_train_end`, the last three with logs. They have no model, and
-            are no part of the fingerprint.
+        class_weight: Factors of the loss by class, as in Keras' `fit`; 1 for missing classes.
+        metric_output: Name of the output by whose metric a run is judged, if there are several.
+        further_metrics: Metrics that each test records besides `metric`, given in the same way, or
+            `accuracy`. They decide nothing and are not part of the fingerprint.
+        callbacks: Builds the Keras callbacks of a run. Its tests are reported to them like the
+            epochs of a `fit`: `on_train_begin`, `on_epoch_begin`, `on_test_begin`, `on_test_end`,
+            `on_epoch_end` and `on_train_end`, the last three with logs. They have no model, and are
+            not part of the fingerprint.
     """
 
     name: str
@@ -172,8 +173,8 @@ class Workload:
             yield f"metric_unit is {unit!r}; give a text such as 'km', or leave it out"
         if self.metric is None and (goal, unit, limits) != (None, None, None):
             yield (
-                "metric_goal, metric_unit and metric_range are of a metric, and there is none; give"
-                " metric, too, such as 'mae'"
+                "metric_goal, metric_unit and metric_range describe a metric, and there is none;"
+                " give metric, too, such as 'mae'"
             )
         if isinstance(self.further_metrics, str) or not all(
             isinstance(one, str) or callable(one) for one in self.further_metrics
@@ -184,7 +185,7 @@ class Workload:
             )
         if limits is not None and not _is_range(limits):
             yield (
-                f"metric_range is {limits!r}; give its least and its largest value, None for no"
+                f"metric_range is {limits!r}; give its lowest and its highest value, None for no"
                 " limit, such as (0, None)"
             )
 
@@ -192,7 +193,7 @@ class Workload:
         """Loads the training and the test set.
 
         Raises:
-            WorkloadError: That failed, or what came is no Data, or fills not even one batch.
+            WorkloadError: That failed, returned something else, or fewer examples than a batch.
         """
         with users_code(self, "data"):
             data = self.data()
@@ -205,13 +206,13 @@ class Workload:
             raise WorkloadError(
                 f"workload {self.name!r}: batch_size is {self.batch_size:,}, and there are"
                 f" {data.train.examples:,} examples to train with; give a batch_size of at most"
-                " so many"
+                " that many"
             )
         return data
 
 
 def _is_range(limits: Any) -> bool:
-    """Whether these are two limits, either of which may be None, in ascending order."""
+    """Whether these are two limits in ascending order, either of which may be None."""
     if not isinstance(limits, tuple | list) or len(limits) != 2:
         return False
     known = [one for one in limits if one is not None]
@@ -221,16 +222,14 @@ def _is_range(limits: Any) -> bool:
 
 @contextmanager
 def users_code(workload: Workload, part: str) -> Iterator[None]:
-    """Runs a function that the user wrote.
+    """Runs a function that the user wrote, and reports its failure in one line.
 
-    What it prints goes to standard error: standard output is for results.
+    Its output goes to standard error, because standard output is for results.
     """
     try:
         with redirect_stdout(sys.stderr):
             yield
-    except SyncSwitchError:
-        raise
-    except KeyboardInterrupt:
+    except (SyncSwitchError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise WorkloadError(

@@ -12,11 +12,7 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.storage.files import OwnedFolder
-from syncswitch.trainers.job.keras_parts import (
-    check_own_training,
-    check_precision,
-    check_unscaled,
-)
+from syncswitch.trainers.job.keras_parts import check_model, check_unscaled
 
 _ACCURACIES = {"accuracy", "acc"}
 
@@ -31,8 +27,7 @@ def compiled_fields(model: Any, whose: str) -> dict[str, Any]:
     """
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
         raise WorkloadError(f"{whose}: the model is not compiled; call its compile() before")
-    check_precision(model, whose)
-    check_own_training(model, whose)
+    check_model(model, whose)
     check_unscaled(model.optimizer, whose)
     if model.loss is None:
         raise WorkloadError(f"{whose}: the model is compiled without a loss; compile it with one")

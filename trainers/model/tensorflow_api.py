@@ -79,6 +79,20 @@ def concrete(body: Callable[..., Any], *arguments: Any) -> Any:
     return tf.function(body, autograph=False).get_concrete_function(*arguments)
 
 
+def direct(function: Any) -> Callable[..., Sequence[Any]]:
+    """A traced function as one from tensors to tensors that does not check its arguments.
+
+    TensorFlow's own call takes a tenth of a millisecond longer, for its checks in Python.
+
+    Args:
+        function: A concrete function whose arguments and results are tensors, none nested.
+    """
+    from tensorflow.python.eager import context
+
+    eager, captured, outputs = context.context(), function.captured_inputs, len(function.outputs)
+    return lambda *given: eager.call_function(function.name, [*given, *captured], outputs)
+
+
 def for_threads(function: Any, threads: int) -> Callable[..., Any]:
     """The same traced function, for so many threads at once; more than these wait.
 
@@ -87,9 +101,9 @@ def for_threads(function: Any, threads: int) -> Callable[..., Any]:
     """
     arguments = function.structured_input_signature[0]
     copies = SimpleQueue[Any]()
-    copies.put(function)
+    copies.put(direct(function))
     for _ in range(threads - 1):
-        copies.put(concrete(lambda *given: function(*given), *arguments))
+        copies.put(direct(concrete(lambda *given: function(*given), *arguments)))
 
     def call(*given: Any) -> Any:
         copy = copies.get()

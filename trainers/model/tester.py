@@ -67,7 +67,7 @@ class ModelTester:
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
             self._trace_for_all_sizes()
         self.accuracy(*self._zeros())
-        self._chance = data.chance_accuracy if is_held else self._read_chance()
+        self._chance = self._read_chance()
 
     def accuracy(self, *model: Any) -> float:
         """The test accuracy, or what another metric is compared by; NaN for a non-finite model.

@@ -135,7 +135,12 @@ def _shuffled(percent: float, seeds: tuple[int | None, ...], deal: int, deck: in
 
 
 def read_recording(
-    database: Database, workload: str, *, workers: int | None, protocols: tuple[str, str]
+    database: Database,
+    workload: str,
+    *,
+    workers: int | None,
+    protocols: tuple[str, str],
+    cluster: str | None = None,
 ) -> Recording:
     """Reads the complete runs of one workload that count for a switch point.
 
@@ -148,6 +153,8 @@ def read_recording(
         workload: Name, reference or start of the fingerprint.
         workers: Selects runs on a cluster of this size; None for any.
         protocols: Selects runs with these protocols before and after the switch.
+        cluster: Selects runs on a `real` or a `simulated` cluster; None for those on a real one,
+            or on a simulated one where there are no others.
 
     Raises:
         UserError: There are no such runs, or those of several workloads.
@@ -167,12 +174,17 @@ def read_recording(
         and trial.study not in replays
         and (trial.first_protocol, trial.second_protocol) == protocols
         and workers in (None, trial.workers)
+        and cluster in (None, "simulated" if trial.simulated_cluster else "real")
     ]
     counted = [trial for trial in complete if trial.candidate_percent is not None]
+    counted = [trial for trial in counted if trial.simulated_cluster is None] or counted
     _check_one_workload(workload, counted)
     runs: list[RecordedRun] = []
     if counted:
-        whole = whole_runs(complete, store.curves(counted[0].fingerprint))
+        job = counted[0].fingerprint
+        whole = whole_runs(
+            [trial for trial in complete if trial.fingerprint == job], store.curves(job)
+        )
         runs = [whole[trial.trial_id] for trial in counted if trial.trial_id in whole]
     registered = PolicyRegistry(database).workload(counted[0].fingerprint) if runs else None
     if registered is None:

@@ -1,4 +1,4 @@
-"""Keras' callbacks, told of the tests of a run as `fit` tells them of its epochs."""
+"""Reports the tests of a run to Keras callbacks, as `fit` reports its epochs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syncswitch.trainers.job.keras_parts import build_metric, built_part, decide
 from syncswitch.trainers.job.workload import Workload, users_code
 from syncswitch.trainers.trainer import Observer, Verdict, Watching
 
-_TOLD = (
+_CALLED = (
     "on_train_begin",
     "on_epoch_begin",
     "on_test_begin",
@@ -24,25 +24,26 @@ _TOLD = (
 )
 _DONE_ANYWAY = ("History", "ProgbarLogger", "TerminateOnNaN")
 _OTHERWISE = {
-    "BackupAndRestore": "runs are kept by --checkpoint-every, and go on with --resume",
-    "CSVLogger": "each test of a run is in the database; write them with syncswitch-search trials"
+    "BackupAndRestore": "--checkpoint-every saves a run, and --resume continues it",
+    "CSVLogger": "each test of a run is in the database; export them with syncswitch-search trials"
     " --evaluations",
-    "EarlyStopping": "all runs of a search are equally long, and the search ends those early that"
-    " are at rest; shorten epochs",
+    "EarlyStopping": "all runs of a search are equally long, and the search itself ends those that"
+    " have settled; shorten epochs",
     "LearningRateScheduler": "give the optimizer a schedule over steps"
     " (keras.optimizers.schedules)",
     "ModelCheckpoint": "give syncswitch-run --output or --checkpoint-every",
-    "ReduceLROnPlateau": "give learning_rate_boundaries, or the optimizer a schedule over steps",
-    "SwapEMAWeights": "a run is tested as it is trained; leave use_ema out",
-    "TensorBoard": "give the search, or syncswitch-run, --tensorboard",
+    "ReduceLROnPlateau": "set learning_rate_boundaries, or give the optimizer a schedule"
+    " over steps",
+    "SwapEMAWeights": "a run tests the weights that it trains; leave use_ema out",
+    "TensorBoard": "use --tensorboard of the search or of syncswitch-run",
 }
 
 
 def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
-    """The callbacks that a run has to tell, without those whose work it does anyway.
+    """Selects the callbacks that a run must call, without those whose work it does anyway.
 
     Raises:
-        WorkloadError: One is no callback, or wants what no run tells; the line says what to do.
+        WorkloadError: One is not a callback, or needs a hook that runs do not have.
     """
     import keras
 
@@ -50,26 +51,26 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
     for callback in callbacks:
         name = type(callback).__name__
         if not isinstance(callback, keras.callbacks.Callback):
-            raise WorkloadError(f"{whose}: {name} is no callback; give keras.callbacks.Callback")
+            raise WorkloadError(f"{whose}: {name} is not a callback; give keras.callbacks.Callback")
         own = [one.__name__ for one in type(callback).__mro__ if one.__module__.startswith("keras")]
         instead = next((_OTHERWISE[one] for one in own if one in _OTHERWISE), None)
         if instead is not None:
             raise WorkloadError(f"{whose}: callback {name} cannot be used here; {instead}")
         hooks = [one for one in dir(keras.callbacks.Callback) if one.startswith("on_")]
-        wanted = [one for one in hooks if _has(callback, one) and one not in _TOLD]
+        wanted = [one for one in hooks if _has(callback, one) and one not in _CALLED]
         if wanted and name not in _DONE_ANYWAY:
             raise WorkloadError(
-                f"{whose}: callback {name} has {wanted[0]}, and a run has no such moment, as its"
-                f" workers train at the same time; it tells {', '.join(_TOLD)}"
+                f"{whose}: callback {name} has {wanted[0]}, which a run cannot call, as its workers"
+                f" train at the same time; it calls {', '.join(_CALLED)}"
             )
     return [one for one in callbacks if type(one).__name__ not in _DONE_ANYWAY]
 
 
 @contextmanager
 def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Observer]:
-    """Tells the workload's callbacks of a run: gives its trainer the observer to use instead.
+    """Reports a run to the workload's callbacks, by the observer that it gives the trainer instead.
 
-    For them an epoch is what lies between two tests.
+    For the callbacks, an epoch lasts from one test to the next.
 
     Raises:
         WorkloadError: A callback cannot be used, or fails.
@@ -86,7 +87,7 @@ def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Ob
 
 
 class _Telling(Watching):
-    """Calls the callbacks of one run before it passes on what it observes."""
+    """Calls the callbacks of one run before it passes observations on."""
 
     def __init__(
         self, observer: Observer, workload: Workload, spec: TrialSpec, callbacks: Sequence[Any]
@@ -114,7 +115,7 @@ class _Telling(Watching):
         validated = {f"val_{name}": value for name, value in tested.items()}
         self._logs = {"loss": evaluation.training_loss, **validated}
         is_last = evaluation.worker_step >= self._total
-        # A test comes with the first worker-step from a multiple of the interval on.
+        # A test follows the first worker-step at or after a multiple of the interval.
         number = (evaluation.worker_step - 1) // self._interval
         number = number if is_last else max(0, evaluation.worker_step // self._interval - 1)
         self._tell("on_test_begin", lambda: ({},))
@@ -134,7 +135,7 @@ class _Telling(Watching):
 
 
 class _NoModel:
-    """Stands where `fit` puts its model; says so when a callback wants something of it."""
+    """Takes the place of `fit`'s model, and refuses any use of it by a callback."""
 
     def __init__(self, workload: Workload, callback: str) -> None:
         object.__setattr__(self, "_whose", f"workload {workload.name!r}: callback {callback}")
@@ -148,13 +149,13 @@ class _NoModel:
     def _refusal(self, name: str) -> WorkloadError:
         whose = object.__getattribute__(self, "_whose")
         return WorkloadError(
-            f"{whose} uses self.model.{name}, and a run has no model that it could look at or"
+            f"{whose} uses self.model.{name}, but a run has no model that it could read or"
             " change while workers train; use the logs that it is given"
         )
 
 
 def _has(callback: Any, hook: str) -> bool:
-    """Whether a callback does something at this moment."""
+    """Whether a callback implements a hook."""
     import keras
 
     is_own = getattr(type(callback), hook) is not getattr(keras.callbacks.Callback, hook)
@@ -162,7 +163,7 @@ def _has(callback: Any, hook: str) -> bool:
 
 
 def _metric_name(workload: Workload) -> str:
-    """Name of the metric in the logs of `fit`."""
+    """Name of the metric in the logs that callbacks get."""
     if isinstance(workload.metric, str):
         name = workload.metric
     else:

@@ -1,6 +1,6 @@
-"""The guard of a run: finds from its tests alone that its switch fails, and where it goes back.
+"""The guard of a run: notices from its tests that the switch has failed, and where to go back.
 
-It needs the standard library alone, as those import it who train with another library.
+It needs the standard library alone, so that programs that train with another library can import it.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
 from syncswitch.trainers.run.record import Position
 
 _IN_A_ROW = 3
-"""A test may be unlucky; so many one after the other are not."""
+"""One test may be low by chance, but not this many in a row."""
 
 _THRESHOLDS, _DEVIATIONS = 5.0, 4.0
-"""A run that keeps the accuracy in the end stays above the mean curve less these of each."""
+"""Thresholds plus standard deviations that a good run may fall below the mean curve."""
 
 _PRIOR_RUNS = 4.0
 """Weight, in runs, of the prior that tests scatter by the threshold and the curve's roughness."""
 
 _NEAR = 0.05
-"""Share of the job by which a run may be late, where the curve is steep."""
+"""Share of the job by which a run may lag behind where the curve is steep."""
 
 _BLOWN_UP = 2.0
-"""Times the highest training loss before the switch."""
+"""Factor on the highest training loss before the switch at which the loss has blown up."""
 
 _ACCURACY = Metric()
 
 
 class Guard:
-    """Says when a run fails after its switch. The same tests get the same answer.
+    """Decides from its tests whether a run has failed after its switch; pure.
 
     Args:
         band: Results of the first protocol alone.
         total_worker_steps: W.
-        metric: Metric of the job, with the unit in which an alarm gives its figures.
+        metric: The job's metric, in whose unit an alarm gives its figures.
     """
 
     def __init__(self, band: Band, total_worker_steps: int, metric: Metric = _ACCURACY) -> None:
@@ -54,10 +54,10 @@ class Guard:
         self._limits = _limits(band, total_worker_steps)
 
     def alarm(self, evaluations: Sequence[Evaluation], switch_worker_step: int) -> str | None:
-        """The reason why the run fails, as a clause with figures; None while it does not.
+        """The reason why the run has failed, as a clause with figures; None if it has not.
 
         Args:
-            evaluations: All tests so far, those before the switch included.
+            evaluations: All tests so far, including those before the switch.
             switch_worker_step: Worker-steps done at the switch.
         """
         before = [one for one in evaluations if one.worker_step <= switch_worker_step]
@@ -71,7 +71,7 @@ class Guard:
         return found
 
     def lowest_accuracy(self, worker_step: int) -> float | None:
-        """The accuracy below which a test is low after so many worker-steps; None if not known."""
+        """The accuracy below which a test at this worker-step is low; None if it is not known."""
         if not self._steps or worker_step < self._steps[0]:
             return None
         return _between(worker_step, self._steps, self._limits)
@@ -93,7 +93,7 @@ class Guard:
     def _missed(self, evaluations: Sequence[Evaluation]) -> str | None:
         accuracy, target = converged_accuracy(evaluations), self._band.target_accuracy
         error = target_error(self._band.threshold, self._band.runs)
-        # The margin forgives the last bit of a difference of two floats.
+        # The margin allows for rounding.
         if accuracy >= target - self._band.threshold - error - 1e-9:
             return None
         how_sure = f", and the target is known to {error:.2g}" if error else ""
@@ -110,17 +110,17 @@ def _blown_up(before: Sequence[Evaluation], last: Sequence[Evaluation]) -> str |
     highest = max(losses, default=0.0)
     if len(last) < _IN_A_ROW or highest <= 0.0:
         return None
-    # Where nothing was trained between two tests there is no loss.
+    # If nothing was trained between two tests, the loss is NaN.
     if not all(one.training_loss > _BLOWN_UP * highest for one in last):
         return None
     return (
-        f"the training loss has blown up: {last[-1].training_loss:.4g}, "
-        f"and {highest:.4g} at most before the switch"
+        f"the training loss has blown up to {last[-1].training_loss:.4g}, "
+        f"from at most {highest:.4g} before the switch"
     )
 
 
 def _limits(band: Band, total_worker_steps: int) -> list[float]:
-    """The lowest accuracy that is not low, at each point of the curve."""
+    """The lowest acceptable accuracy at each point of the curve."""
     means = [point.accuracy for point in band.curve]
     guessed = band.threshold**2 + _roughness(means) ** 2
     freedom = max(0, band.runs - 1)
@@ -129,7 +129,7 @@ def _limits(band: Band, total_worker_steps: int) -> list[float]:
     for point in band.curve:
         measured = point.deviation**2
         variance = (_PRIOR_RUNS * guessed + freedom * measured) / (_PRIOR_RUNS + freedom)
-        # Of a single later run, around a mean of few.
+        # The deviation of a single later run from a mean of few runs.
         deviation = math.sqrt(variance * (1 + 1 / max(1, band.runs)))
         step = point.worker_step
         lowest = min(
@@ -147,12 +147,12 @@ def _roughness(means: Sequence[float]) -> float:
         abs(mean - (before + after) / 2)
         for before, mean, after in zip(means, means[1:], means[2:], strict=False)
     ]
-    # Of independent points with a deviation of 1, a bend has the root of 1.5.
+    # For independent points with a deviation of 1, a bend has a deviation of sqrt(1.5).
     return statistics.median(bends) / (0.6745 * math.sqrt(1.5))
 
 
 def _between(step: float, steps: Sequence[int], values: Sequence[float]) -> float:
-    """The value at a step on the line between its neighbours; the last one after the last step."""
+    """Interpolates the value at a step; after the last step it is the last value."""
     after = bisect_right(steps, step)
     if after == len(steps):
         return values[-1]
@@ -162,13 +162,13 @@ def _between(step: float, steps: Sequence[int], values: Sequence[float]) -> floa
 
 
 class Guarding:
-    """The guard of one run. Each time it goes back it gets a later switch, until none is left.
+    """The guard of one run, which gets a later switch each time it goes back, until none is left.
 
     Attributes:
-        plan: The trial as it is now carried out, see `after_failures`.
-        failed: The switches that failed.
-        switch: Position to which it goes back; None before the switch, or where no state was kept.
-        alarm: The reason why it has to go back, which it has not done yet.
+        plan: The trial as it is carried out now, see `after_failures`.
+        failed: The switches that have failed.
+        switch: Position to go back to; None before the switch, or if no state was kept.
+        alarm: The reason why the run has to go back; None if it need not, or has done so.
     """
 
     def __init__(self, spec: TrialSpec) -> None:
@@ -183,15 +183,15 @@ class Guarding:
 
     @property
     def plans(self) -> list[TrialSpec]:
-        """The trial as it was carried out, one plan after the other; the last is `plan`."""
+        """The trial as it was carried out after each failure; the last one is `plan`."""
         return [after_failures(self._spec, failures) for failures in range(len(self.failed) + 1)]
 
     def outcome(self, first_protocol_done: int) -> GuardOutcome | None:
-        """The outcome; None where the run has no guard.
+        """The outcome; None if the run has no guard.
 
         Args:
-            first_protocol_done: Worker-steps before the switch. A run that went back, and came to
-                no further switch, had the first protocol alone.
+            first_protocol_done: Worker-steps done before the switch. A run that went back and did
+                not reach another switch had the first protocol alone.
         """
         if self._guard is None and not self.failed:
             return None
@@ -200,76 +200,88 @@ class Guarding:
 
     @property
     def is_on(self) -> bool:
-        """Whether there may be an alarm, now or after the switch."""
+        """Whether an alarm is possible, now or after the switch."""
         return self._guard is not None and self.plan.switch_percent < 100
 
     def give_up(self) -> None:
-        """Ends the guard, as there is no state to go back to."""
+        """Ends the guard, because there is no state to go back to."""
         self._guard = None
 
     def look(self, evaluations: Sequence[Evaluation]) -> None:
-        """Looks at all tests so far, and may raise the alarm."""
+        """Checks all tests so far, and may raise an alarm."""
         if self._guard is not None and self.switch is not None:
             inherited = self._spec.inherited_evaluations
             found = self._guard.alarm((*inherited, *evaluations), self.switch.done)
             self.alarm = self.alarm or found
 
     def catches(self, failure: str) -> bool:
-        """Whether the run can go back instead of ending because of this."""
+        """Whether the run can go back after this failure, instead of ending; raises the alarm."""
         if self._guard is None or self.switch is None:
             return False
         self.alarm = self.alarm or failure
         return True
 
     def go_back(
-        self, done: int, now_seconds: float, evaluations: Sequence[Evaluation]
+        self,
+        done: int,
+        now_seconds: float,
+        evaluations: Sequence[Evaluation],
+        *,
+        is_kept: bool = True,
     ) -> tuple[Position, RunEvent]:
-        """Heeds the alarm.
+        """Gives up the present switch because of the alarm.
 
         Args:
             done: Worker-steps done.
             now_seconds: Training time.
             evaluations: All tests so far.
+            is_kept: Whether the state at the switch was kept; otherwise the run starts again.
 
         Returns:
-            Where to go back to, and what is to be told.
+            The position to go back to, and the event to report.
         """
         assert self.switch is not None
         assert self.alarm is not None
         mark, alarm, self.switch, self.alarm = self.switch, self.alarm, None, None
         lost_seconds = now_seconds - mark.elapsed_seconds
-        percent, accuracy = self.plan.switch_percent, accuracy_since(evaluations, mark.done)
-        failed = FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy)
-        self.fail(failed)
-        reason = f"{alarm}; {self._spec.identity.first_protocol} goes on from the switch"
-        reason += f", after {mark.done:,} worker-steps{next_switch_text(self.plan)}"
+        accuracy = failed_accuracy(evaluations, mark.done, self.plan.identity.total_worker_steps)
+        percent = self.plan.switch_percent
+        self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
+        whence = f"the switch, after {mark.done:,} worker-steps" if is_kept else "the start"
+        reason = f"{alarm}; {self._spec.identity.first_protocol} goes on from {whence}"
+        if self.plan.switch_percent < 100:
+            reason += f", and the next switch is at {self.plan.switch_percent:g} %"
         return mark, RunEvent("alarmed", done, now_seconds, reason, seconds=lost_seconds)
 
     def history(self) -> dict[str, Any]:
-        """The switches that failed and those that are left, as JSON."""
+        """The switches that have failed and those that are left, as JSON."""
         failed = [asdict(one) for one in self.failed]
         return {"failed": failed, "retry_percents": self._spec.retry_percents}
 
     def remember(self, known: dict[str, Any]) -> None:
-        """Takes a history over, whether the run has a guard now or not."""
+        """Restores a history, whether the run has a guard now or not."""
         self._spec = replace(self._spec, retry_percents=tuple(known["retry_percents"]))
         self.failed = ()
         for one in known["failed"]:
             self.fail(FailedSwitch(**one))
 
     def fail(self, failed: FailedSwitch) -> None:
-        """Records that the present switch has failed; the plan then has the next one."""
+        """Records that the present switch has failed; the plan now has the next one."""
         self.failed = (*self.failed, failed)
         self.plan = after_failures(self._spec, len(self.failed))
 
 
-def accuracy_since(evaluations: Sequence[Evaluation], worker_step: int) -> float | None:
-    """Accuracy of the last test; None where that is not of a later worker-step."""
-    is_later = bool(evaluations) and evaluations[-1].worker_step > worker_step
-    return evaluations[-1].accuracy if is_later else None
+def failed_accuracy(
+    evaluations: Sequence[Evaluation], switched_after: int, total_worker_steps: int
+) -> float | None:
+    """Returns the accuracy that a `FailedSwitch` states; None without a test after the switch.
 
-
-def next_switch_text(plan: TrialSpec) -> str:
-    """Where a run that went back switches again, as the end of a clause; empty for nowhere."""
-    percent = plan.switch_percent
-    return f", and the next switch is at {percent:g} %" if percent < 100 else ""
+    Args:
+        evaluations: All tests up to the alarm.
+        switched_after: Worker-steps done at the switch.
+        total_worker_steps: W.
+    """
+    if not evaluations or evaluations[-1].worker_step <= switched_after:
+        return None
+    is_whole = evaluations[-1].worker_step >= total_worker_steps
+    return converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy

@@ -1,4 +1,4 @@
-"""The log of a run: what was measured, decided and written."""
+"""The log of a run: its measurements, decisions and checkpoints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CheckpointFiles:
     """The checkpoints of one run.
 
     Attributes:
-        paths: Files by percent of W.
+        paths: Files by percentage of W.
     """
 
     def __init__(self) -> None:
@@ -46,46 +46,44 @@ class CheckpointFiles:
         self.paths.update(dict.fromkeys(percents, path))
 
     def drop_all_but(self, kept: int, spared: float | None = None) -> list[Path]:
-        """Forgets all but the last `kept` files, and returns those that it forgot.
+        """Forgets all but the last `kept` files, and returns those that it has forgotten.
 
         Args:
-            kept: So many stay, those of the most worker-steps.
-            spared: The percent of one that stays besides; None for no such.
+            kept: Number of files to keep, those with the most worker-steps.
+            spared: Percentage of another file to keep; None for no other.
         """
         at_spared = None if spared is None else self.paths.get(spared)
         files = dict.fromkeys(self.paths[one] for one in sorted(self.paths))
         there = [path for path in files if path != at_spared]
-        dropped = there[: max(0, len(there) - kept)]
-        self._forget(lambda percent: self.paths[percent] in dropped)
-        return dropped
+        return self._forget(there[: max(0, len(there) - kept)])
 
     def drop_after(self, percent: float) -> list[Path]:
         """Forgets the files of later parts of the job, and returns them."""
-        dropped = [path for one, path in self.paths.items() if one > percent]
-        self._forget(lambda one: one > percent)
-        return list(dict.fromkeys(dropped))
+        later = (path for one, path in self.paths.items() if one > percent)
+        return self._forget(list(dict.fromkeys(later)))
 
-    def _forget(self, is_dropped: Callable[[float], bool]) -> None:
-        self.paths = {one: path for one, path in self.paths.items() if not is_dropped(one)}
+    def _forget(self, dropped: list[Path]) -> list[Path]:
+        self.paths = {one: path for one, path in self.paths.items() if path not in dropped}
+        return dropped
 
 
 class RunLog:
-    """The log of one run; outlives a cluster that has to be rebuilt.
+    """The log of one run, which outlives a cluster that has to be rebuilt.
 
-    Evaluations may come from another thread than the rest.
+    Evaluations may be added from another thread than the rest.
 
     Args:
         spec: The trial.
-        observer: Told of each test once, of events and of progress.
-        is_chance: Says whether an accuracy is no better than guessing.
-        told_step: Worker-step of the last test that the observer knows from a chief that was lost.
+        observer: Receives each test once, events and progress.
+        is_chance: Function that says whether an accuracy is no better than guessing.
+        told_step: Worker-step of the last test that a lost chief already reported to the observer.
 
     Attributes:
-        position: Where the run was when the cluster was last drained.
-        files: Its checkpoints.
-        diverged: Whether the training blew up.
-        reached: Worker-steps done at the last report.
-        guarding: Its guard.
+        position: Position of the run when the cluster was last drained.
+        files: Checkpoints of the run.
+        diverged: Whether the training has diverged.
+        reached: Worker-steps done at the last progress report.
+        guarding: Guard of the run.
     """
 
     def __init__(
@@ -117,7 +115,7 @@ class RunLog:
 
     @property
     def first_protocol_done(self) -> int:
-        """Worker-steps of these that were done in the first protocol."""
+        """Those of the worker-steps that were done before the switch."""
         return self.position.first_protocol_done
 
     @property
@@ -127,7 +125,7 @@ class RunLog:
 
     @property
     def is_detour(self) -> bool:
-        """Whether an online policy has left the first protocol for now."""
+        """Whether an online policy has left the first protocol temporarily."""
         return self.position.is_detour
 
     @is_detour.setter
@@ -136,17 +134,17 @@ class RunLog:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the run has diverged, was told to stop, or has to go back to its switch."""
+        """Whether the run has diverged, was told to stop, or must go back to its switch."""
         return self.diverged or self._told_to_stop or self.guarding.alarm is not None
 
     @property
     def has_to_go_back(self) -> bool:
-        """Whether the guard has raised an alarm that the run is to heed."""
+        """Whether the guard has raised an alarm, and the run was not told to stop."""
         return self.guarding.alarm is not None and not self._told_to_stop
 
     @property
     def last_protocol(self) -> str | None:
-        """Protocol of the last phase, a fork's prefix included; None before the first."""
+        """Protocol of the last phase, including a fork's prefix; None before the first."""
         phases = self.position.phases
         return phases[-1].protocol if phases else self.position.protocol_before
 
@@ -157,12 +155,12 @@ class RunLog:
 
     @property
     def is_before_switch(self) -> bool:
-        """Whether the first protocol has not had its share yet."""
+        """Whether the first protocol has not done its share yet."""
         return self.first_protocol_done < switch_worker_step(self.guarding.plan)
 
     @property
     def is_at_guarded_switch(self) -> bool:
-        """Whether the second protocol is about to begin for good, and a guard is there."""
+        """Whether a guarded run is about to begin the second protocol for good."""
         is_now = self.last_protocol in (None, self._spec.identity.first_protocol)
         return self.guarding.is_on and is_now and not self.is_before_switch
 
@@ -182,10 +180,10 @@ class RunLog:
     def go_back(
         self, done: int, first_protocol_done: int, elapsed_seconds: float, history: str
     ) -> None:
-        """Goes back to a checkpoint of this run, with a position and what `history` said then.
+        """Goes back to a checkpoint of this run, given its position and its `history`.
 
-        Events since then are kept, as they did happen; evaluations are not, as they will be made
-        again.
+        Events since then are kept, because they did happen; evaluations are dropped, because they
+        will be made again.
         """
         known = json.loads(history)
         events = [RunEvent(**event) for event in known["events"]]
@@ -203,7 +201,7 @@ class RunLog:
     def mark(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> Position:
-        """Where the run is in the middle of a segment with that staleness, for `fall_back`."""
+        """Returns the position of the run in the middle of a segment, for `fall_back`."""
         before = self.position
         is_first = segment.protocol == self._spec.identity.first_protocol
         seconds = elapsed_seconds - before.elapsed_seconds
@@ -219,29 +217,29 @@ class RunLog:
     def add_phase(
         self, segment: Segment, done: int, elapsed_seconds: float, staleness: StalenessCount
     ) -> None:
-        """Records a segment that ended with worker-step `done`, at that training time."""
+        """Records a segment that ended with worker-step `done` at that training time."""
         self.position = self.mark(segment, done, elapsed_seconds, staleness)
 
     def fall_back(self, start: Position) -> None:
-        """Goes back to a mark; events, and tests of what was done by then, are kept."""
+        """Goes back to a mark; events, and tests up to it, are kept."""
         self._evaluations = [one for one in self._evaluations if one.worker_step <= start.done]
         next_test = max(start.next_test, self._evaluation_after(self.last_evaluation_step))
         self.position = replace(start, next_test=next_test)
 
     def keep_switch(self, position: Position | None = None) -> None:
-        """Has the guard take the run back to here, or to that position; perhaps at once."""
+        """Makes this position, or the given one, the one to which the guard takes the run back."""
         self.guarding.switch = position or self.position
         self.guarding.look(self._evaluations)
 
     def heed_alarm(self, now_seconds: float) -> None:
-        """Goes back to the switch; the time since then stays on the clock, tests are told anew."""
+        """Goes back to the switch; the lost time still counts, and tests are reported again."""
         start, event = self.guarding.go_back(self.done, now_seconds, self._evaluations)
         self.fall_back(replace(start, elapsed_seconds=now_seconds))
         self._told_step = start.done
         self.add_event(event)
 
     def history(self) -> str:
-        """Everything that a run needs besides its state to go on from here, as JSON."""
+        """Everything besides its state that a run needs to continue from here, as JSON."""
         content = {
             "run": run_identity(self._spec),
             "evaluations": [asdict(evaluation) for evaluation in self._evaluations],
@@ -259,16 +257,13 @@ class RunLog:
         return next_segment(plan, self.done, self.first_protocol_done, is_detour=is_detour)
 
     def is_switch(self, segment: Segment) -> bool:
-        """Whether the run goes on with another protocol than before."""
+        """Whether the run continues with another protocol than before."""
         return self.last_protocol not in (None, segment.protocol)
 
     def second_since(self, segment: Segment) -> int | None:
-        """Worker-step with which the second protocol began that the next segment goes on with.
+        """Worker-step at which the second protocol began, if the next segment uses it; else None.
 
         It may have begun before the switch, on a detour, which ends with the first protocol.
-
-        Returns:
-            None for a segment of the first protocol.
         """
         second = self._spec.identity.second_protocol
         if segment.protocol != second or second == self._spec.identity.first_protocol:
@@ -276,11 +271,11 @@ class RunLog:
         if len(self.position.phases) > 1:
             last = self.position.phases[-1]
             return last.start_worker_step if last.protocol == second else self.done
-        # So far it went from the first to the second at most, perhaps in the run of a fork's start.
+        # So far there was one switch at most, which may be part of a fork's prefix.
         return self.first_protocol_done
 
     def progress(self, done: int) -> None:
-        """Tells the observer, also of events that were only kept."""
+        """Reports progress to the observer, after the events that were only kept."""
         self.reached = done
         with self._observing:
             while self._untold:
@@ -288,14 +283,14 @@ class RunLog:
             self._observer.on_progress(done)
 
     def is_due(self, done: int) -> bool:
-        """Whether a test is due after so many worker-steps; says so once."""
+        """Whether a test is due after `done` worker-steps; True only once."""
         if done < self.position.next_test:
             return False
         self.position = replace(self.position, next_test=self._evaluation_after(done))
         return True
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
-        """Records a test and what follows from it: `is_stopping` may have changed."""
+        """Records a test and its consequences: `is_stopping` may have changed."""
         if math.isnan(evaluation.accuracy):
             self.diverge("the parameters are not finite")
             return
@@ -305,7 +300,7 @@ class RunLog:
         if is_after_decay and self._is_chance(evaluation.accuracy):
             self.diverge(f"after the first decay the accuracy is {evaluation.accuracy:.4f}: chance")
         self.guarding.look(self._evaluations)
-        # After a loss some tests are made again.
+        # After parts were lost, some tests are repeated.
         if evaluation.worker_step <= self._told_step:
             return
         self._told_step = evaluation.worker_step
@@ -314,11 +309,11 @@ class RunLog:
                 self._told_to_stop = True
 
     def diverge(self, reason: str) -> None:
-        """The training has blown up, which ends the run unless its guard takes it back."""
+        """Records that the training has diverged, which ends it unless its guard takes it back."""
         self.diverged |= not self.guarding.catches(reason)
 
     def add_switch(self, protocol: str, seconds: float, now_seconds: float) -> None:
-        """Records a change of protocol; the policy's switch is an event."""
+        """Records a change of protocol; the timing policy's switch is also an event."""
         overhead_seconds = self.position.switch_overhead_seconds + seconds
         self.position = replace(self.position, switch_overhead_seconds=overhead_seconds)
         if not self.is_before_switch:
@@ -327,23 +322,23 @@ class RunLog:
             self.add_event(RunEvent("switched", self.done, now_seconds, reason, seconds=seconds))
 
     def add_event(self, event: RunEvent) -> None:
-        """Records something that happened, and tells the observer."""
+        """Records an event, and reports it to the observer."""
         self._events.append(event)
         with self._observing:
             self._observer.on_event(event)
 
     def add_unsaved(self, reason: str) -> None:
-        """Records that something could not be written; once for each reason."""
+        """Records that something could not be written, once for each reason."""
         if ("unsaved", reason) not in {(one.kind, one.reason) for one in self._events}:
             self.add_event(RunEvent("unsaved", self.done, self.elapsed_seconds, reason))
 
     def keep_event(self, event: RunEvent) -> None:
-        """Records something that happened, for whoever must not wait for the observer."""
+        """Records an event that is reported with the next progress, so as not to wait."""
         self._events.append(event)
         self._untold.append(event)
 
     def record(self) -> TrialRecord:
-        """The record of the run, which is over."""
+        """Makes the record of a run that has ended."""
         return trial_record(
             self._spec,
             self._started_at,
@@ -362,5 +357,5 @@ class RunLog:
 
     def _evaluation_after(self, done: int) -> int:
         interval = self._spec.identity.evaluation_interval_worker_steps
-        assert interval is not None, "a job that can be trained says how often it is tested"
+        assert interval is not None, "a job that can be trained has an evaluation interval"
         return (done // interval + 1) * interval

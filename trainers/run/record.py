@@ -1,4 +1,4 @@
-"""Measurements of a run: its position, phases, events, staleness and loss; its record."""
+"""The measurements of a run, and the record that is made from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from syncswitch.trainers.job.schedule import Segment, last_boundary
 
 
 def run_identity(spec: TrialSpec) -> dict[str, Any]:
-    """The identity of a run among those with checkpoints in the same folder, as JSON."""
+    """Distinguishes a run from others with checkpoints in the same folder, as JSON."""
     identity, conditions = spec.identity, spec.conditions
     return {
         "job": identity.fingerprint,
@@ -41,19 +41,19 @@ def run_identity(spec: TrialSpec) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is: at a checkpoint, or at a moment from which it may go on.
+    """The position of a run: at a checkpoint, or at a moment from which it can continue.
 
     Attributes:
-        done: Worker-steps done, and the position in the data.
+        done: Worker-steps done, which is also the position in the data.
         first_protocol_done: Those of them that were done before the switch.
         elapsed_seconds: Training time so far.
-        inherited_seconds: The part of it that a fork did not pay for itself.
-        switch_overhead_seconds: Time that switches have taken so far.
-        is_detour: Whether an online policy has left the first protocol for now.
+        inherited_seconds: The part of it that belongs to the run from which this one was forked.
+        switch_overhead_seconds: Time spent on switches so far.
+        is_detour: Whether an online policy has left the first protocol temporarily.
         phases: Phases so far, without those before a fork.
-        protocol_before: The protocol that a fork's start was trained with; None at the start.
-        next_test: Worker-step of the test that nobody has asked for yet, perhaps one of those
-            that are done: the servers may know of steps that the chief has not heard of.
+        protocol_before: Protocol just before a fork; None for a run from the start.
+        next_test: Worker-step of the next test that has not been requested. It may have been done
+            already, because servers may know of steps that the chief does not know of yet.
     """
 
     done: int = 0
@@ -68,13 +68,12 @@ class Position:
 
 
 def event_line(event: RunEvent) -> str:
-    """An event as text, such as `lost at worker-step 1,200: worker 2: no answer`."""
+    """Describes an event, as in `lost at worker-step 1,200: worker 2: no answer`."""
     return f"{event.kind} at worker-step {event.worker_step:,}: {event.reason}"
 
 
 def is_remarkable(event: RunEvent) -> bool:
-    """Whether an event is more than the requested switch."""
-    # Only that one says its price.
+    """Whether an event is more than the requested switch, the only `switched` with a duration."""
     return event.kind != "switched" or event.seconds is None
 
 
@@ -94,7 +93,7 @@ def trial_record(
     events: Iterable[RunEvent] = (),
     guard: GuardOutcome | None = None,
 ) -> TrialRecord:
-    """The record of a run that has just ended on this machine; see `TrialRecord` for the fields."""
+    """Makes the record of a run that has just ended on this machine; fields as in `TrialRecord`."""
     own, metric = tuple(evaluations), spec.identity.decided_by
     tests = (*spec.inherited_evaluations, *own)
     boundary = last_boundary(spec.identity.learning_rate_boundaries or ())
@@ -136,7 +135,7 @@ class StalenessCount:
 
     @property
     def mean(self) -> float | None:
-        """The mean staleness; None where nothing was measured."""
+        """The mean staleness; None if nothing was measured."""
         return self.total / self.pushes if self.pushes else None
 
 
@@ -148,12 +147,12 @@ class LossMean:
     total: float = 0.0
 
     def add(self, loss: float, pushes: int = 1) -> None:
-        """Counts pushes, of which this is the mean loss."""
+        """Adds the mean loss of some pushes."""
         self.pushes += pushes
         self.total += pushes * loss
 
     def take(self) -> float:
-        """The mean, from which the next one starts anew; NaN where nothing was pushed."""
+        """Returns the mean and starts afresh; NaN if nothing was pushed."""
         mean = self.total / self.pushes if self.pushes else math.nan
         self.pushes, self.total = 0, 0.0
         return mean
@@ -162,7 +161,7 @@ class LossMean:
 def phase_record(
     segment: Segment, done: int, seconds: float, staleness: StalenessCount
 ) -> PhaseRecord:
-    """The record of a segment that ended with worker-step `done`."""
+    """Makes the record of a segment that ended with worker-step `done`."""
     return PhaseRecord(
         segment.protocol,
         segment.start_worker_step,
@@ -174,10 +173,10 @@ def phase_record(
 
 
 class RunTimes:
-    """Training time of a run by its worker-steps.
+    """The training time of a run as a function of its worker-steps.
 
-    It is linear between what is known: the start, the evaluations and the ends of the phases.
-    Before and after the run it stands still.
+    It is interpolated linearly between the start, the evaluations and the ends of the phases, and
+    constant before and after the run.
     """
 
     def __init__(
@@ -212,7 +211,7 @@ class RunTimes:
 def cut_phases(
     phases: Iterable[PhaseRecord], start_worker_step: int, end_worker_step: int, clock: RunTimes
 ) -> tuple[PhaseRecord, ...]:
-    """The part of a run between two worker-steps; the staleness is that of the whole phases."""
+    """Cuts out the part of a run between two worker-steps; staleness is that of whole phases."""
     found = []
     for phase in phases:
         start = max(phase.start_worker_step, start_worker_step)

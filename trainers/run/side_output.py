@@ -1,4 +1,4 @@
-"""Output beside a run, which goes on if that output fails."""
+"""Additional output of a run, whose failure does not end the run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class SideOutput:
     """An output that is given up, with one warning, as soon as writing it fails.
 
     Args:
-        loss: The loss, as the warning names it.
-        tell: Function that warns.
+        loss: What is lost, as the first part of the warning.
+        tell: Function that issues the warning.
     """
 
     def __init__(self, loss: str, tell: Callable[[str], object] = _LOG.warning) -> None:
@@ -24,11 +24,11 @@ class SideOutput:
         self._is_over = False
 
     def __call__(self, write: Callable[..., object], *arguments: object) -> None:
-        """Writes a part of it."""
+        """Writes a part of the output."""
         if self._is_over:
             return
         try:
             write(*arguments)
-        except Exception as error:  # whatever it is, no run may fail for it
+        except Exception as error:  # no run may fail because of it
             self._is_over = True
             self._tell(f"{self._loss}: {reason_of(error)}")

@@ -1,4 +1,4 @@
-"""TensorBoard logs of runs, written as they go on, whatever trains them."""
+"""Writes TensorBoard logs of runs while they train, whatever trains them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _numbers = itertools.count()
 
 
 class EventFile:
-    """A new file of events in a folder; each is written at once, so a killed run leaves them all.
+    """A new event file in a folder; unbuffered, so that a killed run loses no event.
 
-    All methods raise OSError where it cannot be written.
+    All methods raise OSError if it cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,7 +36,7 @@ class EventFile:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._events, self._summaries = event_pb2, summary_pb2
-        # TensorBoard reads the files of a folder in the order of their names.
+        # TensorBoard reads the files in a folder in the order of their names.
         name = (
             f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
             f".{next(_numbers)}"
@@ -46,7 +46,7 @@ class EventFile:
         self._write(event_pb2.Event(file_version="brain.Event:2"))
 
     def begin_session(self, step: int, parameters: Mapping[str, bool | float | str]) -> None:
-        """Discards what earlier files say of this step and later ones."""
+        """Discards this step and later ones from earlier files."""
         from tensorboard.plugins.hparams import summary_v2
 
         started = self._events.SessionLog(status=self._events.SessionLog.START)
@@ -54,7 +54,7 @@ class EventFile:
         self._summarize(0, summary_v2.hparams_pb(parameters))
 
     def end_session(self, *, is_success: bool) -> None:
-        """Says how the run ended."""
+        """Records how the run ended."""
         from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
         status = api_pb2.STATUS_SUCCESS if is_success else api_pb2.STATUS_FAILURE
@@ -97,23 +97,19 @@ class EventFile:
         self._writer.write(event.SerializeToString())
 
 
-_AWAY = frozenset({"lost", "removed"})
-_BACK = frozenset({"restored", "returned"})
-
-
 def check_tensorboard(folder: Path) -> None:
-    """Checks that logs can be written, before anything is trained; makes no folder."""
+    """Raises UserError if logs cannot be written; creates nothing."""
     if importlib.util.find_spec("tensorboard") is None:
         raise UserError(
             "--tensorboard needs the package tensorboard, which is missing; run:"
             " pip install 'syncswitch[tensorboard]'"
         )
-    # The first log makes it.
+    # The first log creates the folder.
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not os.path.isdir(there):
         raise UserError(
-            f"--tensorboard is {str(folder)!r}, which cannot be made ({str(there)!r} is no folder);"
-            " name a folder that can be written"
+            f"--tensorboard is {str(folder)!r}, which cannot be made ({str(there)!r} is not a"
+            " folder); name a folder that can be written"
         )
     if not os.access(there, os.W_OK | os.X_OK):
         raise UserError(
@@ -127,25 +123,25 @@ def run_folder_name(spec: TrialSpec) -> str:
 
 
 def logged(trainer: Trainer, folder: Path | None, name: str) -> Trainer:
-    """The trainer; with a folder, one that writes TensorBoard logs there.
+    """Wraps a trainer so that it writes TensorBoard logs, if there is a folder for them.
 
     Args:
-        trainer: The trainer that trains.
-        folder: Folder of all logs; None for no logs.
+        trainer: The trainer.
+        folder: Folder for all logs; None for no logs.
         name: Name of a search, or of other runs that belong together.
     """
     return trainer if folder is None else TensorBoardTrainer(trainer, folder / name)
 
 
 class TensorBoardTrainer(Trainer):
-    """Wraps a trainer so that each run writes a log into a folder of its own.
+    """Wraps a trainer so that each run writes a log into its own folder.
 
-    A run that is made again, or goes on from a checkpoint, adds a file to its folder; TensorBoard
-    then shows none of its steps twice. A log that cannot be written costs no run.
+    A run that is repeated, or continues from a checkpoint, adds a file to its folder, and
+    TensorBoard still shows each step once. A run continues if its log cannot be written.
     """
 
     def __init__(self, trainer: Trainer, folder: Path) -> None:
-        """Takes the trainer over: it is closed with this one."""
+        """Takes over the trainer, which is closed together with this one."""
         self._trainer = trainer
         self._folder = folder
 
@@ -169,7 +165,7 @@ class TensorBoardTrainer(Trainer):
 
 
 class _RunLog(Watching):
-    """Logs one run, and passes on what it observes."""
+    """Logs one run, and passes observations on."""
 
     def __init__(self, folder: Path, spec: TrialSpec, observer: Observer) -> None:
         super().__init__(observer)
@@ -179,10 +175,9 @@ class _RunLog(Watching):
         self._spec = spec
         self._folder = folder
         self._has_begun = False
-        self._away: set[int] = set()
         self._switch_step = switch_worker_step(spec)
-        # Worker-step and training time of the last evaluation. Where a fork began nobody tells: its
-        # first throughput would be the mean over what it inherited.
+        # Worker-step and training time of the last evaluation. Those at the beginning of a fork are
+        # unknown: its first throughput would be a mean that includes what it inherited.
         self._last = None if spec.fork_from else (0, 0.0)
 
     @override
@@ -201,7 +196,7 @@ class _RunLog(Watching):
             self._begin(0)
 
     def _write_evaluation(self, evaluation: Evaluation) -> None:
-        if not self._has_begun:  # there was nothing to go on from
+        if not self._has_begun:  # there was nothing to continue from
             self._begin(0)
         step, seconds = evaluation.worker_step, evaluation.elapsed_seconds
         metric = self._spec.identity.decided_by
@@ -228,19 +223,15 @@ class _RunLog(Watching):
             self._last = (step, event.elapsed_seconds)
         if event.kind == "alarmed":
             self._begin(self._switch_step + 1)
-            # Where it stays, should a later switch fail as well.
+            # The position also for the case that a later switch fails, too.
             step = self._switch_step
             self._last = (step, event.elapsed_seconds)
-        # Of several texts with the same name at one step, only the last would be shown.
+        # TensorBoard shows only the last of several texts with the same name and step.
         name = event.kind if event.worker is None else f"{event.kind} (worker {event.worker})"
         self._file.text(step, f"events/{name}", event_line(event))
         if event.kind == "switched":
-            # A detour puts the switch off; the last one counts.
+            # Detours delay the switch, so the last one counts.
             self._switch_step = step
-            self._file.text(step, "cluster/protocol", event.reason)
-        if event.worker is not None and event.kind in _AWAY | _BACK:
-            (self._away.add if event.kind in _AWAY else self._away.discard)(event.worker)
-            self._write_workers(step)
 
     def end(self, record: TrialRecord) -> None:
         last, metric = record.worker_steps, self._spec.identity.decided_by
@@ -251,7 +242,6 @@ class _RunLog(Watching):
                 values["max_staleness"] = phase.max_staleness
             named = {f"phase {phase.protocol}/{name}": value for name, value in values.items()}
             self._file.scalars(phase.end_worker_step, named)
-        self._write_workers(last)
         guard = record.guard
         held_percent = None if guard is None else guard.held_percent
         self._file.scalars(
@@ -273,19 +263,9 @@ class _RunLog(Watching):
         self._file.close()
 
     def _begin(self, step: int) -> None:
-        """Begins a log that replaces what earlier files hold from this worker-step on."""
+        """Begins a log that replaces earlier files from this worker-step on."""
         self._has_begun = True
         self._file.begin_session(step, _parameters(self._spec))
-        if step == 0:
-            identity = self._spec.identity
-            goes_first = self._spec.switch_percent > 0
-            protocol = identity.first_protocol if goes_first else identity.second_protocol
-            self._file.text(0, "cluster/protocol", protocol)
-            self._write_workers(0)
-
-    def _write_workers(self, step: int) -> None:
-        active = self._spec.identity.workers - len(self._away)
-        self._file.scalars(step, {"cluster/active_workers": active})
 
 
 def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:

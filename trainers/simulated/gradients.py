@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,14 +18,13 @@ from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
-from syncswitch.trainers.model.batches.feed import feed_of
-from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, specs_of
+from syncswitch.trainers.model.batches.feed import HeldFeed, feed_of
 from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
-from syncswitch.trainers.model.steps import EmbeddingSteps, trace_ids
-from syncswitch.trainers.model.tensorflow_api import concrete, for_threads, quiet_log, tf
+from syncswitch.trainers.model.steps import EmbeddingSteps, as_array, trace_ids, trace_step
+from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
 
 T = TypeVar("T")
 
@@ -230,24 +230,14 @@ class GradientSource:
         self._workload, self._data, self._function = workload, data, function
         self._feed = feed_of(data.train, workload.batch_size, most)
         self._threads = ThreadPoolExecutor(THREADS, "gradients")
-        specs = row_specs(data, workload.batch_size)
         self._embeddings: EmbeddingSteps | None = None
         if function.embeddings:
-            ids = trace_ids(function, workload, specs)
+            ids = trace_ids(function, workload, row_specs(data, workload.batch_size))
             self._embeddings, most = EmbeddingSteps(function.embeddings, ids), 1
         self._most = most
-        self._examples = len(specs)
         self._probes = self._make_probes()
         try:
-            traced = concrete(
-                self._traced_single,
-                tf.TensorSpec([function.parameters.size]),
-                tf.TensorSpec([function.statistics.size]),
-                tf.TensorSpec([2], tf.int64),
-                *specs,
-                *(spec for table in function.embeddings for spec in specs_of(table)),
-            )
-            self._single = for_threads(traced, THREADS)
+            self._single = for_threads(trace_step(function, data), THREADS)
             self._call_single(self._probes[0], 0)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise WorkloadError(
@@ -272,10 +262,11 @@ class GradientSource:
                 jit_compile=True,
             )
 
-            def traced(model: Any, statistics: Any, steps: Any, seed: Any, rows: list[Any]) -> Any:
-                return gradients(model, statistics, *_batches(function, steps, seed, rows))
+            def traced(parameters: Any, statistics: Any, *numbers_and_examples: Any) -> Any:
+                batches = self._traced_batches(function, *numbers_and_examples)
+                return gradients(parameters, statistics, *batches)
 
-            self._apart = tf.function(traced, autograph=False)
+            self._apart = direct(concrete(traced, *self._apart_arguments(self._probes, 0, places)))
             return self._call_apart(self._probes, 0, places)
 
         expected = [self._call_single(one, 0) for one in self._probes]
@@ -290,14 +281,14 @@ class GradientSource:
         probes = [replace(self._probes[0], worker_step=step) for step in range(2)]
 
         def traced(
-            parameters: Any, statistics: Any, weights: Any, steps: Any, seed: Any, rows: list[Any]
+            parameters: Any, statistics: Any, weights: Any, *numbers_and_examples: Any
         ) -> tuple[Any, Any, Any]:
             values = unpack(parameters, function.parameters)
             with tf.GradientTape() as tape:
                 tape.watch(values)
                 losses, contributions = tf.vectorized_map(
                     lambda batch: function.loss(values, statistics, *batch),
-                    _batches(function, steps, seed, rows),
+                    self._traced_batches(function, *numbers_and_examples),
                 )
                 loss = tf.tensordot(tf.cast(weights, losses.dtype), losses, 1)
             zero = tf.UnconnectedGradients.ZERO
@@ -387,26 +378,29 @@ class GradientSource:
         return found
 
     def _call_single(self, pulled: Pulled, seed: int) -> Gradient:
-        numbers = tf.constant([pulled.worker_step, seed], tf.int64)
-        loss, gradient, contribution, *rows = self._single(
-            tf.constant(pulled.parameters),
-            tf.constant(pulled.statistics),
-            numbers,
+        loss, contribution, *gradients = self._single(
+            tf.constant(np.concatenate([pulled.parameters, pulled.statistics])),
             *self._feed.rows(pulled.worker_step, seed),
+            tf.constant([pulled.worker_step, seed], tf.int64),
             *EmbeddingSteps.arguments(pulled.ids, pulled.rows),
         )
-        gradients = EmbeddingSteps.gradients(pulled.ids, rows)
-        return Gradient(float(loss), gradient.numpy(), contribution.numpy(), gradients)
+        dense = list(map(as_array, gradients[: len(gradients) - len(pulled.ids)]))
+        values = dense[0] if len(dense) == 1 else np.concatenate(dense)
+        rows = EmbeddingSteps.gradients(pulled.ids, gradients[len(dense) :])
+        return Gradient(float(loss), values, as_array(contribution), rows)
 
-    def _call_apart(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Gradient]:
+    def _apart_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
         full = _filled(pulled, places)
-        losses, gradients, contributions = self._apart(
+        return [
             tf.constant(np.stack([one.parameters for one in full])),
             tf.constant(np.stack([one.statistics for one in full])),
             *self._batch_arguments(pulled, seed, places),
-        )
-        found = zip(losses.numpy(), gradients.numpy(), contributions.numpy(), strict=True)
-        return [Gradient(float(row[0]), row[1], row[2]) for row in list(found)[: len(pulled)]]
+        ]
+
+    def _call_apart(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Gradient]:
+        found = self._apart(*self._apart_arguments(pulled, seed, places))
+        rows = zip(*map(as_array, found), strict=True)
+        return [Gradient(float(row[0]), row[1], row[2]) for row in list(rows)[: len(pulled)]]
 
     def _shared_arguments(self, pulled: Sequence[Pulled], count: int, seed: int) -> list[Any]:
         weights = np.zeros(self._most, np.float32)
@@ -415,31 +409,26 @@ class GradientSource:
         return [*first, tf.constant(weights), *self._batch_arguments(pulled, seed, self._most)]
 
     def _batch_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
-        rows = [self._feed.rows(one.worker_step, seed) for one in pulled]
+        """Numbers of the batches and the seed in one tensor, then the examples."""
         steps = _filled([one.worker_step for one in pulled], places)
-        return [tf.constant(steps, tf.int64), tf.constant(seed, tf.int64), _filled(rows, places)]
+        rows = [self._feed.rows(one.worker_step, seed) for one in pulled]
+        # What is held in memory is the same for all batches.
+        rows = rows[:1] if isinstance(self._feed, HeldFeed) else _filled(rows, places)
+        return [tf.constant([*steps, seed], tf.int64), *chain(*rows)]
+
+    def _traced_batches(self, function: ModelFunction, numbers: Any, *examples: Any) -> Any:
+        """Batches of the arguments that `_batch_arguments` made, stacked."""
+        *steps, seed = tf.unstack(numbers)
+        width = len(row_specs(self._data, function.batch_size))
+        rows = [examples[start : start + width] for start in range(0, len(examples), width)]
+        batches = function.batches(rows, steps, seed)
+        return tf.nest.map_structure(lambda *parts: tf.stack(parts), *batches)
 
     def _call_shared(self, pulled: Sequence[Pulled], count: int, seed: int) -> Gradient:
         """The share of these batches in the mean of `count` gradients."""
         found = self._shared(*self._shared_arguments(pulled, count, seed))
-        loss, gradient, contribution = (one.numpy() for one in found)
+        loss, gradient, contribution = map(as_array, found)
         return Gradient(float(loss), gradient, contribution)
-
-    def _traced_single(self, parameters: Any, statistics: Any, numbers: Any, *given: Any) -> Any:
-        examples, of_embeddings = given[: self._examples], given[self._examples :]
-        rows = list(map(EmbeddingRows, of_embeddings[::2], of_embeddings[1::2]))
-        function = self._function
-        batch = function.batch(examples, numbers[0], numbers[1])
-        values = unpack(parameters, function.parameters)
-        loss, gradients, contribution = function.gradients(values, statistics, *batch, rows=rows)
-        dense = len(gradients) - len(rows)
-        return loss, pack(gradients[:dense]), contribution, *gradients[dense:]
-
-
-def _batches(function: ModelFunction, steps: Any, seed: Any, rows: list[Any]) -> Any:
-    """Traces the batches of these worker-steps, stacked."""
-    batches = function.batches(rows, tf.unstack(steps, len(rows)), seed)
-    return tf.nest.map_structure(lambda *parts: tf.stack(parts), *batches)
 
 
 def _filled(values: Sequence[T], places: int) -> list[T]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
-from syncswitch.trainers.faults.active import ActiveInjections, Started
-from syncswitch.trainers.faults.scenario import check_injections, injections
+from syncswitch.trainers.faults.active import ActiveInjections
+from syncswitch.trainers.faults.injections import (
+    Extent,
+    Injection,
+    check_injections,
+    injections,
+)
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import (
     NO_DECISION,
@@ -110,16 +115,15 @@ class Membership:
         changes = []
         for one in self._active.advance(done, now_seconds):
             injection, worker = one.injection, one.injection.worker
-            is_start = isinstance(one, Started)
-            if is_start:
+            if one.is_start:
                 self._note(RunEvent("injected", done, now_seconds, injection.text, worker))
             if injection.kind == "kill" and worker is not None:
-                self._kills[worker] += 1 if is_start else -1
-                if self._kills[worker] != is_start:
+                self._kills[worker] += 1 if one.is_start else -1
+                if self._kills[worker] != one.is_start:
                     continue  # several kills of it overlap
-                (self._lose if is_start else self._return)(worker, done, now_seconds)
-                if is_start or worker not in self._resting:
-                    changes.append(Change(worker, is_back=not is_start))
+                (self._lose if one.is_start else self._return)(worker, done, now_seconds)
+                if one.is_start or worker not in self._resting:
+                    changes.append(Change(worker, is_back=not one.is_start))
         return changes
 
     def slowed(self, worker: int, seconds: float) -> float:
@@ -192,12 +196,18 @@ def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
     found = injections(conditions.injections, identity.workers, spec.switch_percent)
     check_injections(found, "simulated")
     active = ActiveInjections(
-        found,
+        (_with_return(one) for one in found),
         identity.total_worker_steps,
         done=log.done,
         now_seconds=log.elapsed_seconds,
         resumed=spec.resume,
-        simulated=True,
     )
     online = controller_of(conditions.online, workers)
     return Membership(workers, active, online, log.add_event)
+
+
+def _with_return(injection: Injection) -> Injection:
+    """The injection; a killed worker that is not said to stay away for longer is back after 3 s."""
+    if injection.kind != "kill" or injection.lasting is not None:
+        return injection
+    return replace(injection, lasting=Extent(3.0, is_percent=False))

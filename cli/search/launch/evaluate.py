@@ -16,6 +16,7 @@ from syncswitch.cli.console import (
     echo,
     print_error,
     print_json,
+    print_note,
     print_rows,
     print_text,
 )
@@ -30,9 +31,11 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
-from syncswitch.cli.search.launch.options import noted, trainer_options
+from syncswitch.cli.search.launch.options import noted
 from syncswitch.cli.search.rows import point_as_json, point_cells
+from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.comparison import EvaluatedSwitchPoint, EvaluationResult, PolicyOnJob
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.policy_words import speed_up_text
@@ -46,7 +49,6 @@ from syncswitch.searcher.words import (
 )
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
-from syncswitch.trainers.conditions import ConditionsChoice
 
 
 @click.command(
@@ -72,7 +74,7 @@ from syncswitch.trainers.conditions import ConditionsChoice
 )
 @workers_option(None, "Workers in the cluster. Default: as in the policy.")
 @protocols_option(None, "Protocols before and after the switch. Default: as in the policy.")
-@trainer_options
+@trainer_options(TRAINERS)
 @inject_option
 @conditions_options
 @click.option(
@@ -98,17 +100,15 @@ def evaluate(
     reference: str,
     more_policies: tuple[str, ...],
     more_workloads: tuple[str, ...],
-    workers: int | None,
-    protocols: str | None,
     trainer: TrainerChoice,
-    chosen: ConditionsChoice,
     runs: int,
     seed: int,
     jobs: int,
-    tensorboard_folder: Path | None,
-    mlflow_uri: str | None,
+    tensorboard: Path | None,
+    mlflow: str | None,
     storage_url: str,
     as_json: bool,
+    **options: Any,
 ) -> int | None:
     """Train WORKLOAD with a POLICY that was found for another job.
 
@@ -127,23 +127,16 @@ def evaluate(
     from syncswitch.searcher.comparison import evaluate_policy, plan_evaluation
 
     trainer.check_jobs(jobs)
-    policies = [policy_named(text, storage_url) for text in (policy_text, *more_policies)]
+    policies = [
+        policy_named(text, storage_url, print_note) for text in (policy_text, *more_policies)
+    ]
     references = (reference, *more_workloads)
     if jobs > 1 and len(policies) * len(references) > 1:
         raise UserError("--jobs is for one POLICY and one WORKLOAD; leave out one of these options")
 
     # All of them before anything is trained for nothing.
     every = [
-        plan_evaluation(
-            trainer,
-            policy,
-            name,
-            chosen=chosen,
-            workers=workers,
-            protocols=protocols,
-            storage_url=storage_url,
-            seed=seed,
-        )
+        plan_evaluation(trainer, policy, name, storage_url=storage_url, seed=seed, **options)
         for policy in policies
         for name in references
     ]
@@ -167,10 +160,10 @@ def evaluate(
                 conditions=one.conditions,
                 reference=one.reference,
                 reporter=reporter,
-                tensorboard=tensorboard_folder,
+                tensorboard=tensorboard,
             )
             if not is_further_job():
-                copy_to_mlflow(mlflow_uri, database, [job.identity], reporter.tell)
+                copy_to_mlflow(mlflow, database, [job.identity], reporter.tell)
             return result
 
     try:

@@ -23,9 +23,11 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
-from syncswitch.cli.search.launch.options import strategy_options, trainer_options
+from syncswitch.cli.search.launch.options import strategy_options
+from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
+from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.command_lines import use_words
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.early_words import too_short
@@ -99,7 +101,7 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
     f" {UsersCommand.default_workers}]",
 )
 @pairs_option
-@trainer_options
+@trainer_options(TRAINERS)
 @conditions_options
 @click.option(
     "--settings",
@@ -129,7 +131,6 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
 )
 @click.option(
     "--checkpoints",
-    "checkpoint_folder",
     envvar="SYNCSWITCH_CHECKPOINTS",
     show_envvar=True,
     type=click.Path(file_okay=False, path_type=Path),
@@ -162,13 +163,14 @@ def run(
     workers: int | None,
     protocols: tuple[str, ...],
     trainer: TrainerChoice,
-    chosen: ConditionsChoice,
+    online: str,
+    switch: str,
     strategy: str,
     seed: int,
-    checkpoint_folder: Path,
+    checkpoints: Path,
     jobs: int,
-    tensorboard_folder: Path | None,
-    mlflow_uri: str | None,
+    tensorboard: Path | None,
+    mlflow: str | None,
     dry_run: bool,
     first_seconds: float | None,
     second_seconds: float | None,
@@ -197,7 +199,7 @@ def run(
             trainer,
             JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed),
             decides,
-            chosen,
+            ConditionsChoice(online, switch),
             forks_are_wanted=is_given("share_prefix"),
             threshold_is_given=is_given("threshold"),
         )
@@ -221,9 +223,9 @@ def run(
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     called = reference or job.identity.name
-    making: LoopOptions = {"checkpoints": checkpoint_folder, "tensorboard": tensorboard_folder}
+    making: LoopOptions = {"checkpoints": checkpoints, "tensorboard": tensorboard}
     try:
-        found, current = _searched(planned, called, storage_url, jobs, mlflow_uri, making)
+        found, current = _searched(planned, called, storage_url, jobs, mlflow, making)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED
@@ -244,7 +246,7 @@ def _searched(
     called: str,
     storage_url: str,
     jobs: int,
-    mlflow_uri: str | None,
+    mlflow: str | None,
     options: LoopOptions,
 ) -> tuple[PairsResult, int | None]:
     """Makes the runs that are missing, and publishes the policy.
@@ -280,7 +282,7 @@ def _searched(
             found = search_pairs(database, pairs, say=announce, **options)
         if not is_further_job():
             identities = [job.identity for job in to_train]
-            copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)
+            copy_to_mlflow(mlflow, database, identities, reporter.tell)
         aliases = PolicyRegistry(database).aliases(found.best.policy.fingerprint)
         return found, aliases.get(CURRENT)
 

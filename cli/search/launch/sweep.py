@@ -31,9 +31,11 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
-from syncswitch.cli.search.launch.options import noted, trainer_options
+from syncswitch.cli.search.launch.options import noted
 from syncswitch.cli.search.rows import point_as_json, point_cells
+from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweptJob
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.speed_up import SpeedUp
@@ -48,19 +50,17 @@ from syncswitch.searcher.words import (
 )
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
-from syncswitch.trainers.conditions import ConditionsChoice
 
 _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 
 
 @click.command(
     cls=PanelCommand,
-    usual=("at_text", "runs", "workers_text", "protocols", "threshold", "trainer", "profile"),
+    usual=("at", "runs", "workers", "protocols", "threshold", "trainer", "profile"),
 )
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @click.option(
     "--at",
-    "at_text",
     metavar="PERCENTS",
     default=_USUAL_POINTS,
     show_default=True,
@@ -75,7 +75,6 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 )
 @click.option(
     "--workers",
-    "workers_text",
     metavar="N[,N...]",
     help=f"Workers in the cluster; several sizes make a sweep each. Default:"
     f" {TrainerChoice.default_workers}.",
@@ -112,12 +111,12 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 )
 @click.option(
     "--guard",
-    "is_guarded",
+    "guarded",
     is_flag=True,
     help="Train as with a guarded policy: a run that fails after its switch goes back there and"
     " continues with the first protocol; accuracy and time include that.",
 )
-@trainer_options
+@trainer_options(TRAINERS)
 @inject_option
 @conditions_options
 @click.option(
@@ -133,22 +132,15 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 @common_options
 def sweep(
     reference: str | None,
-    at_text: str,
-    runs: int,
-    workers_text: str | None,
-    protocols: tuple[str, ...],
-    variants: tuple[str, ...],
-    threshold: float | None,
-    target_accuracy: float | None,
-    is_guarded: bool,
+    at: str,
+    workers: str | None,
     trainer: TrainerChoice,
-    chosen: ConditionsChoice,
-    seed: int,
     jobs: int,
-    tensorboard_folder: Path | None,
-    mlflow_uri: str | None,
+    tensorboard: Path | None,
+    mlflow: str | None,
     storage_url: str,
     as_json: bool,
+    **options: Any,
 ) -> int | None:
     """Train WORKLOAD at chosen switch points and compare them with one target.
 
@@ -162,19 +154,7 @@ def sweep(
 
     trainer.check_jobs(jobs)
     plan = plan_sweep(
-        trainer,
-        reference,
-        at_text,
-        variants=variants,
-        protocols=protocols,
-        sizes=_sizes(workers_text),
-        chosen=chosen,
-        runs=runs,
-        threshold=threshold,
-        target_accuracy=target_accuracy,
-        guarded=is_guarded,
-        seed=seed,
-        storage_url=storage_url,
+        trainer, reference, at, sizes=_sizes(workers), storage_url=storage_url, **options
     )
     for job in plan.jobs:
         noted(job)
@@ -182,12 +162,10 @@ def sweep(
         with opened_for(plan.jobs, storage_url, "sweep", jobs) as opened:
             database, openings, reporter = opened
             say = _silent if is_further_job() else reporter.tell
-            sweeps = plan.run(
-                database, openings, say, tensorboard=tensorboard_folder, reporter=reporter
-            )
+            sweeps = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
             if not is_further_job():
                 identities = [job.identity for job in plan.jobs]
-                copy_to_mlflow(mlflow_uri, database, identities, reporter.tell)
+                copy_to_mlflow(mlflow, database, identities, reporter.tell)
     except KeyboardInterrupt:
         print_error("interrupted; all finished runs are kept, and the same command continues")
         return EXIT_INTERRUPTED

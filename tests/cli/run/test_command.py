@@ -139,7 +139,7 @@ def test_a_failure_is_run_again_without_the_switch(
     assert "found for guarded trainings" not in done.stderr
     said = " ".join(done.stdout.split())
     assert "The guard went back to the switch at 20 % after 100.0 s: it ends with" in said
-    assert "What the command left is in /" in said
+    assert "The command's output is in /" in said
     assert "Model saved" not in said
     done = run("--policy", path, "--no-guard", "--json")
     assert done.stderr.count("with the bare switch about 86 of 100 runs keep the accuracy") == 1
@@ -255,7 +255,11 @@ def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--launcher", "processes"], 2, "--launcher cannot be used with --trainer command, which"),
+        (
+            ["--launcher", "processes"],
+            2,
+            "--launcher needs --trainer local, and this is --trainer command",
+        ),
         (["--output", "m.keras"], 2, "--output cannot be used with --trainer command, which has"),
         (["--resume"], 2, "--resume cannot be used with --trainer command, which has no cluster"),
         (["--trainer", "local"], 2, "--command needs --trainer command, and this is --trainer loc"),

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.cli.run.report import make_report, print_report, report_as_json
+from syncswitch.cli.run.report import print_report, report_as_json
+from syncswitch.searcher.training.train import Training
 from syncswitch.searcher.training.uses import recorded_alone
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import Evaluation, PhaseRecord
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
@@ -22,13 +23,19 @@ from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
 PROMISED = replace(POLICY, kept_share=0.93, baseline_kept_share=0.954, target_accuracy=0.95)
 
 
-def said_of(policy: object, capsys: pytest.CaptureFixture[str]) -> str:
-    print_report(make_report(policy, RECORD, Path("model.keras")))  # type: ignore[arg-type]
+def training(
+    policy: TimingPolicy | None, record: TrialRecord = RECORD, alone: tuple[float, ...] = ()
+) -> Training:
+    return Training(policy, record, Path("model.keras"), alone)
+
+
+def said_of(done: Training, capsys: pytest.CaptureFixture[str]) -> str:
+    print_report(done)
     return " ".join(capsys.readouterr().out.split())
 
 
 def test_it_says_how_often_that_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    said = said_of(PROMISED, capsys)
+    said = said_of(training(PROMISED), capsys)
     assert "accuracy 0.8900, NOT within 0.01 of the target 0.9500" in said
     assert "with this policy lose that much, and 5 of 100 with BSP alone." in said
 
@@ -36,24 +43,25 @@ def test_it_says_how_often_that_happens(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_guarded_run_is_one_of_those_that_deliver(capsys: pytest.CaptureFixture[str]) -> None:
     policy = replace(PROMISED, guarded=True, delivered_share=0.96)
     record = replace(RECORD, guard=GuardOutcome(RECORD.spec.switch_percent))
-    print_report(make_report(policy, record, Path("model.keras")))
-    said = " ".join(capsys.readouterr().out.split())
-    assert "About 4 of 100 runs with this policy lose that much" in said
-    assert "About 7 of 100 runs with this policy lose that much" in said_of(policy, capsys)
+    loses = "of 100 runs with this policy lose that much"
+    assert f"About 4 {loses}" in said_of(training(policy, record), capsys)
+    assert f"About 7 {loses}" in said_of(training(policy), capsys)
 
 
 @pytest.mark.parametrize("policy", [POLICY, replace(PROMISED, target_accuracy=0.9)])
 def test_it_says_nothing_where_nothing_is_known_or_lost(
-    policy: object, capsys: pytest.CaptureFixture[str]
+    policy: TimingPolicy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "of 100 runs" not in said_of(policy, capsys)
+    assert "of 100 runs" not in said_of(training(policy), capsys)
 
 
 def test_with_the_first_protocol_alone_there_is_one_share(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = said_of(replace(PROMISED, switch_percent=100.0, kept_share=0.954), capsys)
-    assert "About 5 of 100 runs with this policy lose that much." in said
+    policy = replace(PROMISED, switch_percent=100.0, kept_share=0.954)
+    assert "About 5 of 100 runs with this policy lose that much." in said_of(
+        training(policy), capsys
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,13 +83,12 @@ def test_without_a_policy_it_says_what_was_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     spec = replace(RECORD.spec, switch_percent=percent)
-    report = make_report(None, replace(RECORD, spec=spec, phases=phases), Path("model.keras"))
-    print_report(report)
-    said = " ".join(capsys.readouterr().out.split())
+    done = training(None, replace(RECORD, spec=spec, phases=phases))
+    said = said_of(done, capsys)
     assert words in said
     assert "target" not in said
     assert "BSP alone in" not in said
-    told = report_as_json(report)
+    told = report_as_json(done)
     assert (told["policy"], told["reaches_target"]) == (None, None)
     assert (told["switch_percent"], told["fingerprint"]) == (percent, IDENTITY.fingerprint)
 
@@ -117,12 +124,11 @@ ALARM = "3 tests in a row are below what the first protocol alone reaches"
 def test_it_says_what_the_guard_did(
     guard: GuardOutcome | None, state: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = make_report(POLICY, replace(RECORD, guard=guard), Path("model.keras"))
-    print_report(report)
-    said = " ".join(capsys.readouterr().out.split())
+    done = training(POLICY, replace(RECORD, guard=guard))
+    said = said_of(done, capsys)
     assert words in said
     assert ("guard" in said) == (guard is not None)
-    assert report_as_json(report)["guard"] == {
+    assert report_as_json(done)["guard"] == {
         "state": state,
         **asdict(guard or GuardOutcome(RECORD.spec.switch_percent)),
         "lost_seconds": sum(one.lost_seconds for one in (guard.failed if guard else ())),
@@ -136,13 +142,12 @@ def timed(
     (end, seconds) = first_phase[-1]
     phases = (replace(RECORD.phases[0], end_worker_step=end, seconds=seconds), RECORD.phases[1])
     evaluations = tuple(Evaluation(step, at, 0.8, 0.3) for step, at in first_phase)
-    told = report_as_json(
-        make_report(policy, replace(RECORD, phases=phases, evaluations=evaluations), None)
-    )
+    record = replace(RECORD, phases=phases, evaluations=evaluations)
+    told = report_as_json(training(policy, record))
     return told["baseline_source"], told["speed_up"]
 
 
-ESTIMATED = "BSP alone, as estimated by the pace of this run's BSP phase"
+ESTIMATED = "BSP alone, as estimated from the pace of this run's BSP phase"
 
 
 def test_what_a_run_takes_to_start_counts_once() -> None:
@@ -168,35 +173,35 @@ def test_of_too_few_tests_nothing_is_estimated(phase: tuple[tuple[int, float], .
 def test_what_may_be_chance_is_no_speed_up(
     baseline_seconds: float, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert words in said_of(replace(POLICY, baseline_seconds=baseline_seconds), capsys)
+    policy = replace(POLICY, baseline_seconds=baseline_seconds)
+    assert words in said_of(training(policy), capsys)
 
 
 def test_of_uneven_tests_less_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     tests = tuple(Evaluation(100 * n, at, 0.8, 0.3) for n, at in enumerate((1.0, 1.2, 2.0, 2.2), 1))
     phases = (PhaseRecord("bsp", 0, 400, 2.2, 0.0, 0), RECORD.phases[1])
     record = replace(RECORD, phases=phases, evaluations=tests)
-    print_report(make_report(None, record, None))
-    said = " ".join(capsys.readouterr().out.split())
+    said = said_of(training(None, record), capsys)
     assert f"Training took 3.0 s, about as long as {ESTIMATED} (" in said
 
 
 @pytest.mark.parametrize(
     ("alone", "words"),
     [
-        ([3.2], "about as long as BSP alone in 1 recorded run (3.2 s)"),
-        ([6.0], "2.00 times as fast as BSP alone in 1 recorded run (6.0 s)"),
+        ((3.2,), "about as long as BSP alone in 1 recorded run (3.2 s)"),
+        ((6.0,), "2.00 times as fast as BSP alone in 1 recorded run (6.0 s)"),
         # Four runs that differ by 2 s: another one may take 3 s or 9 s.
-        ([5.0, 7.0, 5.0, 7.0], "2.00 times as fast as BSP alone in 4 recorded runs (6.0 s)"),
-        ([3.0, 5.0, 3.0, 5.0], "about as long as BSP alone in 4 recorded runs (4.0 s)"),
+        ((5.0, 7.0, 5.0, 7.0), "2.00 times as fast as BSP alone in 4 recorded runs (6.0 s)"),
+        ((3.0, 5.0, 3.0, 5.0), "about as long as BSP alone in 4 recorded runs (4.0 s)"),
         # Slower is said, too.
-        ([1.5, 1.5], "0.50 times as fast as BSP alone in 2 recorded runs (1.5 s)"),
+        ((1.5, 1.5), "0.50 times as fast as BSP alone in 2 recorded runs (1.5 s)"),
     ],
 )
 def test_recorded_runs_of_bsp_alone_are_what_counts(
-    alone: list[float], words: str, capsys: pytest.CaptureFixture[str]
+    alone: tuple[float, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_report(make_report(POLICY, RECORD, None, alone_seconds=alone))
-    assert f"Training took 3.0 s, {words}; the switch" in " ".join(capsys.readouterr().out.split())
+    said = said_of(training(POLICY, alone=alone), capsys)
+    assert f"Training took 3.0 s, {words}; the switch" in said
 
 
 def test_only_undisturbed_runs_of_this_machine_are_compared_with(tmp_path: Path) -> None:

@@ -115,11 +115,14 @@ def test_a_policy_is_evaluated_on_another_command(invoke: Invoke, train: str) ->
     [
         ([], '--trainer command needs your training command: add --command "PROGRAM'),
         (["--command", "train {switch_step}"], "needs the steps of a whole training: add --total"),
-        (["--command", "nowhere x", "--total-steps", "9"], "'nowhere', which is no program here"),
+        (
+            ["--command", "nowhere x", "--total-steps", "9"],
+            "'nowhere', which is not a program here",
+        ),
         (["--command", "sh {x}", "--total-steps", "9"], "there is no placeholder {x}; known: "),
         (["--command", "sh '", "--total-steps", "9"], "cannot be split into words"),
         (["--command", " ", "--total-steps", "9"], "--command is empty; give your training"),
-        ([*SH, "--metric-name", "loss"], "--metric-name is 'loss': say with --metric-goal max"),
+        ([*SH, "--metric-name", "loss"], "--metric-name is 'loss': add --metric-goal max"),
         ([*SH, "--metric-name", "step", "--metric-goal", "min"], "step, seconds, diverged say"),
         ([*SH, "--metric-unit", "km"], "--metric-unit is 'km', and an accuracy has none"),
         (["--command", "sh", "--total-steps", "1"], "--total-steps is 1: give the steps"),

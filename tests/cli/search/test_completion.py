@@ -63,8 +63,6 @@ def test_policies_searches_profiles_and_protocols(invoke: Invoke) -> None:
     assert offered("policy alias generated", "cur") == ["current"]
     assert offered("policy alias generated current", "") == ["1"]
     assert offered("policy diff", "gen") == ["generated"]
-    assert offered("policy diff generated", "") == ["current", "1"]
-    assert offered("policy diff generated 1", "cur") == ["current"]
     assert offered("policy diff generated@1", "generated@c") == ["generated@current"]
     assert offered("report", "gen") == ["generated"]
     assert offered("report generated --study", "gen") == offered("trials --study", "gen")

@@ -92,7 +92,7 @@ def test_several_policies_on_several_jobs(invoke: Invoke, url: str) -> None:
 @pytest.mark.usefixtures("two_versions")
 def test_against_the_jobs_own_policy(invoke: Invoke, tmp_path: Path) -> None:
     # Version 2, the current one, was found with one run of each switch point, the first with two.
-    file = export(invoke, tmp_path / "policy", "--version", "1")  # a file by any name
+    file = export(invoke, tmp_path / "policy", version="1")  # a file by any name
     done = invoke("evaluate", str(file), "generated", "--runs", "2", "--json")
     found = json.loads(done.stdout)
     assert [s["role"] for s in found["switch_points"]] == ["policy", "own", "baseline"]
@@ -165,8 +165,9 @@ def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) ->
     done = invoke(*command, *chosen)
     assert done.exit_code == 0, done.stderr
     injections = "; ".join(
-        f"straggler:worker={worker},at=0.78125%,for=1.5625%,delay=30ms,times=4,every=3.125%"
+        f"straggler:worker={worker},at={at}%,for=1.5625%,delay=30ms"
         for worker in (6, 7)
+        for at in (0.78125, 3.90625, 7.03125, 10.15625)
     )
     assert done.stdout.splitlines()[-1] == (
         f"All runs trained under these conditions: elastic, {injections}."

@@ -44,19 +44,14 @@ def test_a_policy_moves_to_another_database(invoke: Invoke, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("two_versions")
-def test_current_stays_unless_told_otherwise(invoke: Invoke, tmp_path: Path) -> None:
-    files = [
-        str(export(invoke, tmp_path / f"{version}.json", "--version", version))
-        for version in ("1", "2")
-    ]
+def test_an_import_leaves_current_where_it_is(invoke: Invoke, tmp_path: Path) -> None:
+    files = [str(export(invoke, tmp_path / f"{n}.json", version=str(n))) for n in (1, 2)]
     storage = ["--storage", elsewhere(tmp_path)]
-    result = invoke("policy", "import", *files, *storage)
-    first, second = result.stdout.splitlines()
+    first, second = invoke("policy", "import", *files, *storage).stdout.splitlines()
     assert first.endswith("added as version 1 of generated (4 workers, bsp,asp); it is current")
-    assert second.endswith("current is version 1 (--make-current changes that)")
-    result = invoke("policy", "import", files[1], "--make-current", "--json", *storage)
-    (imported,) = json.loads(result.stdout)
-    assert (imported["version"], imported["is_new"], imported["current_version"]) == (2, False, 2)
+    assert second.endswith("current is version 1, which policy alias can change")
+    (imported,) = json.loads(invoke("policy", "import", files[1], "--json", *storage).stdout)
+    assert (imported["version"], imported["is_new"], imported["current_version"]) == (2, False, 1)
     assert imported["path"] == files[1]
 
 

@@ -10,6 +10,7 @@ from click.testing import Result
 from command_line import Invoke, elsewhere, error_line
 
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.policies.file import read_policy_file
 from tests.storage.filled import SIMULATED_CLUSTER, add_simulated
 
 WORDS = "4 simulated workers, bsp,asp"
@@ -79,7 +80,7 @@ def test_json_has_the_digest(invoke: Invoke, command: list[str]) -> None:
 def test_the_real_one_is_meant_where_nothing_says_which(invoke: Invoke, command: str) -> None:
     result = invoke("policy", command, "generated")
     (notice,) = result.stderr.splitlines()
-    assert notice.startswith(f"the newest real one of 2, for 4 workers, bsp,asp; others: {WORDS} [")
+    assert notice.startswith(f"the real one of 2, for 4 workers, bsp,asp; others: {WORDS} [")
     assert "workers      4\n" in result.stdout
     found = json.loads(invoke("policy", command, "generated", "--json").stdout)
     assert found.get("simulated_cluster") is None
@@ -94,13 +95,30 @@ def test_the_real_one_is_meant_where_nothing_says_which(invoke: Invoke, command:
 
 
 @pytest.mark.usefixtures("both")
-def test_what_is_to_be_used_has_to_be_named(invoke: Invoke, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["lookup", "show", "export", "diff 1 1", "revise", "alias x 1"])
+def test_every_command_chooses_the_cluster_alike(invoke: Invoke, command: str) -> None:
+    verb, *words = command.split()
+    texts = {}
+    for chosen in ([], ["--cluster", "real"], ["--cluster", "simulated"]):
+        result = invoke("policy", verb, "generated", *words, *chosen)
+        assert result.exit_code == 0
+        assert ("the real one of 2" in result.stderr) == (not chosen)
+        texts[tuple(chosen[1:])] = result.stdout.replace(" (was version 1)", "")
+    assert texts[()] == texts[("real",)]
+    if verb in ("lookup", "show"):
+        assert "workers      4 simulated" in texts[("simulated",)]
+
+
+@pytest.mark.usefixtures("both")
+def test_what_is_used_is_the_real_one_and_said_so(invoke: Invoke, tmp_path: Path) -> None:
     file, other = tmp_path / "policy.json", elsewhere(tmp_path)
-    line = error_line(invoke("policy", "export", "generated", "-o", str(file)))
-    assert WORDS in line
-    assert "4 workers, bsp,asp [" in line
-    fingerprint = line.split(f"{WORDS} [")[1].split("]")[0]
-    assert invoke("policy", "export", fingerprint, "-o", str(file)).exit_code == 0
+    result = invoke("policy", "export", "generated", "-o", str(file))
+    (notice,) = result.stderr.splitlines()
+    assert notice.startswith(f"the real one of 2, for 4 workers, bsp,asp; others: {WORDS} [")
+    assert notice.endswith("choose with --workers, --protocols, --cluster or the fingerprint")
+    assert read_policy_file(file).workload.identity.simulated_cluster is None
+    export = ("policy", "export", "generated", "-o", str(file), "--cluster", "simulated")
+    assert rows(invoke(*export)) == [f"version 1 for generated written to {file}"]
     for added in ("added as version 1", "there already as version 1"):
         (text,) = rows(invoke("policy", "import", str(file), "--storage", other))
         assert text == f"{file}: {added} of generated ({WORDS}); it is current"

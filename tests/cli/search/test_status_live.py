@@ -46,7 +46,7 @@ def is_running(url: str) -> bool:
 
 
 def watch(url: str) -> Terminal:
-    return Terminal(CODE, "status", "--interval", "0.2", "--storage", url)
+    return Terminal(CODE, "status", "--storage", url)
 
 
 def test_it_ends_with_the_search(url: str, search: WarmProcess, tmp_path: Path) -> None:

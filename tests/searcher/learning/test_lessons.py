@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from syncswitch.searcher.learning.used_job import lessons_of
 from syncswitch.searcher.strategies.adaptive.strategy import History
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
@@ -18,7 +20,7 @@ def test_a_use_that_went_back_is_also_a_run_of_the_first_protocol_alone() -> Non
 
 
 def test_each_switch_that_failed_is_a_lesson_and_that_which_held() -> None:
-    lessons = lessons_of(Observation(25.0, 0.9, cost=COST), 3, 7, (6.25, 12.5))
+    lessons = lessons_of(Observation(25.0, 0.9, cost=COST), 3, 7, [(6.25, None), (12.5, None)])
     assert [(one.switch_percent, one.alarmed) for one in lessons] == [
         (6.25, True),
         (12.5, True),
@@ -27,8 +29,14 @@ def test_each_switch_that_failed_is_a_lesson_and_that_which_held() -> None:
     assert [one.cost for one in lessons] == [COST, None, None]
     history = History.of(lessons, (6.25, 12.5, 25.0, 100.0))
     assert [history.made(index) for index in range(4)] == [1, 1, 1, 0]
-    alone = lessons_of(Observation(100.0, 0.9, cost=COST), 3, 7, (25.0,))
+    alone = lessons_of(Observation(100.0, 0.9, cost=COST), 3, 7, [(25.0, None)])
     assert alone == lessons_of(Observation(25.0, 0.9, cost=COST, alarmed=True), 3, 7)
+
+
+def test_a_failed_switch_that_trained_to_its_end_counts_with_its_accuracy() -> None:
+    failed, held = lessons_of(Observation(25.0, 0.9, cost=COST), 3, 7, [(12.5, 0.87)])
+    assert failed == replace(held, switch_percent=12.5, accuracy=0.87, cost=COST)
+    assert (failed.alarmed, held.accuracy, held.cost) == (False, 0.9, None)
 
 
 def test_uses_with_one_seed_count_each_but_the_first_protocol_alone_once() -> None:

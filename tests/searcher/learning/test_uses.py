@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +48,12 @@ def policy(database: Database) -> TimingPolicy:
     return found
 
 
-def record_uses(database: Database, policy: TimingPolicy, kept: Iterable[bool]) -> None:
+def record_uses(
+    database: Database,
+    policy: TimingPolicy,
+    kept: Iterable[bool],
+    outcome: Callable[[float], GuardOutcome] = sent_back,
+) -> None:
     """Those that do not keep the accuracy are sent back, and then end with that of BSP."""
     for number, is_kept in enumerate(kept):
         percent = policy.switch_percent
@@ -59,7 +64,7 @@ def record_uses(database: Database, policy: TimingPolicy, kept: Iterable[bool]) 
             stopped_early=False,
             inherited_seconds=0.0,
             converged_accuracy=0.9 + 0.002 * (-1) ** number,
-            guard=GuardOutcome(percent) if is_kept else sent_back(percent),
+            guard=GuardOutcome(percent) if is_kept else outcome(percent),
         )
         use = whole_use(policy, f"use-{policy.version}-{number}", record)
         assert use is not None
@@ -86,6 +91,23 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
     # It was revised, and its successor has not been used yet.
     assert revision_of(database, policy) is None
     assert revision_of(database, new) is None
+
+
+def test_a_switch_that_failed_at_the_end_of_a_use_counts_with_its_accuracy(
+    database: Database, policy: TimingPolicy
+) -> None:
+    def at_the_end(percent: float) -> GuardOutcome:
+        (failed,) = sent_back(percent).failed
+        return GuardOutcome(100.0, (replace(failed, worker_step=1000, accuracy=0.87),))
+
+    record_uses(database, policy, [False], at_the_end)
+    lessons = used_job(database, policy).observations()[len(policy.evidence) :]
+    told = [
+        (one.switch_percent, one.accuracy, one.alarmed)
+        for one in lessons
+        if one.switch_percent < 100
+    ]
+    assert told == [(12.5, 0.87, False)]
 
 
 def test_whoever_moved_current_meanwhile_is_obeyed(

@@ -14,6 +14,7 @@ from stored import FINISHED, STUDY, add_search, publish
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.command_lines import replay_words, search_words, use_words
+from syncswitch.searcher.report import load_report
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions
 
@@ -99,7 +100,24 @@ def test_an_ambiguous_name_gets_one_line(filled_url: str) -> None:
         add_search(database, job=identity(workers=8), study="generated-8")
     line = error_line(report(filled_url, "generated"))
     assert "'generated' names 2 jobs: " in line
-    assert line.endswith("choose with --workers, --protocols or the fingerprint")
+    assert line.endswith("choose with --workers, --protocols, --cluster or the fingerprint")
+
+
+def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str) -> None:
+    simulated = identity(simulated_cluster="5" * 64)
+    with open_database(filled_url, create=False) as database:
+        add_search(database, job=simulated, study="simulated-1")
+    real, chosen = (
+        report(filled_url, "generated"),
+        report(filled_url, "generated", "--cluster", "simulated"),
+    )
+    (notice,) = real.stderr.splitlines()
+    assert "the report is of the real job, on 4 workers, bsp,asp; of the same name: 4 sim" in notice
+    assert notice.endswith("show it with --cluster simulated or the fingerprint")
+    assert chosen.stderr == ""
+    found = load_report(filled_url, "generated", cluster="simulated")
+    assert (found.identity, found.namesakes) == (simulated, ())
+    assert load_report(filled_url, "generated").namesakes == (simulated,)
 
 
 def test_no_database_gets_one_line(tmp_path: Path) -> None:
@@ -162,7 +180,7 @@ def test_a_replay_is_offered_where_its_runs_are_recorded(
     [
         ({}, "digits", "syncswitch-run digits --policy 2"),
         ({"workers": 8}, None, "syncswitch-run called --policy 2 --workers 8"),
-        ({}, "no/such/file.py:it", f"syncswitch-search policy export {JOB.fingerprint[:12]} --ve"),
+        ({}, "no/such/file.py:it", f"syncswitch-search policy export {JOB.fingerprint[:12]}@2"),
         ({"simulated_cluster": "5" * 64}, None, "syncswitch-search evaluate "),
     ],
 )

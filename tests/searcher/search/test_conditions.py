@@ -154,8 +154,8 @@ class TestShown:
         assert f"], {UNDER}\n" in tables
 
     def test_events_as_a_table(self, invoke: Invoke) -> None:
-        lines = invoke("trials", "disturbed", "--events", "--number", "1").stdout.splitlines()
-        head, columns, _, *rows = lines
+        tables = invoke("trials", "disturbed", "--events").stdout.split("\n\n")
+        head, columns, _, *rows = tables[1].splitlines()
         assert head.endswith(f" 1, disturbed, 50 % [{UNDER}]")
         assert columns.split() == ["event", "worker", "worker-step", "seconds", "took", "reason"]
         assert [" ".join(row.split()) for row in rows] == [
@@ -179,14 +179,11 @@ class TestShown:
         invoke("trials", "--events", "--format", "parquet", "-o", str(path))
         pd.testing.assert_frame_equal(pd.read_parquet(path), expected)
 
-    def test_one_search_or_one_run_may_be_chosen(self, invoke: Invoke) -> None:
+    def test_one_search_may_be_chosen(self, invoke: Invoke) -> None:
         everything = json.loads(invoke("trials", "--json").stdout)
         study = everything[-1]["study"]
         of_study = json.loads(invoke("trials", "--study", study, "--json").stdout)
         assert of_study == [one for one in everything if one["study"] == study]
-        one = json.loads(invoke("trials", "--study", study, "--number", "2", "--json").stdout)
-        assert one == [found for found in of_study if found["trial_number"] == 2]
-        assert len(one) == 1
 
     def test_nothing_happened(self, invoke: Invoke) -> None:
         expected = "nothing happened to any run of generated\n"

@@ -147,18 +147,16 @@ def test_a_policy_that_contradicts_its_workload_is_refused_with_all_the_others(
     assert registry.workload(file.policy.fingerprint) is None
 
 
-def test_current_moves_only_where_it_is_told_to(
+def test_an_import_leaves_current_where_it_is(
     database: Database, store: TrialStore, registry: PolicyRegistry, exported: Exported
 ) -> None:
-    first, second, third = (exported(study=f"theirs-{number}") for number in range(3))
+    file = exported(study="theirs")
     registry.publish(exported(study="ours").policy)
-    (imported,) = import_policies(database, [first])
-    assert (imported.policy.version, imported.current_version) == (2, 1)
-    imported, other = import_policies(database, [second, third], make_current=True)
-    assert [imported.current_version, other.current_version] == [4, 4]
-    (again,) = import_policies(database, [first], make_current=True)
-    assert (again.is_new, again.policy.version, again.current_version) == (False, 2, 2)
-    assert registry.aliases(first.policy.fingerprint) == {CURRENT: 2}
+    for is_new in (True, False):
+        (imported,) = import_policies(database, [file])
+        assert (imported.is_new, imported.policy.version) == (is_new, 2)
+        assert imported.current_version == 1
+    assert registry.aliases(file.policy.fingerprint) == {CURRENT: 1}
 
 
 def test_the_first_of_several_is_current_where_there_was_none(

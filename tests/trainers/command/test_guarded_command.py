@@ -116,7 +116,7 @@ def usual(*steps: int, offset: float) -> list[Evaluation]:
         ),
         ("diverges", "it diverged", 50, 45.0, None),
         ("says so", "it diverged", 40, 40.0, None),
-        ("ends low", "it ends with 0.7", 100, 70.0, 0.7),
+        ("ends low", "it ends with 0.7", 100, 70.0, sum((0.6, 0.7, 0.8, 0.9, 0.7)) / 5),
     ],
 )
 def test_it_is_run_again_without_its_switch(
@@ -139,7 +139,7 @@ def test_it_is_run_again_without_its_switch(
     assert record.spec.switch_percent == 40.0
     (event,) = record.events
     assert (event.kind, event.worker_step, event.seconds) == ("alarmed", step, seconds)
-    assert event.reason == f"{failed.alarm}; it goes on with first alone, from its start"
+    assert event.reason == f"{failed.alarm}; first goes on from the start"
     assert observer.events == [event]
 
 
@@ -161,7 +161,7 @@ def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> N
     ]
     assert record.training_seconds == 55.0 + rest
     assert record.phases == (PhaseRecord("first", 0, 100, 40.0 + rest, None, None),)
-    assert record.events[0].reason.endswith("from its checkpoint at the switch")
+    assert record.events[0].reason.endswith("first goes on from the switch, after 40 worker-steps")
 
 
 def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
@@ -187,8 +187,8 @@ def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
     )
     assert record.training_seconds == 115.0
     assert [event.reason.partition("; ")[2] for event in record.events] == [
-        "it goes on with first, from its start, and the next switch is at 40 %",
-        "it goes on with first, from its checkpoint at the switch, and the next switch is at 60 %",
+        "first goes on from the start, and the next switch is at 40 %",
+        "first goes on from the switch, after 40 worker-steps, and the next switch is at 60 %",
     ]
 
 
@@ -329,5 +329,7 @@ def test_whoever_watches_a_loop_may_still_stop_it(tmp_path: Path) -> None:
 def test_what_no_loop_of_this_version_says_is_one_line(tmp_path: Path, line: str) -> None:
     told = f"open(folder + '/loop.jsonl', 'w').write({line!r})"
     good = '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.75}\n'
-    with pytest.raises(UserError, match=r"^line 1 of .*loop\.jsonl is none of LoopSwitch's"):
+    with pytest.raises(
+        UserError, match=r"^line 1 of .*loop\.jsonl was not written by LoopSwitch's"
+    ):
         trained(says(tmp_path, good, told))

@@ -74,8 +74,8 @@ def test_whatever_is_given_is_a_command_or_refused_in_one_line(text: str) -> Non
         ("train {switch_step:03d}", "there is no placeholder"),
         ("train {switch_step!r}", "there is no placeholder"),
         ("train '{\"a\": 1}'", "there is no placeholder"),
-        ("train }", "a brace stands alone"),
-        ("{output_dir}/train", "the program itself is the same for every run"),
+        ("train }", "Single '}' encountered"),
+        ("{output_dir}/train", "the program itself must be the same for every run"),
     ],
 )
 def test_what_is_no_command_is_refused(text: str, message: str) -> None:
@@ -112,12 +112,12 @@ JOB = CommandJob(CommandTemplate.parse(TEXT), "train", 1000)
         ({"total_steps": 1}, "--total-steps is 1: give the steps of a whole training"),
         ({"timeout_seconds": 0.0}, "--timeout is 0: give seconds above 0"),
         ({"silence_seconds": float("nan")}, "--silence is nan: give seconds above 0"),
-        ({"metric_file": "metrics.jsonl"}, "every run needs a file of its own"),
-        ({"metric_file": "{output_dir}/../m"}, "every run needs a file of its own"),
-        ({"metric_file": "{output_dir}/"}, "every run needs a file of its own"),
+        ({"metric_file": "metrics.jsonl"}, "every run needs its own file"),
+        ({"metric_file": "{output_dir}/../m"}, "every run needs its own file"),
+        ({"metric_file": "{output_dir}/"}, "every run needs its own file"),
         ({"metric_file": "{output_dir}/{epoch}"}, r"there is no placeholder \{epoch\}"),
         ({"metric_pattern": "x"}, "has no group named step"),
-        ({"template": CommandTemplate(("./nowhere",))}, "'./nowhere', which is no program here"),
+        ({"template": CommandTemplate(("./nowhere",))}, "'./nowhere', which is not a program here"),
     ],
 )
 def test_what_cannot_be_run_is_refused(fields: dict[str, Any], message: str) -> None:

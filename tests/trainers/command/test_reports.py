@@ -66,16 +66,16 @@ def test_what_is_no_number_any_more_has_diverged(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("step 5", "it is no JSON: 'step 5'; give lines such as"),
-        ("[" * 100_000, "it is no JSON"),
-        ("[1]", "it is no JSON object"),
+        ("step 5", "it is not valid JSON: 'step 5'; give lines such as"),
+        ("[" * 100_000, "it is not valid JSON"),
+        ("[1]", "it is not a JSON object"),
         ('{"accuracy": 0.5}', "step is None; give a whole number"),
         ('{"step": -1}', "step is -1"),
         ('{"step": 1.5}', "step is 1.5"),
         ('{"step": true}', "step is True"),
         ('{"step": 1, "accuracy": 91.2}', "accuracy is 91.2; give a number from 0 to 1"),
         ('{"step": 1, "accuracy": "high"}', "accuracy is 'high'; give a number"),
-        (f'{{"step": 1, "accuracy": 1{"0" * 400}}}', "accuracy is beyond all numbers"),
+        (f'{{"step": 1, "accuracy": 1{"0" * 400}}}', "accuracy is too large a number"),
         ('{"step": 1, "seconds": -3}', "seconds is -3"),
         ('{"step": 1, "seconds": NaN}', "seconds is nan"),
         ('{"step": 1, "diverged": 1}', "diverged is 1; give true or false"),
@@ -107,8 +107,8 @@ def test_output_is_read_with_a_pattern() -> None:
     assert diverged is not None
     assert diverged.diverged
     for line, message in (
-        ("step x acc 0.5", "step is 'x', which is no number"),
-        ("step 5 acc 97%", "accuracy is '97%', which is no number"),
+        ("step x acc 0.5", "step is 'x', which is not a number"),
+        ("step 5 acc 97%", "accuracy is '97%', which is not a number"),
         ("step 5 acc 97", "accuracy is 97; give a number from 0 to 1"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -149,7 +149,7 @@ def test_of_many_further_values_the_first_fifty_are_kept() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(", "is no regular expression"),
+        ("(", "is not a regular expression"),
         (r"step (\d+)", "has no group named step and none named accuracy"),
         (r"(?P<step>\d+)", "has no group named accuracy"),
     ],
@@ -228,7 +228,7 @@ def test_a_last_report_before_the_end_is_continued_at_its_speed() -> None:
 @pytest.mark.parametrize("steps", [(20, 40), (20, 40, 50), (50,)])
 def test_a_command_that_ends_too_early_is_refused(steps: tuple[int, ...]) -> None:
     found = followed(*((step, step / 10, 0.5) for step in steps))
-    with pytest.raises(UserError, match=rf"step {steps[-1]} of --total-steps 100; give the steps"):
+    with pytest.raises(UserError, match=rf"step {steps[-1]} of --total-steps 100; give the number"):
         found.check_whole()
 
 
@@ -398,7 +398,7 @@ def test_steps_are_to_bring_an_accuracy_within_a_fifth_of_the_run(
     log = ReportLog(trial(says(tmp_path, "")), start_step)
     for report in reports:
         log.add(report, 1.0)
-    expected = where and f"the command has said nothing of its accuracy so far{where}"
+    expected = where and f"the command has not reported its accuracy so far{where}"
     assert log.no_accuracy(1e6, 0, is_heard=False) == expected
 
 

@@ -101,8 +101,8 @@ class TestWarnings:
         assert "no line matches" in message
         (line,) = caplog.messages
         assert line == (
-            "the command has said nothing of its accuracy so far: no line matches --metric-pattern"
-            f" {PATTERN!r}; what it printed last: 'epoch 99 acc 0.5'"
+            "the command has not reported its accuracy so far: no line matches --metric-pattern"
+            f" {PATTERN!r}; its last output: 'epoch 99 acc 0.5'"
         )
 
     @pytest.mark.parametrize("key", ["accuracy", "acc"])
@@ -115,7 +115,7 @@ class TestWarnings:
             CommandTrainer(job).train(trial(job))
         else:
             failure(job, UserError)
-        told = "the command has said nothing of its accuracy so far, at step 100 of 100: there is"
+        told = "the command has not reported its accuracy so far, at step 100 of 100: there is"
         assert [line[: len(told)] for line in caplog.messages] == [told] * (key == "acc")
 
     def test_a_minute_without_a_result_is_told(
@@ -132,8 +132,8 @@ class TestWarnings:
         with pytest.raises(KeyboardInterrupt):
             CommandTrainer(job).train(trial(job), Watch(later))
         (line,) = caplog.messages
-        assert "there is no line such as" in line
-        assert line.endswith("what it printed last: 'hello from the command'")
+        assert "there is no line like" in line
+        assert line.endswith("its last output: 'hello from the command'")
 
 
 class TestFailures:
@@ -197,7 +197,7 @@ class TestFailures:
 
     def test_one_that_says_nothing_of_its_accuracy_is_refused(self, tmp_path: Path) -> None:
         message = failure(says(tmp_path, '{"step": 100}\n'), UserError)
-        assert "ended well and said nothing of its accuracy: there is no line such as" in message
+        assert "succeeded without reporting its accuracy: there is no line like" in message
         assert "metrics.jsonl" in message
         job = says(tmp_path, "", metric_pattern="(?P<step>x)(?P<accuracy>y)")
         message = failure(job, UserError)
@@ -206,14 +206,16 @@ class TestFailures:
     def test_nonsense_is_shown_with_its_line(self, tmp_path: Path) -> None:
         message = failure(says(tmp_path, GOOD[:30] + "oops\n", HANGS), UserError)
         assert "the result in line 2 of " in message
-        assert "cannot be used: it is no JSON: 'oops'; give lines such as {\"step\"" in message
+        assert (
+            "cannot be used: it is not valid JSON: 'oops'; give lines such as {\"step\"" in message
+        )
 
     def test_a_line_that_was_cut_off_is_nonsense(self, tmp_path: Path) -> None:
         assert "line 2 of" in failure(says(tmp_path, GOOD[:40]), UserError)
 
     def test_too_few_steps_are_refused(self, tmp_path: Path) -> None:
         message = failure(says(tmp_path, GOOD, total_steps=200), UserError)
-        assert "ended well after step 100 of --total-steps 200; give the steps" in message
+        assert "succeeded after step 100 of --total-steps 200; give the number" in message
 
     def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "runs").write_text("")
@@ -224,7 +226,7 @@ class TestFailures:
         [
             ({"fork_from": Path("x")}, "give --no-share-prefix"),
             ({"checkpoint_percents": (50.0,)}, "give --no-share-prefix"),
-            ({"conditions": RunConditions("greedy")}, "a command has its own"),
+            ({"conditions": RunConditions("greedy")}, "not on a command"),
         ],
     )
     def test_what_no_command_can_do_is_refused(

@@ -98,15 +98,15 @@ def frozen_model() -> Any:
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (tied_model, "the model uses its table not only to look rows up"),
-        (frozen_model, "the model uses its table not only to look rows up"),
+        (tied_model, "the model uses its table for more than looking up rows"),
+        (frozen_model, "the model uses its table for more than looking up rows"),
         (lambda: model_with(embeddings_regularizer="l2"), "it has a regularizer or a constraint"),
         (lambda: model_with(embeddings_constraint="non_neg"), "it has a regularizer or a const"),
-        (lambda: model_with(lora_rank=2), "it is quantized, or has LoRA"),
+        (lambda: model_with(lora_rank=2), "it is quantized or uses LoRA"),
         (lambda: model_with(trainable=False), "it is not trained"),
         (
             lambda: model_with(embeddings_initializer="glorot_uniform"),
-            "its initializer is GlorotUniform, which cannot make some rows",
+            "its initializer is GlorotUniform, which cannot make single rows",
         ),
     ],
     ids=["tied", "frozen", "regularized", "constrained", "lora", "untrained", "initializer"],

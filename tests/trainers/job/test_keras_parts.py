@@ -165,9 +165,9 @@ def test_a_direction_is_a_part_of_the_fingerprint(keras: Any) -> None:
         ({"metric": "mea"}, "Keras has no metric 'mea'; give a name such as"),
         ({"metric": "mae", "metric_goal": "less"}, "metric_goal is 'less'; give max"),
         ({"metric": "mae", "metric_unit": ""}, "metric_unit is ''; give a text"),
-        ({"metric": "mae", "metric_range": (1, 0)}, r"metric_range is \(1, 0\); give its least"),
-        ({"metric": "mae", "metric_range": 7}, "metric_range is 7; give its least"),
-        ({"metric_goal": "min"}, "are of a metric, and there is none"),
+        ({"metric": "mae", "metric_range": (1, 0)}, r"metric_range is \(1, 0\); give its lowest"),
+        ({"metric": "mae", "metric_range": 7}, "metric_range is 7; give its lowest"),
+        ({"metric_goal": "min"}, "describe a metric, and there is none"),
     ],
 )
 def test_what_is_no_metric_is_refused_in_one_line(

@@ -43,8 +43,8 @@ def test_a_variant_has_other_fields(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("variant", "said"),
     [
-        ("data_set=x", "'data_set=x' sets no field of a workload once; give one of total_worker_"),
-        ("momentum=0.5,momentum=0.5", "sets no field of a workload once"),
+        ("data_set=x", "'data_set=x' must set a field, each only once; give one of total_worker_"),
+        ("momentum=0.5,momentum=0.5", "must set a field, each only once"),
         ("momentum=much", "momentum is 'much'; give a number"),
         ("batch_size=0", "batch_size is 0; give a whole number, 1 to 1000000000000000"),
         ("batch_after_switch=4", "batch_after_switch is 4; give one of same, global"),

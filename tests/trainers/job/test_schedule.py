@@ -158,19 +158,6 @@ class TestSegments:
         names = [segment.protocol for segment in cut]
         assert names == sorted(names, key=protocols.index)
 
-    @pytest.mark.parametrize("n", [1, 3, 4, 7])
-    @pytest.mark.parametrize("W", [403, 1000])
-    def test_at_every_percent_the_switch_is_within_half_a_round(self, W: int, n: int) -> None:
-        for percent in range(101):
-            cut = segments(trial(W, n, percent))
-            done = sum(
-                segment.end_worker_step - segment.start_worker_step
-                for segment in cut
-                if segment.protocol == "bsp"
-            )
-            assert abs(done - percent / 100 * W) <= n / 2
-            assert done == W or done % n == 0
-
     @given(
         jobs,
         percents,
@@ -239,10 +226,7 @@ class TestLearningRate:
 
     def test_without_boundaries_nothing_decays(self) -> None:
         assert decay_factor((), 10) == 1.0
-        assert last_boundary(()) == 0
-
-    def test_the_last_boundary(self) -> None:
-        assert last_boundary(self.BOUNDARIES) == 750
+        assert (last_boundary(()), last_boundary(self.BOUNDARIES)) == (0, 750)
 
 
 def test_names_that_only_a_command_knows_have_no_rounds() -> None:

@@ -91,8 +91,8 @@ def root() -> Any:
 @pytest.mark.parametrize(
     ("further", "said"),
     [
-        (("mae", "mae"), "a further metric is called 'mae', as something else is"),
-        (("training_loss",), "a further metric is called 'training_loss', as something else"),
+        (("mae", "mae"), "a further metric is called 'mae', like something else"),
+        (("training_loss",), "a further metric is called 'training_loss', like something else"),
         (("nothing",), "Keras has no metric 'nothing'"),
         ((lambda: __import__("keras").metrics.F1Score(),), "'f1_score' gives 3 values"),
     ],

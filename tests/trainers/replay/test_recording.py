@@ -384,3 +384,12 @@ class TestWhichWorkload:
         assert swapped.switch_points == (25.0,)
         with pytest.raises(UserError, match="no complete runs"):
             read(database, workers=16)
+
+    def test_real_runs_come_before_those_of_a_simulated_cluster(self, database: Database) -> None:
+        simulated = {"simulated_cluster": "5" * 64, "study": "job-2"}
+        Searched(database, **simulated).make(record_of(50.0))
+        assert read(database).switch_points == (50.0,)
+        Searched(database).make(record_of(100.0))
+        assert read(database).switch_points == (100.0,)
+        chosen = read_recording(database, "job", workers=None, protocols=PAIR, cluster="simulated")
+        assert chosen.switch_points == (50.0,)

@@ -108,7 +108,7 @@ def test_before_the_first_known_test_nothing_is_low() -> None:
     assert known.alarm(played(low, until=500), SWITCH) is None
 
 
-@pytest.mark.parametrize(("runs", "allowed"), [(0, 0.01), (1, 0.015), (4, 0.0125), (25, 0.011)])
+@pytest.mark.parametrize(("runs", "allowed"), [(0, 0.01), (1, 0.02), (4, 0.015), (25, 0.012)])
 def test_in_the_end_it_may_lose_the_threshold_and_the_error_of_the_target(
     runs: int, allowed: float
 ) -> None:
@@ -119,7 +119,7 @@ def test_in_the_end_it_may_lose_the_threshold_and_the_error_of_the_target(
         assert (guard(runs).alarm(played(final), SWITCH) is None) is is_kept
     assert guard(4).alarm(played(dict.fromkeys(range(800, 1001, 50), 0.02)), SWITCH) == (
         "it ends with 0.8800, 0.0200 below the target 0.9000, where 0.01 may be lost, and the "
-        "target is known to 0.0025"
+        "target is known to 0.005"
     )
 
 
@@ -135,7 +135,7 @@ def test_a_training_loss_that_blows_up_is_an_alarm() -> None:
     unknown = guard(curve=[])
     assert unknown.alarm(played(loss=blown, until=300), SWITCH) is None
     assert unknown.alarm(played(loss=blown, until=350), SWITCH) == (
-        "the training loss has blown up: 70, and 2 at most before the switch"
+        "the training loss has blown up to 70, from at most 2 before the switch"
     )
     for fine in ({300: 4.0}, {300: math.nan}):
         assert unknown.alarm(played(loss={**blown, **fine}, until=350), SWITCH) is None

@@ -327,6 +327,22 @@ def test_with_an_alarm_it_goes_on_as_if_it_had_never_switched() -> None:
     assert event.reason.endswith("; bsp goes on from the switch, after 500 worker-steps")
 
 
+def test_a_switch_that_fails_at_the_end_states_what_it_converged_to() -> None:
+    spec = replace(spec_of(), band=Band(0.9, 0.01))
+    log = RunLog(spec, RecordingObserver(), lambda accuracy: accuracy < 0.2)
+    play(log, 500, 5.0)
+    log.keep_switch()
+    play(log, 1000, 8.0)
+    for number in range(6):
+        log.add_evaluation(Evaluation(500 + 100 * number, 5 + number, 0.5 + number / 100, 0.1))
+    log.heed_alarm(8.0)
+    outcome = log.record().guard
+    assert outcome is not None
+    (failed,) = outcome.failed
+    assert failed.worker_step == 1000
+    assert failed.accuracy == pytest.approx(0.53)
+
+
 @pytest.mark.parametrize("is_before", [True, False])
 def test_what_diverges_before_the_switch_or_after_an_alarm_has_diverged(is_before: bool) -> None:
     log = guarded()

@@ -106,25 +106,24 @@ class TestCut:
         assert sum(p.seconds for p in parts[0]) == pytest.approx(measured.seconds_at(cut))
 
 
-class TestJoin:
-    def test_the_staleness_is_the_mean_of_all_worker_steps(self) -> None:
-        first, second = (
-            PhaseRecord("asp", 0, 100, 1.0, 2.0, 4),
-            PhaseRecord("asp", 100, 400, 3.0, 4.0, 5),
-        )
-        assert merge_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, 3.5, 5),)
-
-    def test_what_nobody_counted_stays_unknown(self) -> None:
-        first, second = (
-            PhaseRecord("asp", 0, 100, 1.0, None, None),
-            PhaseRecord("asp", 100, 400, 3.0, 4.0, 4),
-        )
-        assert merge_phases((first, second)) == (PhaseRecord("asp", 0, 400, 4.0, None, None),)
-
-    def test_protocols_stay_apart(self) -> None:
-        assert merge_phases(PHASES) == PHASES
-        assert merge_phases(()) == ()
-
-    def test_of_two_empty_parts_nothing_is_divided(self) -> None:
-        empty = PhaseRecord("asp", 5, 5, 0.0, 0.0, 0)
-        assert merge_phases((empty, empty)) == (empty,)
+@pytest.mark.parametrize(
+    ("phases", "joined"),
+    [
+        # The staleness is the mean of all worker-steps, and unknown where a part of it is.
+        (
+            (PhaseRecord("asp", 0, 100, 1.0, 2.0, 4), PhaseRecord("asp", 100, 400, 3.0, 4.0, 5)),
+            (PhaseRecord("asp", 0, 400, 4.0, 3.5, 5),),
+        ),
+        (
+            (PhaseRecord("asp", 0, 9, 1.0, None, None), PhaseRecord("asp", 9, 40, 3.0, 4.0, 4)),
+            (PhaseRecord("asp", 0, 40, 4.0, None, None),),
+        ),
+        (PHASES, PHASES),
+        ((), ()),
+        ((PhaseRecord("asp", 5, 5, 0.0, 0.0, 0),) * 2, (PhaseRecord("asp", 5, 5, 0.0, 0.0, 0),)),
+    ],
+)
+def test_neighbouring_phases_of_one_protocol_are_joined(
+    phases: tuple[PhaseRecord, ...], joined: tuple[PhaseRecord, ...]
+) -> None:
+    assert merge_phases(phases) == joined

@@ -118,12 +118,12 @@ def test_a_run_is_written_as_it_goes(tmp_path: Path, read: Callable[[Path], Any]
     assert scalars(found, "loss/training") == [(100, 1.0)]
     assert scalars(found, "time/training_seconds") == [(100, 1.0), (200, 2.0)]
     assert scalars(found, "throughput/worker_steps_per_second") == [(100, 100), (200, 100)]
-    assert scalars(found, "cluster/active_workers") == [(0, 4), (120, 3), (150, 4), (400, 4)]
     assert scalars(found, "phase bsp/worker_steps_per_second") == [(50, 50)]
     assert scalars(found, "phase asp/worker_steps_per_second") == [(400, 100)]
     assert scalars(found, "phase asp/mean_staleness") == [(400, 1.5)]
     assert scalars(found, "result/converged_accuracy") == [(400, 0.9)]
-    assert texts(found, "cluster/protocol") == [(0, "bsp"), (50, "from bsp to asp: so it is")]
+    switched = "switched at worker-step 50: from bsp to asp: so it is"
+    assert texts(found, "events/switched") == [(50, switched)]
     assert texts(found, "events/lost (worker 2)") == [(120, "lost at worker-step 120: no answer")]
     assert len(texts(found, "events/lost")) == 1
     started, ended = record.started_at.timestamp() - 60, record.ended_at.timestamp() + 60

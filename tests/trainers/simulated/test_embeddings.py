@@ -103,8 +103,8 @@ def test_whole_models_cannot_be_averaged(make_trainer: MakeTrainer) -> None:
         make_trainer(CLICKS, WORKERS).train(spec)
     assert str(error.value) == (
         "protocol 'local-sgd:3' averages whole models, and workload 'small-clicks' trains the table"
-        " of layer 'user' by its rows, which lie on parameter servers; take bsp, asp, ssp, dssp or"
-        " gba, or set least_embedding_values to None"
+        " of layer 'user' by its rows, which are kept on parameter servers; take bsp, asp, ssp,"
+        " dssp or gba, or set least_embedding_values to None"
     )
 
 

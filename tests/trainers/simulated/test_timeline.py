@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
-from syncswitch.trainers.faults.scenario import injections
+from syncswitch.trainers.faults.injections import injections
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
 from syncswitch.trainers.simulated.timeline import TimedJob, Timeline, simulate_phases

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Hold
 from syncswitch.trainers.cluster.members.cluster import Cluster, WorkerLostError
-from syncswitch.trainers.faults.active import ActiveInjections, Started
-from syncswitch.trainers.faults.grammar import Injection
+from syncswitch.trainers.faults.active import ActiveInjections
+from syncswitch.trainers.faults.injections import Injection
 
 Note = Callable[..., None]
 """`note(kind, reason, worker=None, seconds=None)` adds a `RunEvent` to the log of the run."""
@@ -38,7 +38,7 @@ class FaultInjector:
             changes = self._active.advance(done, now_seconds)
         for change in changes:
             injection = change.injection
-            if isinstance(change, Started):
+            if change.is_start:
                 note("injected", injection.text, injection.worker)
                 if injection.kind != "straggler":
                     self._strike(injection)
@@ -62,9 +62,8 @@ class FaultInjector:
             os.kill(os.getpid(), signal.SIGKILL)
         elif self._cluster.has_processes:
             number = signal.SIGSTOP if injection.kind == "hang" else signal.SIGKILL
-            worker = injection.worker
-            part = (SERVER, injection.server) if worker is None else (WORKER, worker)
-            self._cluster.signal(part, number)
+            role = SERVER if injection.worker is None else WORKER
+            self._cluster.signal((role, injection.number), number)
         elif injection.worker is not None:
             self._doomed[injection.worker] = bool(self._strikes % 2)
             self._strikes += 1

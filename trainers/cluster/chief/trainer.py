@@ -23,8 +23,7 @@ from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.faults.active import ActiveInjections
-from syncswitch.trainers.faults.grammar import parse_injection
-from syncswitch.trainers.faults.scenario import check_injections
+from syncswitch.trainers.faults.injections import check_injections, parse_injection
 from syncswitch.trainers.job.checks import check_embeddings, check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function

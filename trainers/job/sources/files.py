@@ -1,4 +1,4 @@
-"""Examples in NumPy and TFRecord files, of which only those that are wanted are read."""
+"""Examples in NumPy and TFRecord files, from which only the wanted ones are read."""
 
 from __future__ import annotations
 
@@ -18,34 +18,17 @@ from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.sources.source import Array, Rows, Source
 
 _LENGTH = struct.Struct("<Q")
-# Of a TFRecord: its length and a checksum before it, another checksum behind it.
-_BEFORE, _BEHIND = 12, 4
+# Bytes around a TFRecord: its length and a checksum before it, another checksum after it.
+_BEFORE, _AFTER = 12, 4
 _GZIP = b"\x1f\x8b"
 
 Paths = str | Path | Iterable[str | Path]
 """A path or pattern such as `data/train-*.tfrecord`, or several of them."""
 
 
-def _found_files(paths: Paths) -> tuple[str, ...]:
-    """The absolute paths of files, those of a pattern sorted; raises WorkloadError without any."""
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
-    found: list[str] = []
-    for one in map(str, given):
-        matching = sorted(glob.glob(one)) if glob.has_magic(one) else [one]
-        if not matching:
-            raise WorkloadError(
-                f"data: no file is called {one!r}; give a path or a pattern such as"
-                " 'train-*.tfrecord'"
-            )
-        found += matching
-    if not found:
-        raise WorkloadError("data: no files are given; give paths, or a pattern")
-    return tuple(os.path.abspath(one) for one in found)
-
-
 @dataclass(eq=False)
 class FileSet:
-    """Files by their numbers, which are not to change until the training ends.
+    """Files that must not change until the training ends, each known by its index.
 
     Attributes:
         paths: Absolute paths.
@@ -56,26 +39,40 @@ class FileSet:
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        # No field, which would be sent: on another machine each is a copy, with its own time.
+        # Not a field, so that it is not sent: on another machine each file has its own time.
         self._times: dict[int, int] = {}
 
     @classmethod
     def of(cls, paths: Paths) -> FileSet:
-        """The files of these paths and patterns, as they are now."""
-        found = _found_files(paths)
-        return cls(found, tuple(_status(path).st_size for path in found))
+        """Finds the files of these paths and patterns, those of a pattern sorted.
+
+        Raises:
+            WorkloadError: There are none, or one cannot be read.
+        """
+        found: list[str] = []
+        for one in map(str, [paths] if isinstance(paths, str | Path) else paths):
+            matching = sorted(glob.glob(one)) if glob.has_magic(one) else [one]
+            if not matching:
+                raise WorkloadError(
+                    f"data: no file is called {one!r}; give a path or a pattern such as"
+                    " 'train-*.tfrecord'"
+                )
+            found += map(os.path.abspath, matching)
+        if not found:
+            raise WorkloadError("data: no files are given; give paths, or a pattern")
+        return cls(tuple(found), tuple(_status(path).st_size for path in found))
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def check(self) -> None:
-        """Raises WorkloadError where one is not here, or has changed."""
-        for number in range(len(self.paths)):
-            self._check(number, _status(self.paths[number]))
+        """Raises WorkloadError if one cannot be read here, or has changed."""
+        for number, path in enumerate(self.paths):
+            self._check(number, _status(path))
 
     @contextmanager
     def opened(self, number: int) -> Iterator[int]:
-        """Opens a file for reading; gives its descriptor."""
+        """Opens a file for reading and yields its descriptor."""
         path = self.paths[number]
         try:
             descriptor = os.open(path, os.O_RDONLY)
@@ -94,9 +91,9 @@ class FileSet:
 
 
 def changed(path: str) -> WorkloadError:
-    """The error for a file that is not what it was."""
+    """Makes the error for a file that has changed."""
     return WorkloadError(
-        f"data: {path} has changed since the training looked at it first; leave the files alone,"
+        f"data: {path} has changed since the training first looked at it; leave the files alone,"
         " and train again"
     )
 
@@ -116,10 +113,10 @@ def _unreadable(path: str, error: OSError) -> WorkloadError:
 
 
 class NumpyFiles(Source):
-    """Rows of arrays in `.npy` files, such as inputs and labels; each file is one array.
+    """Rows of arrays in `.npy` files, one array in each, such as inputs and labels.
 
     Args:
-        paths: Files of the arrays, all as long.
+        paths: Files of the arrays, which have the same number of rows.
     """
 
     def __init__(self, *paths: str | Path) -> None:
@@ -150,8 +147,8 @@ class NumpyFiles(Source):
             found: Array = np.load(path, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise WorkloadError(
-                f"data: {path} is no array that can be read in place ({error}); write it with"
-                " np.save, of numbers"
+                f"data: {path} is not an array that can be read in place ({error}); write an"
+                " array of numbers with np.save"
             ) from error
         if not found.ndim:
             raise WorkloadError(f"data: {path} holds a single value; give an array of examples")
@@ -161,7 +158,8 @@ class NumpyFiles(Source):
 class TFRecordFiles(Source):
     """The records of uncompressed TFRecord files, as bytes for `tf.io.parse_example`.
 
-    Only their places are kept in memory, 16 bytes for each: the files are looked through once.
+    The files are read through once to find the records. Only their offsets and lengths stay in
+    memory, 16 bytes for each.
 
     Args:
         paths: Files or patterns, in the order of the examples.
@@ -191,7 +189,7 @@ class TFRecordFiles(Source):
         files = np.searchsorted(self._ends, numbers, "right")
         for file in np.unique(files):
             places = np.flatnonzero(files == file)
-            # In the order in which they lie.
+            # In the order in which they lie in the file.
             places = places[np.argsort(numbers[places])]
             with self._files.opened(int(file)) as descriptor:
                 for place in places:
@@ -206,27 +204,26 @@ class TFRecordFiles(Source):
         return record
 
     def _spans(self, path: str) -> tuple[Array, Array]:
-        """Where the records begin and how long they are, in bytes."""
+        """Offsets and lengths of the records in a file, in bytes."""
+        starts: list[int] = []
+        lengths: list[int] = []
         if not os.path.getsize(path):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+            return np.array(starts, np.int64), np.array(lengths, np.int64)
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
             if held[:2] == _GZIP:
                 raise WorkloadError(
-                    f"data: {path} is compressed, so that nothing in it can be found by its place;"
+                    f"data: {path} is compressed, so that nothing in it can be found by its offset;"
                     " unpack it, or read it by a pipeline for each file (PipelinePieces)"
                 )
-            return self._found_in(held, path)
-
-    def _found_in(self, held: mmap.mmap, path: str) -> tuple[Array, Array]:
-        starts, lengths = [], []
-        place, size = 0, len(held)
-        while place < size:
-            length = _LENGTH.unpack_from(held, place)[0] if place + _BEFORE <= size else size
-            if place + _BEFORE + length + _BEHIND > size:
-                raise WorkloadError(
-                    f"data: {path} is no TFRecord file, or ends within the record at byte {place:,}"
-                )
-            starts.append(place + _BEFORE)
-            lengths.append(length)
-            place += _BEFORE + length + _BEHIND
+            offset, size = 0, len(held)
+            while offset < size:
+                length = _LENGTH.unpack_from(held, offset)[0] if offset + _BEFORE <= size else size
+                if offset + _BEFORE + length + _AFTER > size:
+                    raise WorkloadError(
+                        f"data: {path} is not a TFRecord file, or ends within the record at byte"
+                        f" {offset:,}"
+                    )
+                starts.append(offset + _BEFORE)
+                lengths.append(length)
+                offset += _BEFORE + length + _AFTER
         return np.array(starts, np.int64), np.array(lengths, np.int64)

@@ -1,4 +1,4 @@
-"""Nested inputs, labels and weights as plain arrays with a row for each example, and back."""
+"""Turns nested inputs, labels and weights into plain arrays of examples, and back."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Leaf:
     """One array."""
 
     def together(self, rows: Iterator[Any]) -> Any:
-        """Makes of the next arrays what the model is given."""
+        """Makes what the model is given from the next of the arrays."""
         return next(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class RaggedLeaf(Leaf):
-    """Examples of unequal lengths: padded, and their lengths."""
+    """Examples of unequal lengths, as a padded array and an array of lengths."""
 
     @override
     def together(self, rows: Iterator[Any]) -> Any:
@@ -36,7 +36,7 @@ class RaggedLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class SparseLeaf(Leaf):
-    """Mostly zeros: the columns of the others, padded; their values; how many there are."""
+    """A sparse matrix: the columns and values of its entries, padded, and their number by row."""
 
     width: int
 
@@ -52,7 +52,7 @@ class SparseLeaf(Leaf):
 
 
 def apart(field: str, given: Any) -> tuple[Rows, Form]:
-    """Takes apart what `fit` would get.
+    """Takes apart inputs, labels or weights as `fit` would get them.
 
     Args:
         field: Name of the field, for errors.
@@ -60,10 +60,10 @@ def apart(field: str, given: Any) -> tuple[Rows, Form]:
             one ragged dimension, or a sparse matrix of SciPy or TensorFlow.
 
     Returns:
-        Arrays, and their form. Dicts are in the order of their names.
+        The arrays, those of a dict in the order of its keys, and their form.
 
     Raises:
-        WorkloadError: Something among it is no such thing, or they differ in their examples.
+        WorkloadError: It holds something else, or arrays with different numbers of examples.
     """
     rows: list[Array] = []
     form = _apart(f"data: {field}", given, rows)
@@ -77,7 +77,7 @@ def apart(field: str, given: Any) -> tuple[Rows, Form]:
 
 
 def together(form: Form, rows: Iterator[Any]) -> Any:
-    """Makes of arrays, or tensors, what `apart` was given; of a batch in TensorFlow."""
+    """Puts arrays, or the tensors of a batch, together in the form that `apart` was given."""
     if isinstance(form, dict):
         return {name: together(part, rows) for name, part in form.items()}
     if isinstance(form, tuple | list):
@@ -87,11 +87,11 @@ def together(form: Form, rows: Iterator[Any]) -> Any:
 
 
 def taken(given: Any, numbers: Array) -> Any:
-    """Some examples of what `apart` takes, in the same form.
+    """Selects examples from anything that `apart` takes; the result has the same form.
 
     Args:
         given: All examples.
-        numbers: Numbers of the wanted ones, in the wanted order.
+        numbers: Indices of the wanted ones, in the wanted order.
     """
     if isinstance(given, dict):
         return {name: taken(part, numbers) for name, part in given.items()}
@@ -108,7 +108,7 @@ def taken(given: Any, numbers: Array) -> Any:
 
 
 def ragged_rows(found: Sequence[Array]) -> Rows:
-    """The arrays of a `RaggedLeaf`, from an array for each example."""
+    """Makes the arrays of a `RaggedLeaf` from one array for each example."""
     lengths = np.array([len(one) for one in found], np.int64)
     first = found[0]
     padded = np.zeros((len(found), max(1, lengths.max()), *first.shape[1:]), first.dtype)
@@ -120,7 +120,7 @@ def ragged_rows(found: Sequence[Array]) -> Rows:
 
 
 def sparse_rows(matrix: Any) -> Rows:
-    """The arrays of a `SparseLeaf`, from a sparse matrix of SciPy."""
+    """Makes the arrays of a `SparseLeaf` from a sparse matrix of SciPy."""
     matrix = matrix.tocsr()
     matrix.sum_duplicates()
     counts = np.diff(matrix.indptr).astype(np.int64)
@@ -153,15 +153,15 @@ def _apart(name: str, given: Any, rows: list[Array]) -> Form:
 
 
 def _is_part(one: Any) -> bool:
-    """Whether this is one of several inputs, as Keras takes them, not a row of numbers."""
+    """Whether this is one of several inputs, as Keras takes them, rather than a row of numbers."""
     return isinstance(one, dict | tuple) or len(getattr(one, "shape", ())) > 0
 
 
 def _of_ragged(name: str, given: Any) -> Rows:
     if given.ragged_rank != 1:
         raise WorkloadError(
-            f"{name} is ragged in {given.ragged_rank} dimensions; give a tensor that is so in one,"
-            " and pad the others, such as with to_tensor()"
+            f"{name} is ragged in {given.ragged_rank} dimensions; give a tensor that is ragged in"
+            " one, and pad the others, such as with to_tensor()"
         )
     values, ends = np.asarray(given.values), np.asarray(given.row_splits)
     return ragged_rows(np.split(values, ends[1:-1]) if len(ends) > 1 else [values])
@@ -209,7 +209,7 @@ def _array(name: str, given: Any) -> Array:
 
 
 def _without_objects(name: str, array: Array) -> Array:
-    """Text stays; missing values and mixed columns, as tables of pandas have them, do not."""
+    """Makes numbers of objects if possible; text stays, missing values and mixtures are refused."""
     if array.dtype != object:
         return array
     kinds = sorted({type(one).__name__ for one in array.flat})

@@ -1,4 +1,4 @@
-"""Examples that are read when somebody wants them."""
+"""The interface through which training reads examples when it wants them."""
 
 from __future__ import annotations
 
@@ -15,66 +15,66 @@ Array = npt.NDArray[Any]
 Rows = tuple[Array, ...]
 """Some examples: arrays with a row for each of them, such as inputs and labels."""
 Form = Any
-"""Dicts, tuples and lists as they were given, with a leaf in place of each array; see `nested`."""
+"""Dicts, tuples and lists as the user gave them, with a leaf for each array; see `nested`."""
 
 
 class Source(ABC):
-    """Examples that are read by their numbers, wherever they lie.
+    """Examples that are read by their indices.
 
-    Each worker reads from a copy of its own; several threads may read at once. What is read has to
-    depend on the numbers alone, as a step may be done again, and by somebody else.
+    Each worker reads from its own copy, possibly from several threads at once. The result must
+    depend on the indices alone, because a step may be repeated, even by another worker.
 
-    To a worker in another process travel the name of its class and its attributes, or what its
-    `__getstate__` gives instead: numbers, texts, bytes, arrays, lists and dicts of these. Tuples
-    arrive as lists.
+    A worker in another process receives the name of the class and its attributes, or the result of
+    its `__getstate__`: numbers, strings, bytes, arrays, and lists and dicts of these. Tuples arrive
+    as lists.
     """
 
     @property
     @abstractmethod
     def examples(self) -> int:
-        """Number of examples, which are numbered from 0."""
+        """Number of examples; their indices start at 0."""
 
     @abstractmethod
     def read(self, numbers: Array) -> Rows:
         """Reads examples.
 
         Args:
-            numbers: Numbers of the wanted examples, in the wanted order.
+            numbers: Indices of the wanted examples, in the wanted order.
 
         Raises:
-            WorkloadError: They cannot be read, or are not what they were.
+            WorkloadError: They cannot be read, or have changed.
         """
 
     @property
     def form(self) -> Form | None:
-        """The form in which the arrays that are read make inputs, labels and perhaps weights.
+        """How the arrays make up inputs, labels and possibly weights.
 
-        None where they are two arrays, or where the data have a `parse`.
+        None if they are one array of inputs and one of labels, or if the data have a `parse`.
         """
         return None
 
     @property
     def blocks(self) -> Sequence[int]:
-        """Sizes of the pieces that are read as a whole, in the order of the numbers.
+        """Sizes of the blocks that are each read as a whole, in the order of the indices.
 
-        A single one says that examples are read one by one.
+        A single block means that examples are read one by one.
         """
         return (self.examples,)
 
     @property
     def blocks_in_window(self) -> int:
-        """So many blocks are mixed with each other; also what fits into memory twice."""
+        """Number of blocks that are mixed with each other; twice as many must fit into memory."""
         return 1
 
     def check(self) -> None:  # noqa: B027  (there may be nothing to check)
-        """Looks whether this process can read; called on each worker before it trains.
+        """Checks that this process can read; called on each worker before it trains.
 
         Raises:
             WorkloadError: It cannot.
         """
 
     def prepare(self, blocks: Sequence[int]) -> None:  # noqa: B027  (or to prepare)
-        """Hears which blocks are wanted soon."""
+        """Is told which blocks will be wanted soon."""
 
 
 @dataclass(frozen=True)

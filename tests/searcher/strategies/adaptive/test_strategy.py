@@ -220,7 +220,7 @@ def test_a_sharp_curve_is_never_answered_against_what_was_measured(
     assert answer.target_accuracy == accuracies[0]
     # One run each leaves the bare share in doubt, which with a guard costs little.
     assert answer.delivered_share is not None
-    assert answer.delivered_share > (0.95 if guarded else 0.8)
+    assert answer.delivered_share > (0.94 if guarded else 0.8)
     measured = {run.switch_percent for run in finished}
     assert {50.0, answer.switch_percent} & measured
 

@@ -59,8 +59,8 @@ def compressed(path: Path) -> None:
     [
         (lambda path: None, "cannot be read here"),
         (empty, "holds no record"),
-        (no_records, "is no TFRecord file, or ends within the record at byte 0$"),
-        (cut, "is no TFRecord file, or ends within the record at byte 19$"),
+        (no_records, "is not a TFRecord file, or ends within the record at byte 0$"),
+        (cut, "is not a TFRecord file, or ends within the record at byte 19$"),
         (compressed, "is compressed, .* unpack it, or"),
     ],
 )
@@ -142,7 +142,7 @@ def test_rows_come_from_each_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (np.array([{}], object), "is no array that can be read in place"),
+        (np.array([{}], object), "is not an array that can be read in place"),
         (np.array(3), "holds a single value"),
         (np.zeros(4), "and the others hold 4, 3 rows"),
     ],

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from typing_extensions import override
 
-from syncswitch.trainers.job.sources.pipelines import BlockSource
+from syncswitch.trainers.job.sources.pipelines import PipelinePieces
 from syncswitch.trainers.job.sources.source import Array, ArraySource, Rows, Source
 from syncswitch.trainers.model.batches.feed import ReadFeed, feed_of, in_order, likely_steps
 from syncswitch.trainers.model.batches.order import Order
@@ -94,14 +94,14 @@ BLOCKS, EXAMPLES, WIDTH = 48, 128, 1 << 13
 BLOCK_BYTES = EXAMPLES * WIDTH * 4
 
 
-class _Numbers(BlockSource):
+class _Numbers(PipelinePieces):
     @override
-    def _read_block(self, block: int) -> Rows:
-        return (np.full((EXAMPLES, WIDTH), block, np.float32),)
+    def _read_piece(self, piece: int) -> Rows:
+        return (np.full((EXAMPLES, WIDTH), piece, np.float32),)
 
 
 def test_an_epoch_needs_the_memory_of_a_few_blocks() -> None:
-    feed = ReadFeed(_Numbers([EXAMPLES] * BLOCKS, blocks_in_window=2), 32)
+    feed = ReadFeed(_Numbers(BLOCKS, print, EXAMPLES, blocks_in_window=2), 32)
     process, used = psutil.Process(), []
     for step in range(BLOCKS * EXAMPLES // 32):
         feed.rows(step, 1)

@@ -1,37 +1,12 @@
 from __future__ import annotations
 
-import click
 import pytest
-from click.testing import CliRunner
 
-from syncswitch.cli.options import conditions_options, inject_option
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.conditions import ConditionsChoice
 
 NOTHING = ConditionsChoice("none", "hot")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ([], NOTHING),
-        (["--online", "elastic", "--switch", "restart"], ConditionsChoice("elastic", "restart")),
-        (["--inject", "a", "--inject", "b"], ConditionsChoice("none", "hot", ("a", "b"))),
-    ],
-)
-def test_the_options_are_one_argument(arguments: list[str], expected: ConditionsChoice) -> None:
-    found = []
-
-    @click.command()
-    @inject_option
-    @conditions_options
-    def command(chosen: ConditionsChoice) -> None:
-        found.append(chosen)
-
-    done = CliRunner().invoke(command, arguments)
-    assert done.exit_code == 0, done.output
-    assert found == [expected]
 
 
 def test_what_is_recorded_is_canonical() -> None:

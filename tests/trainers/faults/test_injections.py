@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncswitch.storage.errors import UserError
+from syncswitch.trainers.faults.injections import (
+    SCENARIOS,
+    Extent,
+    Injection,
+    check_injections,
+    expand,
+    injections,
+    parse_injection,
+)
+
+
+def _number(least: float, most: float) -> st.SearchStrategy[float]:
+    return st.floats(least, most).map(lambda value: round(value, 9))
+
+
+percents = _number(1e-9, 99).map(lambda value: Extent(value, True))
+times = _number(1e-9, 1e8).map(lambda value: Extent(value, False))
+extents = percents | times
+numbers = st.integers(0, 99_999)
+strengths = st.tuples(_number(1e-9, 1e8), st.just(1.0)) | st.tuples(
+    st.just(0.0), _number(1.001, 1e6)
+)
+stragglers = st.builds(
+    lambda at, number, lasting, strength: Injection(
+        "straggler", "worker", at, number, lasting, *strength
+    ),
+    *(extents, numbers, extents, strengths),
+)
+kills = st.builds(Injection, st.just("kill"), st.just("worker"), extents, numbers, extents)
+failures = st.builds(
+    Injection, st.sampled_from(["kill", "hang"]), st.just("ps"), extents, numbers
+) | st.builds(Injection, st.just("kill"), st.just("chief"), extents)
+
+
+@given(injection=stragglers | kills | failures)
+def test_what_is_written_reads_back_as_the_same(injection: Injection) -> None:
+    assert parse_injection(injection.text) == injection
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        (
+            " Straggler: worker = 0, delay=1500ms, at=500 ms , for=2.50s",
+            "straggler:worker=0,at=500ms,for=2.5s,delay=1.5s",
+        ),
+        (
+            "straggler:worker=01,for=0.5s,at=10%,slowdown=2.0",
+            "straggler:worker=1,at=10%,for=500ms,slowdown=2",
+        ),
+        ("kill:worker=1,at=30.0%,for=3000ms", "kill:worker=1,at=30%,for=3s"),
+        ("kill:chief,at=12s", "kill:chief,at=12s"),
+        ("HANG:PS,AT=0%", "hang:ps,at=0%"),
+        ("kill:ps=0,at=50%", "kill:ps,at=50%"),
+        ("hang:ps = 2,at=50%", "hang:ps=2,at=50%"),
+    ],
+)
+def test_there_is_one_way_of_writing(text: str, canonical: str) -> None:
+    assert parse_injection(text).text == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("stop:worker=1,at=1%", "begins with none of straggler, kill, hang"),
+        ("kill", "its target is ''"),
+        ("kill:worker,at=1%", "must be worker=NUMBER or ps[=NUMBER] or chief"),
+        ("kill:chief=1,at=1%", "must be worker=NUMBER or ps[=NUMBER] or chief"),
+        ("kill:ps=x,at=1%", "ps=x must have a whole number"),
+        ("hang:chief,at=1%", "must be worker=NUMBER or ps[=NUMBER];"),
+        ("straggler:ps,at=1%", "must be worker=NUMBER;"),
+        ("kill:worker=-1,at=1%", "worker=-1 must have a whole number from 0 to 99999"),
+        ("kill:worker=100000,at=1%", "worker=100000 must have a whole number from 0 to 99999"),
+        ("kill:worker=1", "at= is missing"),
+        ("kill:worker=1,at=1%,at=2%", "at= is given twice"),
+        ("kill:worker=1,at=", "'at=' is not one of its options at, for"),
+        ("kill:worker=1,at=1%,delay=1s", "'delay=1s' is not one of its options"),
+        ("kill:worker=1,at=20", "at=20 must be a percentage of the job such as 20%, or a time"),
+        ("kill:worker=1,at=nans", "at=nans must be"),
+        ("kill:worker=1,at=1e3s", "at=1e3s must be"),
+        ("kill:worker=1,at=101%", "at=101% must be"),
+        ("kill:worker=1,at=9999999999s", "at=9999999999s must be"),
+        ("kill:worker=1,at=100%", "at=100% is the end of the job"),
+        ("kill:worker=1,at=1%,for=0s", "for=0s must be more than 0"),
+        ("kill:ps,at=1%,for=3s", "for= says how long a killed worker is away"),
+        ("straggler:worker=1,at=1%,delay=1s", "for= is missing"),
+        ("straggler:worker=1,at=1%,for=1s", "needs either delay= or slowdown="),
+        ("straggler:worker=1,at=1%,for=1s,delay=1s,slowdown=2", "needs either delay= or"),
+        ("straggler:worker=1,at=1%,for=1s,delay=0ms", "delay=0s must be more than 0"),
+        ("straggler:worker=1,at=1%,for=1s,delay=5%", "delay=5% must be a time such as 30ms"),
+        ("straggler:worker=1,at=1%,for=1s,slowdown=1", "slowdown=1 must be a number above 1"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_injection(text)
+    message = str(caught.value)
+    assert message.startswith(f"injection {text!r}: ")
+    assert words in message
+    assert "\n" not in message
+
+
+@given(text=st.text(max_size=40) | st.from_regex(r"(kill|straggler|hang):[a-z=,%0-9.]{0,40}"))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        injection = parse_injection(text)
+    except UserError:
+        return
+    assert parse_injection(injection.text) == injection
+
+
+class TestTheScenariosOfThePaper:
+    @pytest.mark.parametrize(
+        ("name", "texts"),
+        [
+            ("mild", ["straggler:worker=7,at=10%,for=20%,delay=10ms"]),
+            ("Mild: delay = 100ms", ["straggler:worker=7,at=10%,for=20%,delay=100ms"]),
+            (
+                "moderate",
+                [
+                    f"straggler:worker={worker},at={at}%,for=5%,delay=30ms"
+                    for worker in (6, 7)
+                    for at in (2.5, 12.5, 22.5, 32.5)
+                ],
+            ),
+        ],
+    )
+    def test_are_stragglers(self, name: str, texts: list[str]) -> None:
+        assert [one.text for one in expand(name, 8, 40)] == texts
+
+    @given(
+        name=st.sampled_from(sorted(SCENARIOS)),
+        workers=st.integers(3, 64),
+        switch_percent=st.floats(0.01, 100),
+    )
+    def test_are_over_before_the_switch(
+        self, name: str, workers: int, switch_percent: float
+    ) -> None:
+        found = expand(name, workers, switch_percent)
+        assert len({one.worker for one in found}) == SCENARIOS[name].stragglers
+        for one in found:
+            assert one.lasting is not None
+            assert one.at.value + one.lasting.value < switch_percent
+            assert parse_injection(one.text) == one
+
+    @pytest.mark.parametrize(
+        ("name", "workers", "switch_percent", "words"),
+        [
+            ("severe", 8, 40, "no scenario 'severe'; write it as mild or moderate"),
+            ("mild:", 8, 40, "no scenario 'mild:'"),
+            ("mild:by=cpu", 8, 40, "no scenario 'mild:by=cpu'"),
+            ("mild:delay=2%", 8, 40, "delay=2% must be a time"),
+            ("mild", 1, 40, "makes 1 of the workers slow, and there are 1; use 2 or more"),
+            ("moderate", 2, 40, "makes 2 of the workers slow, and there are 2; use 3 or more"),
+            ("mild", 8, 0, "before the switch, which is at 0 %; give injections such as"),
+        ],
+    )
+    def test_are_refused_where_they_do_not_fit(
+        self, name: str, workers: int, switch_percent: float, words: str
+    ) -> None:
+        with pytest.raises(UserError) as caught:
+            expand(name, workers, switch_percent)
+        assert words in str(caught.value)
+
+
+def test_injections_and_scenarios_go_together() -> None:
+    given_texts = ["hang:ps,at=2s", "mild", "kill:worker=0,at=3%", "kill:worker=1,at=4%"]
+    found = injections(given_texts, 2, 40)
+    assert [(one.kind, one.role) for one in found] == [
+        ("hang", "ps"),
+        ("straggler", "worker"),
+        ("kill", "worker"),
+        ("kill", "worker"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["wild"], "--inject is 'wild': give an injection such as"),
+        ([""], "--inject is '': give"),
+        (["kill:worker=4,at=1%"], "the 4 workers are numbered from 0 to 3"),
+        (["kill:ps,at=1%", "kill:ps,at=1.0%"], "'kill:ps,at=1%' is given twice"),
+        (
+            [f"kill:worker={worker},at=1%" for worker in range(3)] + ["hang:worker=3,at=1%"],
+            "takes all 4 workers away at 1%",
+        ),
+    ],
+)
+def test_what_does_not_fit_a_job_is_refused(texts: list[str], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        injections(texts, 4, 40)
+    assert words in str(caught.value)
+
+
+def test_a_parameter_server_that_does_not_exist_cannot_be_disturbed() -> None:
+    found = [parse_injection("kill:ps=1,at=1%")]
+    check_injections(found, "processes", servers=2)
+    with pytest.raises(UserError, match="there is one parameter server, ps=0"):
+        check_injections(found, "processes")
+    with pytest.raises(UserError, match="the 2 parameter servers are numbered from 0 to 1"):
+        check_injections([parse_injection("hang:ps=2,at=1%")], "ray", servers=2)
+
+
+STRAGGLER = "straggler:worker=1,at=1%,for=1s,delay=1ms"
+KILL = "kill:worker=1,at=1%"
+KILL_FOR = f"{KILL},for=2s"
+HANG = "hang:worker=1,at=1%"
+PS, CHIEF, HANG_PS = "kill:ps,at=1%", "kill:chief,at=1%", "hang:ps,at=1%"
+ALL = {STRAGGLER, KILL, KILL_FOR, HANG, PS, CHIEF, HANG_PS}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "allowed"),
+    [
+        ("in-process", {STRAGGLER, KILL, CHIEF}),
+        ("processes", ALL - {KILL_FOR}),
+        ("tf-config", {STRAGGLER, CHIEF}),
+        ("ray", ALL - {KILL_FOR}),
+        ("simulated", {STRAGGLER, KILL, KILL_FOR}),
+    ],
+)
+def test_a_launcher_refuses_what_it_cannot_do(launcher: str, allowed: set[str]) -> None:
+    for text in ALL:
+        injection = parse_injection(text)
+        if text in allowed:
+            check_injections([injection], launcher)
+        else:
+            with pytest.raises(UserError) as caught:
+                check_injections([injection], launcher)
+            assert str(caught.value).startswith(f"injection {injection.text!r} cannot be used: ")

@@ -1,0 +1,363 @@
+"""Reads and writes injections such as `kill:worker=1,at=30%`, and the paper's scenarios; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from syncswitch.storage.errors import UserError
+
+
+class _Kind(NamedTuple):
+    usage: str
+    roles: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+_KINDS = {
+    "straggler": _Kind(
+        "straggler:worker=2,at=20%,for=100s,delay=30ms (or slowdown=2 instead of delay)",
+        ("worker",),
+        ("at", "for", "delay", "slowdown"),
+    ),
+    "kill": _Kind(
+        "kill:worker=1,at=30%[,for=3s] or kill:ps[=1],at=50% or kill:chief,at=50%",
+        ("worker", "ps", "chief"),
+        ("at", "for"),
+    ),
+    "hang": _Kind("hang:worker=1,at=30% or hang:ps[=1],at=30%", ("worker", "ps"), ("at",)),
+}
+_TARGETS = {"worker": "worker=NUMBER", "ps": "ps[=NUMBER]", "chief": "chief"}
+_NUMBER = "[0-9]{1,10}(?:[.][0-9]{1,20})?"
+_LARGEST = 1e9
+_LARGEST_NUMBER = 99_999
+_DECIMALS = 9  # a nanosecond
+
+
+class _Scenario(NamedTuple):
+    stragglers: int
+    occurrences: int
+    delay_seconds: float
+
+
+SCENARIOS: Mapping[str, _Scenario] = {
+    "mild": _Scenario(stragglers=1, occurrences=1, delay_seconds=0.010),
+    "moderate": _Scenario(stragglers=2, occurrences=4, delay_seconds=0.030),
+}
+"""Scenarios of the Sync-Switch paper's evaluation of its online policies."""
+
+_FAILURES = {"kill:worker", "kill:ps", "kill:chief", "hang:worker", "hang:ps"}
+_FAILURES_OF = {
+    "in-process": {"kill:worker", "kill:chief"},
+    "processes": _FAILURES,
+    "tf-config": {"kill:chief"},
+    "ray": _FAILURES,
+    "simulated": {"kill:worker"},
+}
+"""The failures that each launcher can cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A moment or a length, as a share of the job or as training time.
+
+    Attributes:
+        value: Rounded to 9 decimals.
+        is_percent: Whether the value is a percentage of W worker-steps; otherwise it is in seconds.
+    """
+
+    value: float
+    is_percent: bool
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", round(self.value, _DECIMALS))
+
+    @property
+    def text(self) -> str:
+        """The canonical form, such as `20%` or `30ms`."""
+        return f"{_decimal(self.value)}%" if self.is_percent else _seconds_text(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """A deliberate disturbance.
+
+    Attributes:
+        kind: `straggler`, `kill` (SIGKILL) or `hang` (SIGSTOP).
+        role: The part that is disturbed: `worker`, `ps` or `chief`.
+        at: When it begins.
+        number: Index of the worker or parameter server, from 0; 0 for the chief.
+        lasting: How long it lasts; None if it does not end by itself.
+        delay_seconds: Time added to each worker-step.
+        slowdown: Factor on the duration of each worker-step.
+    """
+
+    kind: str
+    role: str
+    at: Extent
+    number: int = 0
+    lasting: Extent | None = None
+    delay_seconds: float = 0.0
+    slowdown: float = 1.0
+
+    @property
+    def worker(self) -> int | None:
+        """Index of the worker; None for the other roles."""
+        return self.number if self.role == "worker" else None
+
+    @property
+    def text(self) -> str:
+        """The canonical form, which is recorded and reads back as an equal injection."""
+        has_number = self.role == "worker" or self.number > 0
+        target = f"{self.role}={self.number}" if has_number else self.role
+        parts = [f"{self.kind}:{target}", f"at={self.at.text}"]
+        if self.lasting is not None:
+            parts.append(f"for={self.lasting.text}")
+        if self.delay_seconds:
+            parts.append(f"delay={_seconds_text(self.delay_seconds)}")
+        if self.slowdown != 1.0:
+            parts.append(f"slowdown={_decimal(self.slowdown)}")
+        return ",".join(parts)
+
+
+def parse_injection(text: str) -> Injection:
+    """Reads one injection.
+
+    Raises:
+        UserError: It is not valid.
+    """
+    kind, _, rest = _tidy(text).partition(":")
+    if kind not in _KINDS:
+        raise UserError(f"injection {text!r}: it begins with none of {', '.join(_KINDS)}")
+    try:
+        return _parsed(kind, rest)
+    except ValueError as error:
+        raise UserError(f"injection {text!r}: {error}; write it as {_KINDS[kind].usage}") from error
+
+
+def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tuple[Injection, ...]:
+    """Reads the values of `--inject` for one job, in their order.
+
+    Args:
+        texts: Injections or scenarios.
+        workers: n.
+        switch_percent: The switch point; the paper's scenarios disturb the part before it.
+
+    Raises:
+        UserError: One is not valid for this job.
+    """
+    found: list[Injection] = []
+    for text in texts:
+        name = _tidy(text).partition(":")[0]
+        if name in _KINDS:
+            found.append(parse_injection(text))
+        elif name in SCENARIOS:
+            found += expand(text, workers, switch_percent)
+        else:
+            raise UserError(
+                f"--inject is {text!r}: give an injection such as kill:worker=1,at=30% (kinds:"
+                f" {', '.join(_KINDS)}), or a scenario ({', '.join(SCENARIOS)})"
+            )
+    _check_workers(found, workers)
+    return tuple(found)
+
+
+def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, ...]:
+    """Makes the injections of one of the paper's scenarios.
+
+    The paper gives times for its own jobs. Here the part before the switch is divided into as many
+    equal stretches as there are occurrences, and the middle half of each is slow. The stragglers
+    are the workers with the highest numbers, all at the same time.
+
+    Args:
+        text: A name in `SCENARIOS`, optionally with another delay: `moderate:delay=100ms`.
+        workers: n.
+        switch_percent: The switch point.
+
+    Raises:
+        UserError: There is no such scenario, or it does not fit the job.
+    """
+    name, colon, option = _tidy(text).partition(":")
+    key, _, value = option.partition("=")
+    if name not in SCENARIOS or (colon and key != "delay"):
+        raise UserError(
+            f"there is no scenario {text!r}; write it as mild or moderate[:delay=100ms]"
+        )
+    scenario = SCENARIOS[name]
+    try:
+        delay_seconds = _delay(value) if colon else scenario.delay_seconds
+    except ValueError as error:
+        raise UserError(f"scenario {text!r}: {error}") from error
+    if workers <= scenario.stragglers:
+        raise UserError(
+            f"scenario {text!r} makes {scenario.stragglers} of the workers slow, and there are"
+            f" {workers}; use {scenario.stragglers + 1} or more --workers"
+        )
+    if switch_percent <= 0:
+        raise UserError(
+            f"scenario {text!r} comes before the switch, which is at 0 %; give injections such as"
+            f" {_KINDS['straggler'].usage} instead"
+        )
+    stretch = switch_percent / scenario.occurrences
+    return tuple(
+        Injection(
+            "straggler",
+            "worker",
+            Extent(stretch * (turn + 1 / 4), True),
+            worker,
+            Extent(stretch / 2, True),
+            delay_seconds,
+        )
+        for worker in range(workers - scenario.stragglers, workers)
+        for turn in range(scenario.occurrences)
+    )
+
+
+def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1) -> None:
+    """Refuses injections that a cluster of this kind cannot carry out.
+
+    Args:
+        found: The injections.
+        launcher: `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
+        servers: Number of its parameter servers.
+
+    Raises:
+        UserError: One cannot be carried out.
+    """
+    for injection in found:
+        problem = None
+        if injection.kind != "straggler":
+            problem = _problem_of(injection, launcher)
+        if problem is None and injection.role == "ps" and injection.number >= servers:
+            only = (
+                "there is one parameter server, ps=0"
+                if servers == 1
+                else f"the {servers} parameter servers are numbered from 0 to {servers - 1}"
+            )
+            problem = f"{only}; give another number, or more --parameter-servers"
+        if problem is not None:
+            raise UserError(f"injection {injection.text!r} cannot be used: {problem}")
+
+
+def _problem_of(failure: Injection, launcher: str) -> str | None:
+    if f"{failure.kind}:{failure.role}" not in _FAILURES_OF[launcher]:
+        if launcher == "simulated":
+            return "a simulated cluster only supports stragglers and kill:worker; leave it out"
+        if launcher == "tf-config":
+            return (
+                "the processes of TF_CONFIG's cluster belong to whoever started them; use"
+                " --launcher processes"
+            )
+        return f"there is no process to {failure.kind}; use --launcher processes"
+    if failure.lasting is not None and launcher != "simulated":
+        return "a real worker comes back as soon as it can; leave for= out"
+    return None
+
+
+def _check_workers(found: Sequence[Injection], workers: int) -> None:
+    taken: dict[Extent, set[int]] = {}
+    for position, injection in enumerate(found):
+        if injection in found[:position]:
+            raise UserError(f"injection {injection.text!r} is given twice; leave one out")
+        if injection.worker is None:
+            continue
+        if injection.worker >= workers:
+            raise UserError(
+                f"injection {injection.text!r}: the {workers} workers are numbered from 0 to"
+                f" {workers - 1}"
+            )
+        if injection.kind != "straggler":
+            taken.setdefault(injection.at, set()).add(injection.worker)
+    for at, gone in taken.items():
+        if len(gone) == workers:
+            raise UserError(
+                f"--inject takes all {workers} workers away at {at.text}; leave one of them, or"
+                " use more --workers"
+            )
+
+
+def _parsed(kind: str, rest: str) -> Injection:
+    _, roles, allowed = _KINDS[kind]
+    target, *parts = rest.split(",")
+    role, equals, number = target.partition("=")
+    # Without a number, ps is the first parameter server, often the only one.
+    if role not in roles or role == ("chief" if equals else "worker"):
+        names = " or ".join(_TARGETS[one] for one in roles)
+        raise ValueError(f"its target is {target!r}, which must be {names}")
+    if equals and not (re.fullmatch("[0-9]{1,9}", number) and int(number) <= _LARGEST_NUMBER):
+        raise ValueError(f"{target} must have a whole number from 0 to {_LARGEST_NUMBER}")
+    options: dict[str, str] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        if name not in allowed or not value:
+            raise ValueError(f"{part!r} is not one of its options {', '.join(allowed)}")
+        if name in options:
+            raise ValueError(f"{name}= is given twice")
+        options[name] = value
+    is_straggler = kind == "straggler"
+    for name in ("at", "for") if is_straggler else ("at",):
+        if name not in options:
+            raise ValueError(f"{name}= is missing")
+    if is_straggler and ("delay" in options) == ("slowdown" in options):
+        raise ValueError("it needs either delay= or slowdown=")
+    if "for" in options and role != "worker":
+        raise ValueError("for= says how long a killed worker is away; leave it out")
+    at = _extent("at", options["at"])
+    if at.is_percent and at.value >= 100:
+        raise ValueError(f"at={at.text} is the end of the job")
+    return Injection(
+        kind,
+        role,
+        at,
+        int(number or 0),
+        _positive("for", options["for"]) if "for" in options else None,
+        delay_seconds=_delay(options["delay"]) if "delay" in options else 0.0,
+        slowdown=_slowdown(options["slowdown"]) if "slowdown" in options else 1.0,
+    )
+
+
+def _tidy(text: str) -> str:
+    """The text in lower case, without spaces around `:`, `,` and `=`."""
+    return re.sub(r"\s*([:,=])\s*", r"\1", text.strip().lower())
+
+
+def _extent(name: str, text: str) -> Extent:
+    if found := re.fullmatch(rf"({_NUMBER})\s*(%|ms|s)", text):
+        value, unit = float(found[1]), found[2]
+        extent = Extent(value * 0.001 if unit == "ms" else value, unit == "%")
+        if extent.value <= (100.0 if extent.is_percent else _LARGEST):
+            return extent
+    raise ValueError(
+        f"{name}={text} must be a percentage of the job such as 20%, or a time such as 12s or 500ms"
+    )
+
+
+def _positive(name: str, text: str) -> Extent:
+    extent = _extent(name, text)
+    if extent.value <= 0:
+        raise ValueError(f"{name}={extent.text} must be more than 0")
+    return extent
+
+
+def _delay(text: str) -> float:
+    extent = _positive("delay", text)
+    if extent.is_percent:
+        raise ValueError(f"delay={text} must be a time such as 30ms or 1.5s")
+    return extent.value
+
+
+def _slowdown(text: str) -> float:
+    value = round(float(text), _DECIMALS) if re.fullmatch(_NUMBER, text) else 0.0
+    if not 1 < value <= _LARGEST:
+        raise ValueError(f"slowdown={text} must be a number above 1, such as 2")
+    return value
+
+
+def _seconds_text(seconds: float) -> str:
+    return f"{_decimal(seconds * 1000)}ms" if 0 < seconds < 1 else f"{_decimal(seconds)}s"
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.{_DECIMALS}f}".rstrip("0").rstrip(".")
