@@ -425,25 +425,6 @@ class TestAWorkerThatDiesWhileItPushes:
         assert state.updates == 3
 
     @with_two_servers
-    def test_leaves_each_part_with_each_step_once(
-        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        cluster, struck = cluster_of(trained), list[int]()
-        do = cluster.step
-
-        def strike(worker: int, task: Task) -> Push:
-            if task.worker_step in (30, 110, 190) and task.worker_step not in struck:
-                struck.append(task.worker_step)
-                push_to_the_first(cluster, worker, task, CONSTANT_GRADIENT)
-                cluster.signal((WORKER, worker), signal.SIGKILL)
-            return do(worker, task)
-
-        monkeypatch.setattr(cluster, "step", strike)
-        record = trained.train(tmp_path, pair=("asp", "ssp:2"))
-        assert len(struck) == 3
-        assert kinds(record)["lost"] == 3
-
-    @with_two_servers
     def test_and_a_server_that_dies_then_leave_a_copy_with_a_part_of_the_step(
         self,
         trained: Trained,

@@ -101,11 +101,6 @@ def test_the_only_one_has_everything() -> None:
     assert np.shares_memory(part.slots, state.slots), "nothing is copied"
 
 
-def test_more_servers_than_variables_leave_some_without() -> None:
-    shards = cut_between_variables([4], [], [(4, 0)], 3)
-    assert sorted(shard.sizes.parameters for shard in shards) == [0, 0, 4]
-
-
 def test_a_cut_is_between_the_variables_that_are_nearest() -> None:
     for sizes, first in (([2, 4, 1], 2), ([4, 1, 1], 4), ([1, 4, 1], 5)):
         shards = cut_between_variables(sizes, [], [], 2)
