@@ -32,7 +32,7 @@ from syncswitch.storage.records.trial import Evaluation, TrialSpec
 from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 from tests.trainers.jobs import DENSE
 
 JOB = replace(
@@ -90,7 +90,7 @@ def _answer(
     return Done(record, left)
 
 
-class _Reporter(SilentObserver):
+class _Reporter(Observer):
     """Sends worker-steps, for the campaign to act upon."""
 
     def __init__(self, connection: Connection) -> None:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sys
-from collections.abc import Collection, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+    from rich.table import Table
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -65,50 +68,60 @@ def print_text(text: str) -> None:
         echo(text)
 
 
-def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], prose: str | None = None
-) -> None:
-    """Prints a table on standard output; a cell that is too long continues on the next line.
-
-    Args:
-        columns: The titles. The first column is left-aligned, the others are right-aligned.
-        rows: The cells of each row, one per column.
-        prose: Another column to align to the left.
-    """
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for position, column in enumerate(columns):
-        is_text = position == 0 or column == prose
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(printable, row))
-    rich_console().print(table, markup=False)
-
-
 Row = Sequence[tuple[str, str]]
 """The cells of a row: the title of the column, and the text."""
 
 
-def print_rows(
+def table_of(
     rows: Sequence[Row], optional: Collection[str] = (), prose: str | None = None
-) -> None:
-    """Prints a table of rows that name their columns.
+) -> Table:
+    """A table of rows that name their columns; a long cell continues on the next line.
+
+    The first column is left-aligned, the others are right-aligned.
 
     Args:
         rows: At least one, all with the same columns.
         optional: Columns that are left out if all their cells are `-`.
         prose: Another column to align to the left.
     """
+    from rich import box
+    from rich.table import Table
+
     titles = [title for title, _ in rows[0]]
     shown = [
         number
         for number, title in enumerate(titles)
         if title not in optional or any(row[number][1] != "-" for row in rows)
     ]
-    cells = [[row[number][1] for number in shown] for row in rows]
-    print_table([titles[number] for number in shown], cells, prose=prose)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for number in shown:
+        is_text = number == 0 or titles[number] == prose
+        justify: Literal["left", "right"] = "left" if is_text else "right"
+        table.add_column(titles[number], justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(printable(row[number][1]) for number in shown))
+    return table
+
+
+def print_rows(
+    rows: Sequence[Row], optional: Collection[str] = (), prose: str | None = None
+) -> None:
+    """Prints a table on standard output; see `table_of`."""
+    rich_console().print(table_of(rows, optional, prose), markup=False)
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Prints names with their values, which are wrapped on a terminal."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for name, value in fields:
+        lines = textwrap.wrap(
+            value,
+            width,
+            initial_indent=f"{name:<12} ",
+            subsequent_indent=" " * 13,
+            break_on_hyphens=False,
+        )
+        echo("\n".join(lines))
 
 
 def finite(value: float) -> float | None:

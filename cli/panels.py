@@ -18,7 +18,7 @@ _USUAL = "Usual options"
 _PANELS = {
     "The job": (
         *("more_policies", "more_workloads", "workers", "protocols", "variants"),
-        *("protocol", "seed", "output", "online", "switch", "inject"),
+        *("protocol", "cluster", "seed", "output", "online", "switch", "inject"),
     ),
     "When to switch": (
         *("policy", "switch_at", "at", "strategy", "settings", "runs", "threshold", "guarded"),

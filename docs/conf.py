@@ -68,6 +68,6 @@ nitpick_ignore_regex = [
     # Of ours, but no program needs them.
     (
         "py:class",
-        r"(.*\.)?(AccuracyRange|ArraySource|FrameName|Cluster|LostChief|Program|RecordedRun|RunChoice|TrialChoice|_Positive|_Seconds|_T)",
+        r"(.*\.)?(AccuracyRange|ArraySource|FrameName|Cluster|ClusterChoice|LostChief|Program|RecordedRun|RunChoice|Tell|TrialChoice|Watching|_Positive|_Seconds|_T)",
     ),
 ]

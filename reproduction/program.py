@@ -14,7 +14,7 @@ from reproduction.figures import FIGURES, PaperFigure, rows_by_figure
 from reproduction.logs import write_table
 from reproduction.tables import Row, short_conditions
 from syncswitch.cli.completion import complete_workload
-from syncswitch.cli.console import echo, print_json, print_note, print_table
+from syncswitch.cli.console import echo, print_json, print_note, print_rows
 from syncswitch.cli.group import ProgramCommand, SubcommandGroup
 from syncswitch.cli.options import FiniteRange, common_options, debug_option
 from syncswitch.cli.search.main import main as searcher
@@ -66,7 +66,7 @@ def main() -> None:
 def list_figures() -> None:
     """Lists the figures."""
     cells = [[name, one.shown_in, one.workers, one.title] for name, one in FIGURES.items()]
-    print_table(["figure", "in the paper", "workers", "shows"], cells, prose="shows")
+    _print_table(["figure", "in the paper", "workers", "shows"], cells, prose="shows")
 
 
 @main.command()
@@ -293,7 +293,7 @@ def _print_switches(rows: list[Row]) -> None:
         ]
         for row in rows
     ]
-    print_table(["workers", "switch", "runs", "seconds of a switch", "% of training"], cells)
+    _print_table(["workers", "switch", "runs", "seconds of a switch", "% of training"], cells)
 
 
 def _print_rows(rows: list[Row]) -> None:
@@ -330,7 +330,7 @@ def _print_rows(rows: list[Row]) -> None:
         ]
         for row in rows
     ]
-    print_table([*columns, *extra.values()], cells, prose="under")
+    _print_table([*columns, *extra.values()], cells, prose="under")
     targets = sorted({row["target"] for row in rows if row["target"] is not None})
     if targets:
         words = ", ".join(dict.fromkeys(f"{target:.4f}" for target in targets))
@@ -349,7 +349,9 @@ def _print_curves(rows: list[Row]) -> None:
         for test in _thinned(curve):
             seconds, accuracy = f"{test['seconds']:.1f}", f"{test['accuracy']:.4f}"
             cells.append([kind[2], str(kind[0]), str(test["worker_step"]), seconds, accuracy])
-    print_table(["run of median accuracy", "workers", "worker-steps", "seconds", "accuracy"], cells)
+    _print_table(
+        ["run of median accuracy", "workers", "worker-steps", "seconds", "accuracy"], cells
+    )
 
 
 def _thinned(curve: Sequence[Row]) -> list[Row]:
@@ -370,3 +372,10 @@ def _interval(value: float | None, half: float | None, digits: int) -> str:
     if value is None:
         return "-"
     return f"{value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
+
+
+def _print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], prose: str | None = None
+) -> None:
+    """Prints rows under these columns; `prose` is the one with words."""
+    print_rows([list(zip(columns, row, strict=True)) for row in rows], prose=prose)

@@ -153,7 +153,7 @@ def test_the_runner_trains_with_a_file_and_no_database(folder: Path, tmp_path: P
     waiting = tmp_path / "policy.uses.jsonl"
     assert f"this run waits in {waiting} to be counted" in done.stderr
     taken = run("syncswitch-search", "uses", "import", waiting, folder=folder)
-    assert taken.stdout == f"{waiting}: 1 taken in, 0 there already\n"
+    assert taken.stdout == f"{waiting}: 1 taken in, 0 already there\n"
     assert uses(folder)[-1][1] == 5
     assert not waiting.exists()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from syncswitch.trainers.keras_api.from_compiled import from_compiled
     from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
     from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
-    from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+    from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 __all__ = [
     "ClusterProfile",
@@ -39,7 +39,6 @@ __all__ = [
     "Observer",
     "PipelinePieces",
     "PolicyCallback",
-    "SilentObserver",
     "SimulatedTrainer",
     "Source",
     "StreamedData",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Protocol
 
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 
@@ -17,34 +16,24 @@ class Verdict(enum.Enum):
     STOP = "stop"
 
 
-class Observer(Protocol):
-    """Watches one training run; called by one thread at a time."""
+class Observer:
+    """Watches one training run, called by one thread at a time; subclasses override what they need.
+
+    Without a subclass nothing is done, and every run trains to its end.
+    """
 
     def on_progress(self, worker_step: int) -> None:
         """Receives the number of worker-steps done, a few times a second."""
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Receives each evaluation, in the order of the worker-steps."""
+        return Verdict.CONTINUE
 
     def on_event(self, event: RunEvent) -> None:
         """Receives each event of the run."""
 
 
-class SilentObserver:
-    """Lets every run train to its end."""
-
-    def on_progress(self, worker_step: int) -> None:
-        """Does nothing."""
-
-    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        """Always answers `CONTINUE`."""
-        return Verdict.CONTINUE
-
-    def on_event(self, event: RunEvent) -> None:
-        """Does nothing."""
-
-
-class Watching:
+class Watching(Observer):
     """Passes everything on to another observer; subclasses override what they need."""
 
     def __init__(self, observer: Observer) -> None:

@@ -183,7 +183,7 @@ def main(
 
 
 def _for_a_command(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that concern a training command. Raises UserError where another was given."""
+    """The options that a training command takes. Raises UserError if another was given."""
     for name in filter(is_given, _NOT_FOR_A_COMMAND):
         raise UserError(
             f"--{name.replace('_', '-')} cannot be used with --trainer command, which has no"

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
     """An observer that shows progress bars on a terminal, elsewhere only remarkable events."""
     from syncswitch.trainers.run.record import event_line
-    from syncswitch.trainers.trainer import SilentObserver, Verdict
+    from syncswitch.trainers.trainer import Observer, Verdict
 
     if not sys.stderr.isatty():
 
-        class Lines(SilentObserver):
+        class Lines(Observer):
             def on_event(self, event: RunEvent) -> None:
                 if is_remarkable(event):
                     console.print_note(event_line(event))
@@ -47,7 +47,7 @@ def watching(identity: WorkloadIdentity) -> Iterator[Observer]:
         task = bars.add_task(f"training {identity.name}", total=identity.total_worker_steps)
         metric = identity.decided_by
 
-        class Bar:
+        class Bar(Observer):
             def on_progress(self, worker_step: int) -> None:
                 bars.update(task, completed=worker_step)
 
@@ -88,12 +88,12 @@ class Baseline:
     noise: float
 
     def speed_up(self, record: TrialRecord) -> float | None:
-        """How many times as fast a run was; None where it took no time."""
+        """How many times as fast a run was; None if it took no time."""
         return self.seconds / record.training_seconds if record.training_seconds > 0 else None
 
 
 def baseline_of(done: Training) -> Baseline | None:
-    """The time of the first protocol alone; None where it is unknown.
+    """The time of the first protocol alone; None if it is unknown.
 
     It comes from recorded runs, else from this very run if its first phase is long enough, else
     from its policy.
@@ -190,7 +190,7 @@ def report_as_json(done: Training) -> dict[str, Any]:
 
 
 def _seconds_to_target(policy: TimingPolicy | None, record: TrialRecord) -> float | None:
-    """Seconds until the policy's target accuracy; None where it was never reached."""
+    """Seconds until the policy's target accuracy; None if it was never reached."""
     if policy is None:
         return None
     return time_to_accuracy_seconds(record.evaluations, policy.target_accuracy)
@@ -288,7 +288,7 @@ def _guard_as_json(record: TrialRecord) -> dict[str, Any]:
 
 
 def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
-    """For example `The guard went back to the switch at 25 % after 2 s: ... That at 50 % held`."""
+    """What the guard did, such as `The guard went back to the switch at 25 % after 2 s: ...`."""
     if not guard.failed:
         return "The guard found nothing wrong after the switch."
     tries = [

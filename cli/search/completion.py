@@ -1,4 +1,4 @@
-"""`syncswitch-search completion`: what a shell needs to complete both programs."""
+"""`syncswitch-search completion`: the script with which a shell completes both programs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ _PROGRAMS = ("syncswitch-search", "syncswitch-run")
 def completion(shell: str) -> None:
     """Print the script that makes SHELL complete both programs.
 
-    Options, commands, and names of workloads, policies, searches, profiles and protocols. Once:
+    It completes options, commands, and names of workloads, policies, searches, profiles and
+    protocols. Install it once:
 
     \b
     syncswitch-search completion bash >> ~/.bashrc
     syncswitch-search completion zsh >> ~/.zshrc
     syncswitch-search completion fish > ~/.config/fish/conf.d/syncswitch.fish
 
-    Then open a new shell. Names come from the database that --storage or SYNCSWITCH_STORAGE names.
+    Then open a new shell. Names come from the database in --storage or SYNCSWITCH_STORAGE.
     """  # noqa: D301 (click wants the character itself)
     kind = get_completion_class(shell)
     if kind is None:
         raise FatalError(f"the installed click cannot complete {shell}; update it")
     if shell == "zsh":
-        # Which a plain .zshrc has not done.
+        # A plain .zshrc has not loaded it.
         click.echo("autoload -Uz compinit && (( $+functions[compdef] )) || compinit")
     for program in _PROGRAMS:
         variable = f"_{program.replace('-', '_').upper()}_COMPLETE"

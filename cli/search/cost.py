@@ -1,4 +1,4 @@
-"""`syncswitch-search cost`: what a search costs, replayed on recorded runs."""
+"""`syncswitch-search cost`: the cost of a search, replayed on recorded runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from syncswitch.cli.completion import complete_workload
 from syncswitch.cli.console import (
@@ -25,7 +24,7 @@ from syncswitch.cli.console import (
     progress_bars,
     rich_console,
 )
-from syncswitch.cli.options import common_options, protocols_option, workers_option
+from syncswitch.cli.options import common_options, is_given, protocols_option, workers_option
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.options import STRATEGY_OPTIONS, strategy_options
 from syncswitch.cli.search.selection import cluster_option
@@ -51,18 +50,18 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.replay.recording import Recording, read_recording
 
-# Baseline and candidate runs of the rows of the paper's Tables IV to VI.
+# The baseline and candidate runs in the rows of the paper's Tables IV to VI.
 _NEW_JOB_ROWS = ((5, 5), (4, 4), (3, 3), (2, 2), (1, 1), (1, 5), (1, 4), (1, 3), (1, 2))
 _RECURRING_ROWS = (5, 4, 3, 2, 1)
 _MOST_RUNS = 1000
-# More would take longer to start than to work.
+# More would take longer to start than they save.
 _MOST_PROCESSES = 8
 _PATIENCE_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """A search that is simulated; `recurring` is one whose A is known."""
+    """A search to simulate; `recurring` means that its target accuracy A is known."""
 
     strategy: str
     recurring: bool
@@ -78,8 +77,8 @@ class _Row:
 @click.option(
     "--settings",
     type=click.IntRange(1, 30),
-    help="How often the range of switch points may be halved (M). Default: as deep as runs are"
-    " recorded.",
+    help="How often the range of switch points may be halved (M). Default: as often as there are"
+    " recorded runs for.",
 )
 @strategy_options
 @click.option(
@@ -99,7 +98,7 @@ class _Row:
     type=click.IntRange(0, LARGEST_SEED),
     default=0,
     show_default=True,
-    help="Seed of the draws.",
+    help="Seed of the random draws.",
 )
 @click.option(
     "--table",
@@ -127,13 +126,15 @@ def cost(
     """Estimate what a search for WORKLOAD costs, by replaying its recorded runs.
 
     Each simulated search draws from the recorded runs of a switch point without replacement, and
-    starts over once all are drawn. A run that is stopped costs the time up to that point; one that
-    starts from a checkpoint costs what comes after it. The search cost counts trainings with the
-    first protocol alone. A search succeeds if it answers what the paper's search would answer if it
-    knew all recorded runs.
+    starts over once all are drawn. A run that is stopped costs the time up to that point; a run
+    that starts from a checkpoint costs the time after it. Costs are in trainings with the first
+    protocol alone. A search succeeds if it gives the answer that the paper's search would give if
+    it knew all recorded runs.
     """
-    _refuse_together("--table", table, ("strategy", "runs", "recurring", *STRATEGY_OPTIONS))
-    _refuse_together("--recurring", recurring, ("baseline_runs",))
+    if table:
+        _refuse_together("--table", ("strategy", "runs", "recurring", *STRATEGY_OPTIONS))
+    if recurring:
+        _refuse_together("--recurring", ("baseline_runs",))
     rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]
     first = _strategy_of(rows[0], settings or 1, threshold)
     SearchPlan(dataclasses.replace(first, accuracy_range=(None, None))).check()
@@ -149,7 +150,7 @@ def cost(
                 f"{metric.name} has no usual --threshold, and it takes {THRESHOLD_RUNS} recorded"
                 " runs of the first protocol alone to measure one; give --threshold"
             )
-    # Of a table the last row alone has runs that are stopped.
+    # Only the last row of a table has runs that are stopped.
     last = _strategy_of(rows[-1], 1, threshold)
     stop = StopRule.of(last, recording.identity.learning_rate_boundaries)
     played = PlayedRecording.of(recording, stop)
@@ -167,11 +168,9 @@ def cost(
         print_summaries(strategies, summaries, recording)
 
 
-def _refuse_together(option: str, is_given: bool, others: Sequence[str]) -> None:
-    context = click.get_current_context()
-    for parameter in context.command.params if is_given else ():
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name in others and source == ParameterSource.COMMANDLINE:
+def _refuse_together(option: str, names: Sequence[str]) -> None:
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in names and is_given(parameter.name):
             flags = "/".join((*parameter.opts, *parameter.secondary_opts))
             raise UserError(f"{option} and {flags} exclude each other")
 
@@ -202,7 +201,7 @@ def _strategy_of(row: _Row, settings: int, threshold: float | None) -> Strategy:
 
 
 def _knowing(strategy: Strategy, recording: Recording) -> Strategy:
-    """Return the strategy with A taken from the recorded runs of the first protocol alone."""
+    """Returns the strategy with A from the recorded runs of the first protocol alone."""
     accuracies = [run.accuracy for run in recording.at(BASELINE_PERCENT)]
     known: dict[str, Any] = {"target_accuracy": statistics.fmean(accuracies)}
     if any(field.name == "target_runs" for field in dataclasses.fields(strategy)):
@@ -223,12 +222,12 @@ def _read(
 
 
 def _check_baseline(reference: str, recording: Recording) -> None:
-    """Raises UserError where no run says what the unit of the cost is."""
+    """Raises UserError if there are no runs for the unit of the cost."""
     baseline = recording.at(BASELINE_PERCENT)
     if not baseline:
         raise UserError(
             f"{reference}: no run of the first protocol alone (switch point 100 %) is recorded,"
-            " and its time is the unit of the cost; record or import such runs"
+            " and its time is the unit of the cost; make or import such runs"
         )
     if any(run.diverged for run in baseline):
         raise UserError(
@@ -241,8 +240,8 @@ def _deepest_switch_points(reference: str, threshold: float, runs: PlayedRecordi
     settings = deepest_switch_points(threshold, runs)
     if not settings:
         raise UserError(
-            f"{reference}: no run at the first candidate, 50 %, is recorded; a search cannot be"
-            " replayed without it"
+            f"{reference}: no run at the first candidate, 50 %, is recorded, and a search cannot be"
+            " replayed without one; make some with syncswitch-search sweep --at 50"
         )
     return settings
 
@@ -262,7 +261,7 @@ def _simulated(
 
 @contextlib.contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Shows a terminal how far it is, if it takes long; yields what is told of each part done."""
+    """Shows a progress bar on a terminal after a second; yields the function that advances it."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -282,7 +281,7 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
 
 
 def summary_as_json(strategy: Strategy, summary: CostSummary) -> dict[str, Any]:
-    """One row of `cost --json`."""
+    """A row of `cost --json`."""
     measures = dataclasses.asdict(summary)
     intervals = {
         f"{name}_interval": [finite(value["low"]), finite(value["high"])]
@@ -306,7 +305,7 @@ def summary_as_json(strategy: Strategy, summary: CostSummary) -> dict[str, Any]:
 def print_summaries(
     strategies: Sequence[Strategy], summaries: Sequence[CostSummary], recording: Recording
 ) -> None:
-    """A table with a row for each strategy, and what to know of its figures."""
+    """Prints a row for each strategy, and notes on the figures."""
     first_protocol = recording.identity.first_protocol.upper()
     print_rows(
         [
@@ -339,7 +338,7 @@ def _is_recurring(strategy: Strategy) -> bool:
 
 
 def _baseline_runs(strategy: Strategy) -> int | None:
-    """How often the baseline is run; None where the strategy decides that itself."""
+    """The number of baseline runs; None if the strategy decides that itself."""
     if not isinstance(strategy, PaperStrategy):
         return None
     return 0 if _is_recurring(strategy) else strategy.runs_at(strategy.highest_percent)
@@ -365,14 +364,14 @@ def _cells(strategy: Strategy, summary: CostSummary, first_protocol: str) -> Row
 def _notes(
     strategies: Sequence[Strategy], answer_percent: float, recording: Recording
 ) -> Iterator[str]:
-    """Yields what a reader of the figures should know besides."""
+    """Yields notes that a reader of the figures needs."""
     adaptive = next(
         (strategy for strategy in strategies if isinstance(strategy, AdaptiveStrategy)), None
     )
     if adaptive is not None and answer_percent not in adaptive.grid():
         tried = ", ".join(f"{percent:g}" for percent in reversed(adaptive.grid()))
         yield (
-            f"The adaptive strategy never answers {answer_percent:g} %: it tries {tried} % alone."
+            f"The adaptive strategy cannot answer {answer_percent:g} %: it only tries {tried} %."
         )
     stopped = sum(run.stopped_early for run in recording.runs)
     if stopped:

@@ -1,4 +1,4 @@
-"""`syncswitch-search db`: care of the database."""
+"""`syncswitch-search db`: checks and upgrades the database."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def db() -> None:
 @db.command()
 @common_options
 def upgrade(storage_url: str, as_json: bool) -> None:
-    """Bring Optuna's tables to the version of the installed Optuna. Copy the database first."""
+    """Upgrade Optuna's tables to the installed version of Optuna. Copy the database first."""
     from syncswitch.searcher.search.optuna_storage import upgrade_study_tables
 
     open_database(storage_url, create=False).close()
-    place, mended = shown(storage_url), upgrade_study_tables(storage_url)
+    place, was_old = shown(storage_url), upgrade_study_tables(storage_url)
     if as_json:
-        print_json({"storage": place, "is_current": True, "mended": mended})
-    elif mended:
-        echo(f"{place}: added what Optuna's tables lacked: {', '.join(mended)}")
+        print_json({"storage": place, "is_current": True})
+    elif was_old:
+        echo(f"{place}: Optuna's tables are now those of the installed Optuna")
     else:
-        echo(f"{place} has the current tables: nothing to do")
+        echo(f"{place} is up to date: nothing to do")
 
 
 @db.command()
 @common_options
 def check(storage_url: str, as_json: bool) -> int:
-    """Check that the database is whole and consistent. Exit status 1 if not.
+    """Check that the database is intact and consistent. Exit status 1 if not.
 
-    It looks at the tables, at the file and the references between rows (SQLite), at the processes
-    that claim to make a run, and at Optuna's account of the searches. It changes nothing.
+    It checks the tables, the file and the references between rows (SQLite), the processes that
+    claim to be making a run, and Optuna's records of the searches. It changes nothing.
     """
     from syncswitch.searcher.search.optuna_storage import check_database
 
@@ -65,4 +65,4 @@ def _print_findings(place: str, findings: list[Finding], problems: int) -> None:
         label = "problem" if finding.is_problem else "note"
         print_text(f"{label}: {finding.kind}: {finding.what}")
         print_text(f"  to do: {finding.fix}")
-    echo(f"{place}: {problems} problem(s)" if problems else f"{place} is whole")
+    echo(f"{place}: {problems} problem(s)" if problems else f"{place} is intact")

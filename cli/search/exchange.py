@@ -1,4 +1,4 @@
-"""`syncswitch-search export` and `import`: runs for other tools, and from elsewhere."""
+"""`syncswitch-search export` and `import`: runs to MLflow, and from other tools."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from syncswitch.storage.trials.store import TrialStore
 def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) -> None:
     """Copy searches, later runs and policies of WORKLOAD, or of all, to MLflow.
 
-    Each workload is an experiment. A search is a run, under which its trials are; runs of
-    syncswitch-run stand beside it. The policies of a job are the versions of a registered model,
-    each with its policy file, under the same aliases.
+    Each workload becomes an experiment, and each search a run with its trials nested under it; the
+    runs of syncswitch-run stand beside it. The policies of a job become the versions of a
+    registered model, with their policy files and aliases.
 
-    What is there already stays as it is, so the command may be repeated: it adds what is new.
+    The command may be repeated: it adds what is new and leaves the rest as it is.
     """
     from syncswitch.storage.export.mlflow.job import copy_job
     from syncswitch.storage.export.mlflow.server import MlflowServer, shown_uri
@@ -55,7 +55,7 @@ def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) 
 def _workloads(
     store: TrialStore, registry: PolicyRegistry, reference: str | None
 ) -> list[RegisteredWorkload]:
-    """Return the jobs to copy. Raises UserError where none has this name."""
+    """Returns the jobs to copy. Raises UserError if none has this name."""
     if reference is not None:
         found = registry.workloads(str(selector_of(reference)))
         if not found:
@@ -72,18 +72,18 @@ def _workloads(
 def import_runs(table: Path, storage_url: str, as_json: bool) -> None:
     """Import the training runs in TABLE, which were made elsewhere.
 
-    TABLE is a CSV or Parquet file with a row for each test of each run. A row names the run
-    (workload, run, first_protocol, second_protocol, switch_percent, workers, total_worker_steps),
-    and says of the test worker_step, elapsed_seconds (of training) and accuracy (0 to 1), perhaps
-    training_loss.
+    TABLE is a CSV or Parquet file with a row for each test of each run. A row describes the run
+    (workload, run, first_protocol, second_protocol, switch_percent, workers, total_worker_steps)
+    and the test (worker_step, elapsed_seconds of training, accuracy from 0 to 1, and optionally
+    training_loss).
 
-    Where known, it also has candidate_percent (the switch point that the run counts for, empty for
+    Optional columns are candidate_percent (the switch point that the run counts for, empty for
     none), replicate, diverged, worker_steps, training_seconds, first_phase_seconds,
     switch_overhead_seconds, started_at, ended_at, model, data_set, loss, optimizer, batch_size,
-    learning_rate, momentum and metric. Other columns are left alone.
+    learning_rate, momentum and metric. Other columns are ignored.
 
-    A run is known by its workload and name, and is imported once: the command may be repeated. A
-    table with an impossible value is refused as a whole.
+    A run is identified by its workload and name, and is imported once: the command may be repeated.
+    A table with an impossible value is refused as a whole.
     """
     runs = read_table(table)
     with open_database(storage_url, create=True) as database:

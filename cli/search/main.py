@@ -7,7 +7,7 @@ import click
 from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramGroup
 
 _COMMANDS = {
-    "init": ("launch.init:init", "Write FILE, a workload to begin with, which trains as it is."),
+    "init": ("launch.init:init", "Write FILE, a workload to start from, which trains as it is."),
     "run": ("launch.run:run", "Search for the timing policy of WORKLOAD and save it."),
     "evaluate": (
         "launch.evaluate:evaluate",
@@ -36,7 +36,7 @@ _COMMANDS = {
     ),
     "uses": (
         "uses:uses",
-        "List the later runs with policies, and take in those that wait in files.",
+        "List the later runs with policies, and import those that wait in files.",
     ),
     "export": (
         "exchange:export",

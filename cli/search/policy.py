@@ -1,6 +1,6 @@
-"""`syncswitch-search policy`: looks up, compares, moves and exchanges policies.
+"""`syncswitch-search policy`: looks up, compares, exchanges and rolls back policies.
 
-Needs neither TensorFlow nor Optuna, nor the user's workload file.
+It needs neither TensorFlow nor Optuna, nor the user's workload file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from syncswitch.cli.console import (
     Row,
     echo,
     print_error,
+    print_fields,
     print_json,
     print_note,
     print_rows,
@@ -59,7 +60,7 @@ from syncswitch.searcher.words import (
     named_text,
     workers_text,
 )
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.policies.file import policy_text as policy_file_text
@@ -90,13 +91,13 @@ if TYPE_CHECKING:
 def policy() -> None:
     """Look up, compare, exchange and roll back timing policies.
 
-    WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
-    fingerprint.
+    WORKLOAD is a name, file.py:attribute, package.module:attribute, or at least 8 digits of a
+    fingerprint. Add @VERSION or @ALIAS for another policy than the current one.
     """
 
 
 def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
-    """One policy: what it says, how it has done, and where it comes from."""
+    """Prints a policy: its content, how it has done since, and where it comes from."""
     policy = entry.policy
     print_text(policy_text(policy))
     if uses.uses:
@@ -121,16 +122,14 @@ def print_policy(entry: PolicyEntry, uses: UseSummary) -> None:
         ("imported", entry.imported_at),
         ("software", ", ".join(f"{name} {v}" for name, v in sorted(policy.software.items()))),
     ]
-    for name, value in rows:
-        if value is not None:
-            echo(f"{name:<12} {value}")
+    print_fields((name, value) for name, value in rows if value is not None)
 
 
 def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> None:
-    """The runs that a policy rests on, with the trials of the database that they are."""
+    """Prints the runs that a policy rests on, with their trials in the database."""
     echo()
     if not policy.evidence:
-        echo("It rests on runs that used its versions: see syncswitch-search uses list")
+        echo("It rests on the runs that used its versions: see syncswitch-search uses list")
         return
     print_rows(
         [
@@ -154,7 +153,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
 
 
 def print_why(why: Explanation, policy: TimingPolicy) -> None:
-    """Prints what was believed after each run, what was never tried, and what would change it."""
+    """Prints the belief after each run, what was never tried, and what would change the answer."""
     # Only `show --why` needs the strategies.
     from syncswitch.searcher.search.explanation import (
         belief_cells,
@@ -173,7 +172,7 @@ def print_why(why: Explanation, policy: TimingPolicy) -> None:
 
 
 def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> list[dict[str, Any]]:
-    """Each run with its trial: `trial_id` is null where it is not in the database."""
+    """Each run with its trial; `trial_id` is null if it is not in the database."""
     metric = policy.decided_by
     return [
         {**metric.with_values(asdict(run)), **asdict(trial)}
@@ -188,7 +187,7 @@ def _place(trial: EvidenceTrial) -> str:
 
 
 def _before_and_after(difference: FieldDifference) -> tuple[str, str]:
-    """Two values that differ, so that the difference shows."""
+    """Two different values, with as many digits as it takes to show the difference."""
     values = (difference.before, difference.after)
     if difference.field == "fingerprint":
         return values[0][:12], values[1][:12]
@@ -285,7 +284,7 @@ def _import_as_json(file: str, imported: ImportedPolicy) -> dict[str, Any]:
 
 def _import_sentence(file: str, imported: ImportedPolicy) -> str:
     policy = imported.policy
-    added = "added" if imported.is_new else "there already"
+    added = "added" if imported.is_new else "already there"
     if imported.current_version == policy.version:
         current = "it is current"
     else:
@@ -305,7 +304,7 @@ def _import_sentence(file: str, imported: ImportedPolicy) -> str:
 def move_alias(
     selection: Selection, alias: str, version: int, storage_url: str, as_json: bool
 ) -> None:
-    """Point ALIAS at VERSION."""
+    """Make ALIAS point to VERSION of the policy of WORKLOAD."""
     _move(selection, alias, version, storage_url, as_json)
 
 
@@ -373,7 +372,7 @@ def diff(
 def _move(
     selection: Selection, alias: str, version: int | None, storage_url: str, as_json: bool
 ) -> None:
-    """Moves an alias of the one policy that fits; without a version, to the next lower one."""
+    """Moves an alias to a version; without one, to the next lower version."""
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         found = only(registry, existing(registry, selection, storage_url))
@@ -400,10 +399,10 @@ def _move(
 @selection_options(has_choice=False)
 @common_options
 def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
-    """Publish another switch for WORKLOAD, if the uses of its policy call for it.
+    """Publish another switch point for WORKLOAD, if the uses of its policy call for it.
 
-    They do if another switch that was tried is expected to take less time, including what failed
-    switches cost. `current` then is the new version; other aliases stay.
+    They do if another switch point that was tried is expected to take less time, including the
+    cost of failed switches. The new version becomes the current one; other aliases stay.
     """
     from syncswitch.searcher.learning.uses import publish_revision, revision_of
 
@@ -455,7 +454,7 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
 @optional_workload
 @common_options
 def list_policies(reference: str | None, storage_url: str, as_json: bool) -> None:
-    """List all versions, the newest first."""
+    """List all versions, newest first."""
     with open_database(storage_url, create=False) as database:
         found = PolicyRegistry(database).entries(workload=selector_of(reference))
     if as_json:
@@ -490,7 +489,12 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
         uses = uses_of(database, chosen)
         assert entry is not None  # a version is never removed
-        why = _explained(database, entry) if is_why else None
+        why = None
+        if is_why:
+            # NumPy takes a while to import.
+            from syncswitch.searcher.learning.uses import policy_explained
+
+            why = policy_explained(database, entry)
     if as_json:
         from syncswitch.searcher.search.explanation import why_as_json
 
@@ -506,13 +510,6 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         print_why(why, chosen)
 
 
-def _explained(database: Database, entry: PolicyEntry) -> Explanation:
-    # NumPy takes a while to import.
-    from syncswitch.searcher.learning.uses import policy_explained
-
-    return policy_explained(database, entry)
-
-
 def _nothing(message: str, as_json: bool) -> int:
     if as_json:
         print_json({"policy": None})
@@ -521,7 +518,7 @@ def _nothing(message: str, as_json: bool) -> int:
 
 
 def _simulated(identity: WorkloadIdentity) -> dict[str, object]:
-    """Further JSON of a policy that was found on a simulated cluster."""
+    """The JSON field that only a policy found on a simulated cluster has."""
     digest = identity.simulated_cluster
     return {} if digest is None else {"simulated_cluster": digest}
 
@@ -545,12 +542,11 @@ def _cells(entry: PolicyEntry, title: str) -> Row:
         ("switch at", f"{found.switch_percent:g} %"),
         (title, named_text(accuracy_text(found.mean_accuracy, metric), metric, title)),
         ("kept", _kept_cell(found)),
-        ("created", found.created_at[:10]),
     ]
 
 
 def _kept_cell(policy: TimingPolicy) -> str:
-    """The share that it promises where it is used as it was found for."""
+    """The share of runs that a policy promises to keep the accuracy, used as intended."""
     share = policy.delivered_share if policy.is_for_guard else policy.kept_share
     if share is None:
         return NONE

@@ -1,4 +1,4 @@
-"""`syncswitch-search profile`: what simulated clusters are like."""
+"""`syncswitch-search profile`: the profiles of simulated clusters."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _parameters_option = click.option(
     type=click.IntRange(0, 10**14),
     default=0,
     show_default=True,
-    help="Parameters of the model, moving statistics included; a profile with limited bandwidths"
-    " needs them.",
+    help="Parameters of the model, moving statistics included; needed for a profile with limited"
+    " bandwidths.",
 )
 
 
@@ -69,7 +69,7 @@ def list_profiles(as_json: bool) -> None:
 @click.argument("source", metavar="NAME|FILE", shell_complete=complete_profile)
 @debug_option
 def show(source: str) -> None:
-    """Print a profile as JSON, with the defaults of what it leaves out."""
+    """Print a profile as JSON, including its default values."""
     print_json(load_profile(source).model_dump(mode="json"))
 
 
@@ -120,15 +120,15 @@ def calibrate(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Make a profile on which BSP and ASP take as long as in the recorded runs of WORKLOAD."""
+    """Make a profile on which BSP and ASP take as long as in WORKLOAD's recorded runs."""
     from syncswitch.trainers.simulated.calibration import Network, measured_pace
     from syncswitch.trainers.simulated.calibration import calibrate as fit
 
     has_bandwidth = (worker_bandwidth, server_bandwidth) != (None, None)
     if has_bandwidth and not parameters:
         raise UserError(
-            "a bandwidth tells how long sending takes if the size of the model is known: give"
-            " --parameters, its parameters and moving statistics"
+            "a bandwidth needs the size of the model: give --parameters, the number of its"
+            " parameters and moving statistics"
         )
     network = None
     if has_bandwidth or latency_seconds:
@@ -170,7 +170,7 @@ def calibrate(
     metavar="NAME,...",
     default="bsp,asp",
     show_default=True,
-    help="Protocols, each timed alone; with --at, the two before and after the switch.",
+    help="Protocols to time, each alone; with --at, the two before and after the switch.",
 )
 @click.option("--at", metavar="PERCENT,...", help="Switch points to time, in percent of the job.")
 @click.option(
@@ -192,7 +192,7 @@ def times(
     seeds: int,
     as_json: bool,
 ) -> None:
-    """Estimate how long a job would take on a simulated cluster; nothing is trained."""
+    """Estimate how long a job would take on a simulated cluster, without training."""
     cluster = load_profile(source)
     cluster.check_workers(workers, source)
     rows: list[dict[str, Any]] = []
@@ -237,7 +237,7 @@ def _told_of(network: Network | None) -> str:
 def _asked(
     protocols: str, at: str | None, workers: int
 ) -> list[tuple[str, tuple[str, str], float]]:
-    """Return what to simulate: name of the row, protocols, switch point."""
+    """Returns what to simulate: the name of the row, the protocols, the switch point."""
     if at is None:
         names = [choose_protocol(text).text for text in protocols.split(",")]
         check_protocols(names, workers)
@@ -260,7 +260,7 @@ def _percent(text: str) -> float:
 def _means(
     cluster: ClusterProfile, job: TimedJob, percent: float, seeds: int
 ) -> tuple[float, float | None]:
-    """Seconds, and staleness of the last phase; over some seeds."""
+    """The seconds, and the staleness of the last phase, averaged over some seeds."""
     runs: list[tuple[PhaseRecord, ...]] = [
         simulate_phases(cluster, job, percent, seed) for seed in range(seeds)
     ]

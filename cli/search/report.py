@@ -1,4 +1,4 @@
-"""`syncswitch-search report`: everything about one job on one HTML page."""
+"""`syncswitch-search report`: one job on one HTML page."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def report(
 ) -> None:
     """Write what is known about WORKLOAD as one HTML page with figures.
 
-    The policy and how to use it, accuracy against switch point, training times, the course of the
-    search, accuracy over time, later runs with the policy, and what all of it rests on. It also
-    works for a search under way, and for runs that were only imported. The file opens in any
-    browser and needs no network.
+    The page shows the policy and how to use it, accuracy by switch point, training times, the
+    course of the search, accuracy over time, later runs with the policy, and the runs behind it
+    all. It also works for a search under way, and for runs that were only imported. The file opens
+    in any browser and needs no network.
 
-    WORKLOAD is a name, file.py:attribute, package.module:attribute, or 8 or more digits of a
-    fingerprint; @ and a version or an alias choose another policy than the current one.
+    WORKLOAD is a name, file.py:attribute, package.module:attribute, or at least 8 digits of a
+    fingerprint. Add @VERSION or @ALIAS for another policy than the current one.
     """
     workload, version = split_choice(reference)
     data = load_report(

@@ -1,4 +1,4 @@
-"""Shared by the commands that list rows: WORKLOAD, --format, -o, tables that fit a screen."""
+"""What the commands that list rows share: WORKLOAD, --format, -o, tables of limited length."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ output_option = click.option(
 
 
 def selector_of(reference: str | None) -> str | None:
-    """The name by which the database knows the workload; None for all."""
+    """The name of the workload in the database; None for all workloads."""
     return None if reference is None else normal_reference(reference)
 
 
 def nothing_found(reference: str | None, what: str = "search") -> str:
-    """The message where there is nothing to show."""
+    """The message if there is nothing to show."""
     of = f" of {reference}" if reference else ""
     return f"no {what}{of} here; start one with: syncswitch-search run {reference or 'WORKLOAD'}"
 
 
 _Row = TypeVar("_Row")
-_MOST_ROWS = 1000  # of a table that somebody reads
+_MOST_ROWS = 1000  # in a table for people
 
 
 class Newest(Generic[_Row]):
-    """The rows of a table that somebody reads: the newest thousand of all that there are.
+    """The rows of a table for people: the newest thousand.
 
     Args:
-        rows: All, the oldest first.
+        rows: All rows, oldest first.
     """
 
     def __init__(self, rows: Iterable[_Row]) -> None:
@@ -72,7 +72,7 @@ class Newest(Generic[_Row]):
             self._number += 1
 
     def print_rest(self) -> None:
-        """Says how to get those that are not shown, where there are such."""
+        """Says how to get the rows that are not shown, if there are any."""
         if self._number > _MOST_ROWS:
             echo(f"\nthe newest {_MOST_ROWS:,} of {self._number:,}; all of them: --format csv")
 
@@ -87,10 +87,10 @@ def chosen_format(
     """The format of `--format` and `--json`.
 
     Args:
-        format_name: As the user gave it; None for a table.
-        output: The file to write; a table has none.
+        format_name: The format that the user gave; None for a table.
+        output: The file to write; not for a table.
         as_json: Whether --json was given.
-        files: The formats of files, for people.
+        files: The formats of files, for messages.
         only_files: Other options that a table does not have, and whether each was given.
 
     Raises:
@@ -106,8 +106,8 @@ def chosen_format(
 
 
 def write_rows(what: str, output: Path | None, write: Callable[[BinaryIO], None]) -> None:
-    """Writes rows to a file, which appears whole or not at all, or to standard output."""
-    # Importing what writes files takes a while, and tables need none of it.
+    """Writes rows to a file, completely or not at all, or to standard output."""
+    # Slow to import, and not needed for tables.
     from syncswitch.storage.export.tables import beginnings
 
     if output is None:
@@ -125,7 +125,7 @@ def point_cells(
     speed_up: SpeedUp | None,
     title: str,
 ) -> Row:
-    """Cells for the runs of a switch point; `title` heads the column of the metric."""
+    """The cells for the runs of a switch point; `title` is that of the metric's column."""
     accuracy = accuracy_around(point.mean_accuracy, point.accuracy_half_width, metric)
     return [
         ("switch at", percent_text(point.switch_percent)),
@@ -144,7 +144,7 @@ def point_as_json(
     kept_runs: int | None,
     speed_up: SpeedUp | None,
 ) -> dict[str, Any]:
-    """The runs of a switch point for JSON; null where a value is unknown or all runs diverged."""
+    """The runs of a switch point for JSON; null if a value is unknown or all runs diverged."""
     return {
         **metric.with_values(dataclasses.asdict(point)),
         "kept_runs": kept_runs,

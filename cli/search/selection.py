@@ -1,4 +1,4 @@
-"""The options that select a job or a policy, and the look-up of the one that is meant."""
+"""The options that select a job or a policy, and the policies that they select."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _F = TypeVar("_F", bound=Callable[..., object])
 cluster_option = click.option(
     "--cluster",
     type=click.Choice(["real", "simulated"]),
-    help="Only jobs on such clusters. Default: of one name, real jobs before simulated ones.",
+    help="Only jobs on such clusters. Default: real jobs before simulated ones of the same name.",
 )
 
 narrowing_options = combined(workers_option(None), protocols_option(None), cluster_option)
 
 VERSION = click.IntRange(1, LARGEST_INTEGER)
-"""A version of a policy."""
+"""The type of a policy's version."""
 
 
 def selection_options(*, has_choice: bool = True) -> Callable[[_F], _F]:
@@ -83,7 +83,7 @@ def selection_options(*, has_choice: bool = True) -> Callable[[_F], _F]:
 def existing(
     registry: PolicyRegistry, selection: Selection, storage_url: str
 ) -> list[TimingPolicy]:
-    """The policies that fit, newest first. Raises PolicyError where there is none."""
+    """The policies that fit, newest first. Raises PolicyError if there is none."""
     found = policies(registry, selection)
     if not found:
         known = registry.entries(workload=selection.selector)
@@ -92,7 +92,7 @@ def existing(
 
 
 def none_found(known: Sequence[PolicyEntry], selection: Selection, storage_url: str) -> str:
-    """The message where no policy fits a selection.
+    """The message if no policy fits a selection.
 
     Args:
         known: All policies of the workload.
@@ -117,10 +117,10 @@ def none_found(known: Sequence[PolicyEntry], selection: Selection, storage_url: 
 
 
 def only(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
-    """The one that is meant, for what is going to be used; see `preferred_policy`."""
+    """The policy to use; see `preferred_policy`."""
     return preferred_policy(registry, found, print_note)
 
 
 def newest(registry: PolicyRegistry, found: list[TimingPolicy]) -> TimingPolicy:
-    """The one that is meant, or the newest of several, for a look; see `preferred_policy`."""
+    """The policy to show, the newest of several; see `preferred_policy`."""
     return preferred_policy(registry, found, print_note, may_guess=True)

@@ -1,21 +1,20 @@
-"""`syncswitch-search status`: how far each search and evaluation is, live on a terminal."""
+"""`syncswitch-search status`: the progress of searches and evaluations, live on a terminal."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from syncswitch.cli.console import echo, print_json, rich_console
+from syncswitch.cli.console import Row, echo, print_json, rich_console, table_of
 from syncswitch.cli.options import common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.learning.words import uses_as_json, uses_text
@@ -64,18 +63,18 @@ def status(
 ) -> None:
     """Show the progress of each search and evaluation of WORKLOAD, or of all.
 
-    Those under way, and the unfinished ones of a WORKLOAD, are shown in full: their runs and which
-    process makes them, what is known of each switch point and how likely it is the answer, the cost
-    so far and what is still to come. The others have a line each. What is still to come is
-    estimated by simulating the rest of the search as a single searcher would make it; in eight
-    cases of ten it lies in the range in brackets.
+    Searches under way, and the unfinished ones of a WORKLOAD, are shown in full: their runs and the
+    processes that make them, what is known of each switch point and how likely it is the answer,
+    the cost so far and the cost to come. The others have a line each. The cost to come is estimated
+    by simulating the rest of the search with a single searcher; in eight cases of ten it lies in
+    the range in brackets.
 
-    On a terminal the view is refreshed until all is decided or you press Ctrl-C. It only reads the
-    database; the searchers may be anywhere.
+    On a terminal the view is refreshed until all searches are finished or you press Ctrl-C. It only
+    reads the database; the searchers may be anywhere.
 
     --json prints a list of all searches: costs in trainings with the first protocol alone,
-    probabilities from 0 to 1, and null for what is not known; `uses` is how its policy has done. A
-    run in `in_flight` is `stale` if its process is dead.
+    probabilities from 0 to 1, and null for unknown values; `uses` is how its policy has done. A run
+    in `in_flight` is `stale` if its process is dead.
     """
     reader = StatusReader(storage_url, selector_of(reference), workers)
     is_brief = not as_json and reference is None
@@ -103,7 +102,7 @@ def _watch(
     searches: list[SearchStatus],
     watched: set[str],
 ) -> list[SearchStatus]:
-    """Redraws until nothing is under way, or somebody presses Ctrl-C; gives what was seen last."""
+    """Redraws until nothing is under way or the user presses Ctrl-C; returns the last state."""
     note = ""
     try:
         with Live(
@@ -121,7 +120,7 @@ def _watch(
                     searches, note = reader.read(), ""
                     watched |= {search.study for search in searches if search.is_under_way}
                 except SyncSwitchError as error:
-                    # The database may come back; what was seen last stays.
+                    # The database may come back; until then the last state stays.
                     note = f"not up to date: {error}"
     except KeyboardInterrupt:
         return searches
@@ -130,7 +129,7 @@ def _watch(
 def _parted(
     searches: Sequence[SearchStatus], watched: set[str]
 ) -> tuple[list[SearchStatus], list[SearchStatus]]:
-    """Parts the searches that are shown in full from the others."""
+    """Separates the searches that are shown in full from the others."""
     full = [search for search in searches if search.study in watched]
     return full, [search for search in searches if search.study not in watched]
 
@@ -160,15 +159,19 @@ _BLANK = Text()
 def overview(
     watched: Sequence[SearchStatus], others: Sequence[SearchStatus], note: str = ""
 ) -> Group:
-    """Some searches in full, the others in one line each, the most important first.
+    """Some searches in full, then the others in one line each.
 
-    Where there is no room, the end is cut off. The note says, for example, why nothing new can be
-    read.
+    A small terminal cuts off the end. The note says, for example, why the view is out of date.
     """
     parts: list[RenderableType] = [Text(note, style="yellow"), _BLANK] if note else []
     for search in watched:
         parts += [_details(search), _BLANK]
-    return Group(*parts, *([_search_table(others)] if others else []))
+    if others:
+        rows = [_search_cells(search) for search in others]
+        if not any(search.simulated_cluster for search in others):
+            rows = [[cell for cell in row if cell[0] != "workers"] for row in rows]
+        parts.append(table_of(rows, {"used", "under"}, prose="under"))
+    return Group(*parts)
 
 
 def _details(search: SearchStatus) -> Group:
@@ -223,7 +226,7 @@ def _answer(search: SearchStatus) -> str:
     if policy is not None:
         promised = _promised(policy)
         done = f"\n{uses_text(search.uses)}" if search.uses and search.uses.uses else ""
-        return f"switch at {policy.switch_percent:g} % (version {policy.version}{promised}){done}"
+        return f"switch at {policy.switch_percent:g} %, version {policy.version}{promised}{done}"
     if search.dropped is not None:
         return search.dropped
     metric, target = search.decided_by, search.target_accuracy
@@ -238,7 +241,7 @@ def _answer(search: SearchStatus) -> str:
 
 
 def _promised(policy: TimingPolicy) -> str:
-    """The promise of a policy in a few words, if it makes one."""
+    """What a policy promises, in a few words; empty if nothing."""
     if policy.reason is not None:
         return f"; {policy.reason}"
     if policy.kept_share is not None:
@@ -247,7 +250,7 @@ def _promised(policy: TimingPolicy) -> str:
 
 
 def _outlook(search: SearchStatus) -> Text:
-    """The cost so far, and what is still to come."""
+    """The cost so far, and the cost to come."""
     trainings = f" {search.first_protocol.upper()} trainings"
     spent = "cost so far unknown"
     if search.cost is not None:
@@ -263,15 +266,13 @@ def _outlook(search: SearchStatus) -> Text:
         if search.remaining_wall_seconds is not None:
             to_come += f", about {_duration(search.remaining_wall_seconds)}"
     elif search.state == "running" and search.open_percent is not None and not search.most_runs:
-        to_come = "\nwhat is still to come is known after three runs"
+        to_come = "\nthe cost to come is estimated after three runs"
     return Text(spent + to_come)
 
 
 def _run_table(search: SearchStatus) -> Table:
-    """The runs under way, how far each is, and who makes it."""
-    table = _table(
-        "under way", "done", search.decided_by.name, "left", "made by", words={"made by"}
-    )
+    """The runs under way, their progress, and the processes that make them."""
+    table = _table("under way", "done", search.decided_by.name, "left", "made by", words="made by")
     for run in search.in_flight:
         share = run.worker_steps / run.total_worker_steps
         left = run.remaining_seconds
@@ -294,11 +295,11 @@ def _maker(run: RunStatus) -> str:
 
 
 def _switch_point_table(search: SearchStatus) -> Table:
-    """A row for each switch point: what was measured there, and how likely it is the answer."""
+    """A row for each switch point: its measurements, and how likely it is the answer."""
     metric = search.decided_by
     has_answers = any(one.answer_probability is not None for one in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
-    table = _table(*columns, *(["the answer?"] if has_answers else []), words={"the answer?"})
+    table = _table(*columns, *(["the answer?"] if has_answers else []), words="the answer?")
     for one in filter(_is_of_interest, search.switch_points):
         is_baseline, probability = one.switch_percent == 100, one.answer_probability or 0.0
         spread = one.standard_deviation
@@ -322,69 +323,53 @@ def _is_of_interest(one: SwitchPointStatus) -> bool:
     return bool(was_tried) or (one.answer_probability or 0.0) >= _LEAST_PROBABILITY
 
 
-def _search_table(searches: Sequence[SearchStatus]) -> Table:
-    """A line for each search."""
-    rows = [_search_cells(search) for search in searches]
-    optional = {
-        "workers": any(search.simulated_cluster for search in searches),
-        "used": any(search.uses and search.uses.uses for search in searches),
-        "under": any(run_conditions_text(search.conditions) for search in searches),
-    }
-    columns = [name for name in rows[0] if optional.get(name, True)]
-    table = _table(*columns, words={"under"}, lines=box.SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*(row[name] for name in columns))
-    return table
-
-
-def _search_cells(search: SearchStatus) -> dict[str, str]:
+def _search_cells(search: SearchStatus) -> Row:
     of = f" of {search.most_runs}" if search.most_runs else ""
-    answer = "-"
+    answer, uses = "-", search.uses
     if search.policy is not None:
         answer = f"{search.policy.switch_percent:g} % (version {search.policy.version})"
     elif search.lower_percent is not None:
         answer = f"{search.lower_percent:g} to {search.upper_percent:g} %"
-    return {
-        "search": search.study,
-        "workers": workers_text(search.workers, search.simulated_cluster),
-        "state": search.state,
-        "runs": f"{search.finished_runs}{of}",
-        "under way": str(sum(run.state == TrialState.RUNNING for run in search.in_flight)),
-        "failed": str(search.failed_runs),
-        "switch at": answer,
-        "used": f"{search.uses.uses} ({search.uses.kept} kept)" if search.uses else "-",
-        "under": run_conditions_text(search.conditions) or "-",
-    }
+    return [
+        ("search", search.study),
+        ("workers", workers_text(search.workers, search.simulated_cluster)),
+        ("state", search.state),
+        ("runs", f"{search.finished_runs}{of}"),
+        ("under way", str(sum(run.state == TrialState.RUNNING for run in search.in_flight))),
+        ("failed", str(search.failed_runs)),
+        ("switch at", answer),
+        ("used", f"{uses.uses} ({uses.kept} kept)" if uses and uses.uses else "-"),
+        ("under", run_conditions_text(search.conditions) or "-"),
+    ]
 
 
-def _table(*columns: str, words: Collection[str], lines: box.Box | None = None) -> Table:
-    """The first column is left-aligned, and those with words, which give way where it is narrow."""
+def _table(*columns: str, words: str) -> Table:
+    """A table without lines; its first column and `words`, which shrinks, are left-aligned."""
     table = Table(
-        box=lines, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="dim"
+        box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )
     for position, name in enumerate(columns):
-        is_left = position == 0 or name in words
-        is_tight = lines is None and name not in words
+        is_left = position == 0 or name == words
         table.add_column(
-            name, justify="left" if is_left else "right", overflow="fold", no_wrap=is_tight
+            name, justify="left" if is_left else "right", overflow="fold", no_wrap=name != words
         )
     return table
 
 
 def _percent(share: float) -> str:
-    """A percentage of fixed width, so that its neighbours stay in line."""
+    """A percentage of fixed width, so that columns stay aligned."""
     return f"{100 * share:3.0f} %"
 
 
 def _bar(share: float, width: int, rest: str = "░") -> str:
-    """A bar of so many characters, and what fills it up."""
+    """A bar of `width` characters, filled up with `rest`."""
     halves = round(2 * width * min(1.0, max(0.0, share)))
     full = "█" * (halves // 2) + "▌" * (halves % 2)
     return full + rest * (width - len(full))
 
 
 def _duration(seconds: float) -> str:
-    """For example `45 s`, `12 min`, `3 h 20 min`."""
+    """A duration for people, such as `45 s`, `12 min` or `3 h 20 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

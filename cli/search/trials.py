@@ -1,4 +1,4 @@
-"""`syncswitch-search trials` and `switch-points`: the training runs, one by one and together."""
+"""`syncswitch-search trials` and `switch-points`: training runs, singly and summarized."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_p
 from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
 from syncswitch.storage.queries.trial_filter import TrialChoice
 from syncswitch.storage.records.metric import Metric
-from syncswitch.storage.trials.values import Fork
 
 _Rows = Literal["evaluations", "events", "trials"]
 _FORMATS = ("table", "csv", "json", "parquet")
@@ -53,7 +52,7 @@ _FORMATS = ("table", "csv", "json", "parquet")
     "--format",
     "format_name",
     type=click.Choice(_FORMATS),
-    help="csv, json and parquet hold all that is known of each run; --json is --format json."
+    help="csv, json and parquet have every field of a run; --json is --format json."
     "  [default: table]",
 )
 @output_option
@@ -61,13 +60,13 @@ _FORMATS = ("table", "csv", "json", "parquet")
     "--evaluations",
     "wants_evaluations",
     is_flag=True,
-    help="One row per evaluation instead: the curves of accuracy. Not as a table.",
+    help="One row per evaluation instead: the accuracy curves. Not as a table.",
 )
 @click.option(
     "--events",
     "wants_events",
     is_flag=True,
-    help="One row per event instead: stragglers, failures and what was done about them.",
+    help="One row per event instead: stragglers, failures and the reactions to them.",
 )
 @click.option(
     "--study",
@@ -88,23 +87,23 @@ def trials(
 ) -> None:
     """List the training runs of WORKLOAD, or of all.
 
-    They are those of searches and imported ones; `uses list` has the later runs with a policy.
+    These are the runs of searches and imported runs; `uses list` has the later runs with a policy.
 
-    A complete run was trained to its end, was stopped early, or diverged; a cancelled one was
-    stopped when the search no longer needed it. A speculative one began before the search was known
-    to need it. One that began with a checkpoint of another run of its search says which, and at how
-    much of the job; its seconds count from the start of the job, as all do. `under` names the
-    online policy, the way of switching and the injections, where they are not the default.
+    A complete run was trained to its end, was stopped early, or diverged; a cancelled run was
+    stopped when the search no longer needed it. A speculative run began before it was clear that
+    the search needs it. `from` is the run whose checkpoint a run began with, and the percentage of
+    the job done there; all seconds count from the start of the job. `under` names the online
+    policy, the way of switching and the injections if they are not the default.
 
-    The table and JSON call a run stale if its process is dead; CSV and Parquet have the state as it
-    is stored.
+    The table and JSON call a run stale if its process is dead; CSV and Parquet have the stored
+    state.
     """
     if wants_evaluations and wants_events:
         raise UserError("--evaluations and --events are two tables; give one of them")
     only_files = {"--evaluations": wants_evaluations}
     kind = chosen_format(format_name, output, as_json, "csv, json or parquet", only_files)
     if kind == "parquet" and output is None and sys.stdout.isatty():
-        raise UserError("Parquet is nothing for a terminal; name a file with -o FILE")
+        raise UserError("Parquet cannot be shown on a terminal; name a file with -o FILE")
     choice: TrialChoice = {
         "kinds": ("search", "import"),
         "workload": selector_of(reference),
@@ -150,7 +149,7 @@ def _export(
 
 
 def _document(trial: TrialDetails) -> dict[str, Any]:
-    """All that is known of a trial, with whether it still runs."""
+    """All fields of a trial, with its present state."""
     owner = trial.owner
     return {
         **trial.facts,
@@ -186,30 +185,23 @@ def _cells(trial: TrialDetails, title: str) -> Row:
     facts, metric = trial.facts, _metric(trial)
     accuracy = None if facts["diverged"] else facts["converged_accuracy"]
     number = f"{facts['study']} {facts['trial_number']}"
+    fork = trial.fork
+    conditions = conditions_text(facts["online"], facts["switch_mechanism"], facts["injections"])
     return [
         ("run", facts["source"] or number),
         ("workers", workers_text(facts["workers"], facts["simulated_cluster"])),
         ("candidate", _candidate(facts["candidate_percent"], facts["switch_percent"])),
         ("speculative", "yes" if facts["speculative"] else "-"),
-        ("from", _origin(trial.fork)),
+        ("from", f"{fork.trial_number} at {fork.percent:g} %" if fork else NONE),
         ("end", trial.end or state_of(trial)),
         (title, named_text(accuracy_text(accuracy, metric), metric, title)),
         ("seconds", value_text(facts["training_seconds"], ".1f")),
-        ("under", _conditions(trial) or "-"),
+        ("under", conditions or NONE),
     ]
 
 
-def _conditions(trial: TrialDetails) -> str:
-    facts = trial.facts
-    return conditions_text(facts["online"], facts["switch_mechanism"], facts["injections"])
-
-
-def _origin(fork: Fork | None) -> str:
-    return f"{fork.trial_number} at {fork.percent:g} %" if fork else "-"
-
-
 def _candidate(candidate_percent: float | None, switch_percent: float) -> str:
-    """The switch point; where the run switched elsewhere, that too."""
+    """The switch point that a run counts for, and where it switched if that differs."""
     if candidate_percent == switch_percent:
         return f"{candidate_percent:g} %"
     counts_for = "none" if candidate_percent is None else f"{candidate_percent:g} %"
@@ -217,7 +209,7 @@ def _candidate(candidate_percent: float | None, switch_percent: float) -> str:
 
 
 def _print_events(database: Database, choice: TrialChoice, nothing: str) -> None:
-    """One table per run; of all tables together the newest rows are shown."""
+    """Prints a table per run, the newest rows of all."""
     newest = Newest(chain.from_iterable(database.row_blocks(run_rows.events(choice))))
     if not newest.rows:
         echo(nothing)
@@ -255,11 +247,11 @@ def _event_cells(row: Any) -> Row:
 def switch_points(reference: str | None, storage_url: str, as_json: bool) -> None:
     """Show accuracy and time of each switch point of WORKLOAD, or of all.
 
-    Over all completed runs of searches, and imported ones that count for a switch point. Beside the
-    mean accuracy is half of its 95 % confidence interval; diverged runs are counted, but are in no
-    mean. A run that was stopped early counts with the accuracy it had by then and the time that all
-    of it would have taken. Runs with an online policy, with a switch by restart or with injections
-    have a table of their own.
+    The figures cover all completed runs of searches, and imported runs that count for a switch
+    point. The mean accuracy has its 95 % confidence interval beside it; diverged runs are counted,
+    but are not in the means. A run that was stopped early counts with its accuracy at that point
+    and the time that the whole run would have taken. Runs with an online policy, a switch by
+    restart or injections have their own tables.
     """
     with open_database(storage_url, create=False) as database:
         found = switch_point_statistics(database, workload=selector_of(reference))
@@ -272,7 +264,7 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
 
 
 def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
-    """One table per workload, cluster and conditions."""
+    """Prints one table per workload, cluster and conditions."""
     for number, ((fingerprint, conditions), group) in enumerate(groupby(found, key=_shared)):
         of_workload = list(group)
         one = of_workload[0]
@@ -287,7 +279,7 @@ def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
 
 
 def _shared(switch_point: SwitchPointStatistics) -> tuple[str, str]:
-    """The fingerprint and conditions that the switch points of a table have in common."""
+    """The fingerprint and conditions that the switch points of a table share."""
     conditions = conditions_text(
         switch_point.online,
         switch_point.switch_mechanism,

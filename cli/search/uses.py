@@ -1,4 +1,4 @@
-"""`syncswitch-search uses`: the later runs with policies, and the files in which some wait."""
+"""`syncswitch-search uses`: later runs with policies, and the files in which some wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from syncswitch.storage.uses.spool import take_in
 
 @click.group(cls=SubcommandGroup)
 def uses() -> None:
-    """List the later runs with policies, and take in those that wait in files."""
+    """List the later runs with policies, and import those that wait in files."""
 
 
 @uses.command("list")
@@ -45,7 +45,7 @@ def uses() -> None:
     "--format",
     "format_name",
     type=click.Choice(("table", "csv", "json")),
-    help="csv and json hold all that is known; --json is --format json.  [default: table]",
+    help="csv and json have every field; --json is --format json.  [default: table]",
 )
 @output_option
 @common_options
@@ -58,11 +58,11 @@ def list_uses(
 ) -> None:
     """List the runs of syncswitch-run with policies, of WORKLOAD or of all.
 
-    Kept are those that lost at most the policy's threshold against its target. `guard` says whether
-    it was off, or quiet, or sent the run back to its switch, and `held` with which switch the run
-    came to its end then, 100 % for the first protocol alone. `under` names the online policy, the
-    way of switching and the injections, where they are not the default; a run with injections is
-    listed, but not counted.
+    A run is kept if it lost at most the policy's threshold against its target. `guard` is off,
+    quiet, or alarmed if it sent the run back to its switch; `held` is then the switch with which
+    the run ended, 100 % for the first protocol alone. `under` names the online policy, the way of
+    switching and the injections if they are not the default; a run with injections is listed, but
+    not counted.
     """
     kind = chosen_format(format_name, output, as_json, "csv or json")
     with open_database(storage_url, create=False) as database:
@@ -84,11 +84,11 @@ def list_uses(
 )
 @common_options
 def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> None:
-    """Take in the uses that wait in files, and remove them there.
+    """Move the uses that wait in files into the database.
 
-    syncswitch-run leaves such a file beside the policy file that it was given, where it found no
-    database. Each use counts once, however often a file is taken in. A line whose policy is not
-    here stays in its file; one that is no use is set aside, in NAME.refused.jsonl; both with the
+    syncswitch-run leaves such a file beside its policy file if it finds no database. Each use
+    counts once, however often a file is imported. A line whose policy is not in the database stays
+    in its file; a line that is not a use is moved to NAME.refused.jsonl. Both are reported with the
     reason.
     """
     for file in files:
@@ -101,7 +101,7 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
         print_json([{"path": str(file), **dataclasses.asdict(one)} for file, one in documents])
         return
     for file, one in zip(files, taken, strict=True):
-        print_text(f"{file}: {one.recorded} taken in, {one.known} there already")
+        print_text(f"{file}: {one.recorded} taken in, {one.known} already there")
         for word in (*one.kept, *one.set_aside):
             print_text(f"- {word}")
 

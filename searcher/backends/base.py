@@ -33,14 +33,14 @@ class Job:
 
     Attributes:
         identity: The workload on its cluster.
-        open_trainer: Starts the cluster: not before the first run needs it.
-        reference: How the workload is loaded, in normal form; None for what the user called it.
+        open_trainer: Starts the cluster; called when the first run needs it.
+        reference: Normal form of how the workload is loaded; None for the user's own name for it.
         can_fork: Whether a run can start from the checkpoint of another.
         can_go_back: Whether a guarded run can go back to its switch, instead of to its beginning.
-        switch_points: Those of which there are runs; None where any can be made.
-        command_with: The user's own command with a policy; None where `syncswitch-run` trains.
-        profile: Of a simulated cluster, as the user named it; None for a real one.
-        note: What the user should know of it beforehand; None for nothing.
+        switch_points: The switch points of recorded runs; None if any can be run.
+        command_with: Returns the user's own command with a policy; None if `syncswitch-run` trains.
+        profile: The user's name for the profile of a simulated cluster; None for a real one.
+        note: What the user should know beforehand; None for nothing.
     """
 
     identity: WorkloadIdentity
@@ -56,15 +56,16 @@ class Job:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A request to train something, as the user made it.
+    """What the user asked to train.
 
     Attributes:
-        reference: The workload; None where none was named.
-        workers: n as the user said it; None where recorded runs may decide.
-        usual_workers: n where neither does.
-        protocols: Before and after the switch.
-        seed: Of draws that belong to no run.
-        workload: The workload itself, where it was not named; only for runs in this process.
+        reference: The workload; None if none was named.
+        workers: n as the user said it; None to let recorded runs decide.
+        usual_workers: n if neither does.
+        protocols: The protocols before and after the switch.
+        storage_url: Database of the search.
+        seed: Seed of draws that belong to no run.
+        workload: The workload itself, if it was not named; only for runs in this process.
     """
 
     reference: str | None
@@ -77,18 +78,20 @@ class JobRequest:
 
     @property
     def size(self) -> int:
-        """N where nothing is recorded."""
+        """N if nothing is recorded."""
         return self.workers or self.usual_workers
 
 
 @dataclass(frozen=True)
 class TrainerChoice(ABC):
-    """A kind of trainer with the options that were chosen; subclasses hold them as fields.
+    """A kind of trainer, with its options as fields of the subclasses.
 
     Attributes:
-        summary: For people, in a few words.
-        options: Those that are its own, or that it shares with some others.
-        default_workers: n where nobody says.
+        name: Its name on the command line.
+        summary: A few words for people.
+        options: Its options, some of which other kinds have, too.
+        default_workers: n if nobody says.
+        default_protocols: The protocols if nobody says.
     """
 
     name: ClassVar[str]
@@ -99,57 +102,57 @@ class TrainerChoice(ABC):
 
     @property
     def kind(self) -> str:
-        """Runs of different kinds are not to be compared."""
+        """Name for what makes its runs comparable; runs of different kinds are not."""
         return self.name
 
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
-        """Do the work of this process where it is no chief of its cluster.
+        """Does the work of this process, unless it is the chief of its cluster.
 
         Args:
             reference: The workload, if the command names one.
-            say: Told what goes on.
+            say: Is told what goes on.
 
         Returns:
-            Whether it was no chief, and has done its work.
+            Whether it was not the chief, and has done its work.
         """
         return False
 
     def check_jobs(self, jobs: int) -> None:  # noqa: B027 (most kinds have room for any number)
-        """Raises UserError where so many runs cannot be made at once."""
+        """Raises UserError if so many runs cannot be made at once."""
 
     def workers(self, given: int | None) -> int | None:
-        """N as the user or a cluster that is there has it; None where neither says.
+        """Returns n as the user says or an existing cluster has it; None if neither does.
 
-        Raises UserError where they differ.
+        Raises UserError if they differ.
         """
         return given
 
     def pair(self, text: str | None) -> tuple[str, str]:
-        """The protocols of `--protocols`, or the usual ones.
+        """Returns the protocols of `--protocols`, or the default ones.
 
-        Raises UserError where they are not two different ones that this kind knows.
+        Raises UserError unless they are two different ones that this kind knows.
         """
         return parse_pair(text or self.default_protocols)
 
     def measured_url(self, storage_url: str) -> str:
-        """Database of the runs that say how long a training takes."""
+        """Returns the database with runs that show how long a training takes."""
         return storage_url
 
     @abstractmethod
     def job(self, request: JobRequest) -> Job:
-        """The job that a request asks for.
+        """Returns the job that a request asks for.
 
         Raises:
-            UserError: Something in the request does not exist, or does not fit the rest.
+            UserError: Something in the request does not exist, or does not fit the rest of it.
         """
 
     @abstractmethod
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
-        """Under which conditions the runs train; the paper's scenarios are for `switch_percent`.
+        """Returns the conditions of the runs; the paper's scenarios depend on `switch_percent`.
 
-        Raises UserError where they do not fit the job, or what makes the runs.
+        Raises UserError if they do not fit the job, or what makes the runs.
         """
 
 
@@ -159,7 +162,7 @@ class ClusterChoice(TrainerChoice):
 
     @property
     def launcher_kind(self) -> str:
-        """Name of the launcher, by which `check_injections` knows what can be disturbed there."""
+        """Name of the launcher, which decides what `check_injections` allows to disturb."""
         return self.name
 
     @property
@@ -174,17 +177,17 @@ class ClusterChoice(TrainerChoice):
 
     @property
     def search_options(self) -> str:
-        """Options that a search needs to make its runs here; for messages."""
+        """Options with which a search makes its runs here; for messages."""
         return ""
 
     def check_capacity(self, workers: int) -> None:
-        """Raises UserError where the cluster cannot have so many workers, as far as known early."""
+        """Raises UserError if it is already clear that the cluster cannot have so many workers."""
 
     def check_object(self, name: str) -> None:
-        """Raises UserError where another process would have to load the workload of this name."""
+        """Raises UserError if another process would have to load the workload of this name."""
 
     def load(self, reference: str, workers: int) -> Workload:
-        """Loads a workload into a process that can run `workers` workers.
+        """Loads a workload, in a process that can run so many workers.
 
         Raises:
             UserError: There is no such workload.
@@ -194,7 +197,7 @@ class ClusterChoice(TrainerChoice):
     def identity(
         self, workload: Workload, workers: int, protocols: tuple[str, str]
     ) -> WorkloadIdentity:
-        """The job."""
+        """Returns the identity of the job."""
         return workload_identity(workload, workers, *protocols)
 
     @abstractmethod
@@ -202,13 +205,13 @@ class ClusterChoice(TrainerChoice):
         """Starts the cluster, or joins it.
 
         Args:
-            workload: What `reference` names.
-            reference: For a chief that loads the workload in a process of its own.
+            workload: The workload.
+            reference: Its name, for a chief that loads it in a process of its own.
             workers: n.
 
         Raises:
             UserError: The cluster has no room for them.
-            RetryableError: A part of the cluster is not there.
+            RetryableError: A part of the cluster is missing.
         """
 
     @override
@@ -238,12 +241,12 @@ class ClusterChoice(TrainerChoice):
 
 
 def servers_text(servers: int) -> str:
-    """Number of parameter servers in the name of a kind, as it decides how long a run takes."""
+    """Returns the number of parameter servers for the name of a kind; it changes the pace."""
     return "" if servers == 1 else f", {servers:,} parameter servers"
 
 
 def named(request: JobRequest) -> str:
-    """The workload of a request that cannot do without.
+    """Returns the workload's name of a request that needs one.
 
     Raises:
         UserError: None was named.
@@ -265,14 +268,14 @@ def plan_search(
     forks_are_wanted: bool = False,
     threshold_is_given: bool = True,
 ) -> tuple[SearchPlan, Job]:
-    """Return the plan of a search and its job; the plan is checked first.
+    """Returns the plan of a search, and its job; the plan is checked before the job is loaded.
 
-    The strategy's target is in the unit of the job's metric, and so is its threshold. Where that is
-    not given and the best value is not 1, the search measures it.
+    The strategy's target is in the unit of the job's metric, and so is its threshold. If none is
+    given and the metric's best value is not 1, the search measures the threshold.
 
-    Where no run can start from the checkpoint of another, the plan does without, unless the user
-    asked for shared prefixes (`forks_are_wanted`). Raises UserError where something is out of
-    range, does not exist, or does not fit the rest.
+    If no run can start from the checkpoint of another, the plan shares no prefixes, unless the user
+    asked for them (`forks_are_wanted`). Raises UserError if something is out of range, does not
+    exist, or does not fit the rest.
     """
     from syncswitch.searcher.search.plan import SearchPlan
 
@@ -282,7 +285,7 @@ def plan_search(
         base_seed=request.seed,
         conditions=trainer.conditions(chosen, request.size, 100.0, request.protocols[0]),
     )
-    # What a metric can be, the job alone knows.
+    # Only the job knows the range of the metric.
     replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
     metric = job.identity.decided_by

@@ -1,4 +1,4 @@
-"""`--trainer command`: any training command of the user's."""
+"""`--trainer command`: the user's own training command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UsersCommand(CommandChoice, TrainerChoice):
-    """A training command, as it is described."""
+    """A training command, as its options describe it."""
 
     name = "command"
     summary = "any training command of yours (--command, --total-steps)"
@@ -31,14 +31,14 @@ class UsersCommand(CommandChoice, TrainerChoice):
 
     @override
     def pair(self, text: str | None) -> tuple[str, str]:
-        """The command's own names for its two ways of training."""
+        """Returns the command's own names for its two ways of training."""
         from syncswitch.trainers.protocols import parse_named_pair
 
         return parse_named_pair(text or self.default_protocols)
 
     @override
     def job(self, request: JobRequest) -> Job:
-        """The workload is a name for the job."""
+        """Returns the job; the request's workload is a name for it."""
         from syncswitch.trainers.command.job import command_with_policy
         from syncswitch.trainers.command.trainer import CommandTrainer
 

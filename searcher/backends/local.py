@@ -1,6 +1,6 @@
 """`--trainer local`: a TensorFlow cluster on this machine, or in TF_CONFIG.
 
-TensorFlow is imported when a workload is loaded, or a cluster started, not before.
+TensorFlow is imported only when a workload is loaded or a cluster is started.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalTrainer(ClusterChoice):
-    """The options in `CLUSTER_OPTIONS`; None for the default of each.
+    """A TensorFlow cluster with the options in `CLUSTER_OPTIONS`; None stands for a default.
 
     Raises:
         UserError: They do not go together, or TF_CONFIG cannot be used.
@@ -94,13 +94,13 @@ class LocalTrainer(ClusterChoice):
 
     @cached_property
     def config(self) -> TfConfig | None:
-        """The cluster that is joined; None for one that is started."""
+        """The cluster to join; None if one is to be started."""
         return read_tf_config(os.environ) if self.launcher_kind == JOINING_LAUNCHER else None
 
     @cached_property
     @override
     def launcher_kind(self) -> str:
-        """The launcher; that of the cluster in TF_CONFIG where that is set and none is named."""
+        """The launcher; if none is named, TF_CONFIG decides."""
         if self.launcher is not None:
             return self.launcher
         return JOINING_LAUNCHER if os.environ.get(TF_CONFIG) else DEFAULT_LAUNCHER
@@ -157,10 +157,10 @@ class LocalTrainer(ClusterChoice):
         return self.config.workers
 
     def placement(self, workers: int) -> Placement:
-        """The GPUs of this machine that the workers use.
+        """Returns the GPUs of this machine that the workers use.
 
         Raises:
-            UserError: There are not enough.
+            UserError: There are not enough of them.
         """
         gpus: tuple[str, ...] = ()
         if self.gpus_per_worker:
@@ -171,7 +171,7 @@ class LocalTrainer(ClusterChoice):
 
     @override
     def check_capacity(self, workers: int) -> None:
-        """Raises UserError without enough GPUs or a secret, or where this process is no chief."""
+        """Raises UserError without enough GPUs or a secret, or if this process is not the chief."""
         if self.config is None:
             self.placement(workers)
         elif self.config.job != "chief":

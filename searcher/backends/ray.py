@@ -22,14 +22,14 @@ _USUAL = RayOptions()
 
 @dataclass(frozen=True)
 class RayCluster(ClusterChoice):
-    """Attributes: see `RayOptions`."""
+    """A Ray cluster; see `RayOptions` for the options."""
 
     name = "ray"
     summary = "processes on the nodes of a Ray cluster"
     options = (
         TrainerOption(
             "--ray-address",
-            "Head of the Ray cluster; auto = what runs on this machine, or RAY_ADDRESS.",
+            "Head of the Ray cluster; auto = the one on this machine, or RAY_ADDRESS.",
             metavar="auto|HOST:PORT",
             default=AUTO,
         ),
@@ -65,7 +65,7 @@ class RayCluster(ClusterChoice):
     @property
     @override
     def kind(self) -> str:
-        """Names the resources of a worker too, which decide how long a run takes."""
+        """The name with a worker's resources, which decide how long a run takes."""
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
         cpus = "" if is_usual else f", {self.cpus_per_worker:g} CPU"
@@ -78,7 +78,7 @@ class RayCluster(ClusterChoice):
 
     @override
     def check_capacity(self, workers: int) -> None:
-        """Raises UserError where Ray is not installed, or what is asked of it makes no sense."""
+        """Raises UserError if Ray is not installed, or an option makes no sense."""
         self._options.check()
 
     @override

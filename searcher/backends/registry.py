@@ -24,9 +24,9 @@ TRAINERS: tuple[type[TrainerChoice], ...] = (
 
 
 def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
-    """The kind of that name; `values` are its options by flag, with or without its dashes.
+    """Returns the kind of that name, given its options by flag, with or without dashes.
 
-    Raises UserError where there is no such kind, or it has no such option.
+    Raises UserError if there is no such kind, or it has no such option.
     """
     kinds = {kind.name: kind for kind in TRAINERS}
     if name not in kinds:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedRuns(TrainerChoice):
-    """Attributes: recordings_url: Their database."""
+    """Recorded runs in the database `recordings_url`."""
 
     name = REPLAY
     summary = "nothing is trained, recorded runs answer"
@@ -39,7 +39,7 @@ class RecordedRuns(TrainerChoice):
         return self.recordings_url or storage_url
 
     def __post_init__(self) -> None:
-        """Raises UserError: there is no such database."""
+        """Raises UserError if no database is given."""
         if self.recordings_url is None:
             raise UserError(
                 "--trainer replay needs the database of the recorded runs: add --recordings URL"
@@ -47,7 +47,7 @@ class RecordedRuns(TrainerChoice):
 
     @override
     def job(self, request: JobRequest) -> Job:
-        """Return the recorded job; the workload itself is not loaded.
+        """Returns the recorded job, without loading the workload.
 
         The reference is a name, a reference or the start of a fingerprint in that database.
         """

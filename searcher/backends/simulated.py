@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SimulatedCluster(ClusterChoice):
-    """Attributes: profile: Name or file of what the cluster is like."""
+    """A simulated cluster, whose `profile` is a name or a file."""
 
     name = "simulated"
     summary = "real gradients on a virtual clock"
@@ -32,7 +32,7 @@ class SimulatedCluster(ClusterChoice):
 
     @cached_property
     def described(self) -> ClusterProfile:
-        """The profile. Raises UserError where it cannot be read."""
+        """The profile. Raises UserError if it cannot be read."""
         from syncswitch.trainers.simulated.profile import load_profile
 
         return load_profile(self.profile)
@@ -49,13 +49,13 @@ class SimulatedCluster(ClusterChoice):
 
     @override
     def check_capacity(self, workers: int) -> None:
-        """Raises UserError where a straggler of the profile is none of these workers."""
+        """Raises UserError if a straggler of the profile is not one of these workers."""
         self.described.check_workers(workers, self.profile)
 
     @override
     def load(self, reference: str, workers: int) -> Workload:
         find_module(reference)
-        # Before the user's module, which may import TensorFlow: it writes less so.
+        # Before the user's module, which may import TensorFlow and make it write warnings.
         import syncswitch.trainers.model.tensorflow_api  # noqa: F401
 
         return load_workload(reference)
@@ -64,7 +64,7 @@ class SimulatedCluster(ClusterChoice):
     def identity(
         self, workload: Workload, workers: int, protocols: tuple[str, str]
     ) -> WorkloadIdentity:
-        """The job, which is another one than on a real cluster."""
+        """Returns the identity of the job, which is not that of a real cluster."""
         from syncswitch.trainers.simulated.trainer import simulated_identity
 
         return simulated_identity(workload, workers, protocols, self.described)

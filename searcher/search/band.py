@@ -1,4 +1,4 @@
-"""Bands: what runs of the first protocol alone measured, and guards that compare others to it."""
+"""Bands: what runs of the first protocol alone measured, and guards that compare others with it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from syncswitch.storage.records.trial import (
     TrialState,
 )
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.trainers.replay.recording import whole_runs
+from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 from syncswitch.trainers.run.guard import Guard
 
 _MOST_POINTS = 200
@@ -33,11 +32,11 @@ _MOST_POINTS = 200
 def measured_band(
     target_accuracy: float, threshold: float, curves: Iterable[Sequence[Evaluation]]
 ) -> Band:
-    """The band of what runs of the first protocol alone tested after the same worker-steps.
+    """Returns mean and deviation of the accuracy of runs of the first protocol along their way.
 
-    A test between two of another run is compared with what lies between them. A run that was
-    stopped counts as far as it went; the longest one says where the tests are. Of very many tests
-    200 stay, evenly spread, the last one among them.
+    The points are the tests of the longest run. A run that was not tested there counts with the
+    accuracy interpolated between its neighbouring tests, and a stopped run as far as it went. Of
+    more than 200 points, 200 are kept, evenly spread, the last one among them.
 
     Args:
         target_accuracy: A.
@@ -50,15 +49,9 @@ def measured_band(
         if curve
     ]
     longest, _ = max(known, key=lambda curve: (curve[0][-1], -len(curve[0])), default=((), ()))
-    points = tuple(_point(step, known) for step in _thin(longest))
+    kept = np.linspace(0, len(longest) - 1, min(len(longest), _MOST_POINTS)).round().astype(int)
+    points = tuple(_point(longest[place], known) for place in kept)
     return Band(target_accuracy, threshold, len(known), points)
-
-
-def _thin(steps: Sequence[int]) -> list[int]:
-    if len(steps) <= _MOST_POINTS:
-        return list(steps)
-    kept = np.linspace(0, len(steps) - 1, _MOST_POINTS).round().astype(int)
-    return [steps[position] for position in kept]
 
 
 def _point(worker_step: int, curves: Iterable[tuple[list[int], list[float]]]) -> BandPoint:
@@ -71,31 +64,22 @@ def _point(worker_step: int, curves: Iterable[tuple[list[int], list[float]]]) ->
     return BandPoint(worker_step, statistics.fmean(accuracies), deviation)
 
 
-def curves_of(
-    store: TrialStore, study: str, rows: Mapping[int, StoredTrial]
-) -> dict[int, tuple[Evaluation, ...]]:
-    """All tests of each complete run of a search by its number, those before a fork included."""
-    complete = [row for row in rows.values() if row.state == TrialState.COMPLETE]
-    if not complete:
-        return {}
-    whole = whole_runs(complete, store.curves(complete[0].fingerprint, study=study))
-    return {
-        number: whole[row.trial_id].evaluations
-        for number, row in rows.items()
-        if row.trial_id in whole
-    }
-
-
 def guard_of(
     strategy: Strategy,
     known: Sequence[Observation],
     spec: TrialSpec,
-    curves: Callable[[], Mapping[int, Sequence[Evaluation]]],
+    completed: Callable[[], Mapping[int, RecordedRun]],
 ) -> Guard | None:
-    """Return the guard of a run of a search that knew these runs when it was planned.
+    """Returns the guard of a search's run, which ends it as soon as its switch fails.
 
-    None where a failed run still says how much it loses, where runs are made to their end, and
-    as long as nobody knows how the first protocol does. `curves` gives all tests of each run.
+    None if the search wants to know how much a failing run loses, if runs are made to their end,
+    and as long as the accuracy of the first protocol is unknown.
+
+    Args:
+        strategy: The search's strategy, with its threshold.
+        known: The runs that the search knew when it planned this one.
+        spec: The run.
+        completed: Returns the search's complete runs by number.
     """
     is_candidate = spec.switch_percent < strategy.highest_percent
     is_wanted = is_candidate and strategy.early_stop and strategy.judges_single_runs
@@ -109,44 +93,41 @@ def guard_of(
     target = strategy.progress(known).target_accuracy if baseline else None
     if target is None:
         return None
-    tests = curves()
-    band = measured_band(target, strategy.threshold, (tests.get(one, ()) for one in baseline))
+    runs = completed()
+    curves = (runs[number].evaluations for number in baseline if number in runs)
+    band = measured_band(target, strategy.threshold, curves)
     return Guard(band, spec.identity.total_worker_steps, spec.identity.decided_by)
 
 
 def comparison_band(
     store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: str
 ) -> Band | None:
-    """Return the band for a run of a guarded comparison, of all runs of the first protocol alone.
+    """Returns the band of a guarded comparison, from all runs of the first protocol alone.
 
-    None where the comparison is not guarded, for these runs themselves, and without any of them.
+    None if the comparison is not guarded, for the runs of the first protocol alone, and without
+    any of these.
     """
     is_guarded = isinstance(strategy, ComparisonStrategy) and strategy.guarded
     if not is_guarded or spec.switch_percent >= BASELINE_PERCENT:
         return None
     usable = usable_runs(store, spec.identity, trainer, spec.conditions)
     rows = [row for row in usable if row.switch_percent == BASELINE_PERCENT and not row.diverged]
-    if not rows:
+    accuracies = [row.converged_accuracy or 0.0 for row in rows]
+    threshold: float | None = strategy.threshold
+    if strategy.threshold_runs:
+        threshold = measured_threshold(accuracies)
+    if not rows or threshold is None:
         return None
     fingerprint = spec.identity.fingerprint
-    complete = [
-        row for row in store.trials(fingerprint=fingerprint) if row.state == TrialState.COMPLETE
-    ]
+    stored = store.trials(fingerprint=fingerprint)
+    complete = [row for row in stored if row.state == TrialState.COMPLETE]
     whole = whole_runs(complete, store.curves(fingerprint))
-    baseline = [whole[row.trial_id] for row in rows if row.trial_id in whole]
-    accuracies = [row.converged_accuracy or 0.0 for row in rows]
-    threshold = strategy.threshold
-    if strategy.threshold_runs:
-        measured = measured_threshold(accuracies)
-        if measured is None:
-            return None
-        threshold = measured
-    target = statistics.fmean(accuracies)
-    return measured_band(target, threshold, (run.evaluations for run in baseline))
+    curves = (whole[row.trial_id].evaluations for row in rows if row.trial_id in whole)
+    return measured_band(statistics.fmean(accuracies), threshold, curves)
 
 
 def alarmed(record: TrialRecord, alarm: RunEvent) -> TrialRecord:
-    """Return the record of a run with what its guard found.
+    """Returns the record of a run with the alarm that ended it.
 
     Nothing is lost by that: whatever was trained is the price of the run.
     """

@@ -1,4 +1,4 @@
-"""Warnings about a search that can be given before it has cost much; pure."""
+"""Warnings about a search before it has cost much; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAST_TESTS = 5
 
 
 def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
-    """Warns that the job is too short to tell switch points apart; None where it is not."""
+    """Returns a warning if the job is too short to tell switch points apart."""
     total = identity.total_worker_steps
     size = round_worker_steps(identity.first_protocol, identity.workers)
     percents: dict[int, list[float]] = defaultdict(list)
@@ -33,11 +33,11 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
 
 
 def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:
-    """Warns that the metric is the same in all tests of half a run; None where it is not.
+    """Returns a warning if the metric was the same in all tests of the first half of a run.
 
     Args:
         identity: The job.
-        evaluations: Of a run, the newest last; only that which reaches the half says anything.
+        evaluations: The run's tests, the newest last. Only the first one in the second half warns.
     """
     half = identity.total_worker_steps / 2
     is_now = len(evaluations) >= _LEAST_TESTS and evaluations[-1].worker_step >= half

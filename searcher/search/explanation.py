@@ -1,6 +1,6 @@
-"""Why a search answered what it did, and what would change it: values, rows and sentences.
+"""Why a search gave its answer, and what would change it: values, rows and sentences.
 
-Nothing of this is stored: the strategy is asked again, with the runs that it had. Pure.
+Nothing of this is stored: the strategy is asked again with the runs that it had. Pure.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from syncswitch.searcher.words import measured_threshold_text, percent_text, sen
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 
-# Whoever asks what would change an answer means a run or a few.
+# Only a few further runs are considered.
 _MOST_FURTHER_RUNS = 3
-# What a further run loses that fails, in beta: clearly too much, and not so much that it is odd.
+# Loss of an imagined run that fails, in beta: clearly too much, but not so much that it is odd.
 _FAILING_LOSS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRun:
-    """One run of a search, and what was believed of each switch point after it.
+    """One run of a search, and the belief after it.
 
     Attributes:
-        beliefs: Ascending; empty as long as nothing could be compared.
+        run: The run.
+        beliefs: The belief about each switch point, ascending; empty while nothing can be compared.
     """
 
     run: Observation
@@ -37,13 +38,14 @@ class ExplainedRun:
 
 @dataclass(frozen=True, slots=True)
 class Untried:
-    """A switch point that the search might have run and never did.
+    """A switch point that the search could have run and never did.
 
     Attributes:
-        good_probability: See `SwitchPointBelief`; None where nobody says.
-        why: `later` than an answer for the bare switch, so it saves less; `budget`: it is spent;
-            `price`: a run costs more than it promises; `order`: a strategy without a belief did not
-            lead there; `open`: the search goes on.
+        switch_percent: The switch point.
+        good_probability: See `SwitchPointBelief`; None without a belief.
+        why: The reason: `later` than an answer for the bare switch, so it saves less; `budget`: it
+            is spent; `price`: a run costs more than it promises; `order`: a strategy without a
+            belief did not lead there; `open`: the search goes on.
     """
 
     switch_percent: float
@@ -53,15 +55,15 @@ class Untried:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Further runs that would give another answer.
+    """Further runs that would change the answer.
 
     Attributes:
-        switch_percent: Where they are.
-        runs: So many, alike.
-        accuracy: Of each.
-        fails: It loses too much; else it measures the target.
+        switch_percent: The switch point of these runs.
+        runs: Their number; they are all alike.
+        accuracy: The accuracy of each.
+        fails: Whether they lose too much; otherwise they reach the target.
         answer_percent: The answer after them.
-        next_percent: Where the search would go on; None where it would end.
+        next_percent: Switch point of the next run after them; None if the search would end.
     """
 
     switch_percent: float
@@ -77,13 +79,13 @@ class Explanation:
     """Why a search stands where it stands.
 
     Attributes:
-        strategy: The strategy that was asked, with its threshold.
-        runs: Those that count, in the order in which they were asked for.
-        answer: What it would answer if it ended now; None without a target.
-        is_decided: It needs no further run.
+        strategy: The search's strategy, with its threshold.
+        runs: The runs that count, in the order in which they were asked for.
+        answer: The answer if the search ended now; None without a target.
+        is_decided: Whether it needs no further run.
         untried: Switch points without a run, ascending.
-        changes: The fewest further runs of each kind that change the answer, of those thought of.
-        threshold_is_measured: Nobody gave it.
+        changes: For each switch point considered, the fewest further runs that change the answer.
+        threshold_is_measured: Whether the threshold was measured, because none was given.
     """
 
     strategy: Strategy
@@ -96,12 +98,12 @@ class Explanation:
 
     @property
     def beliefs(self) -> tuple[SwitchPointBelief, ...]:
-        """The beliefs after the last run."""
+        """The belief after the last run."""
         return self.runs[-1].beliefs if self.runs else ()
 
     @property
     def answer_belief(self) -> SwitchPointBelief | None:
-        """The belief about the answer; None without one."""
+        """The belief about the answer; None if there is none."""
         if self.answer is None:
             return None
         percent = self.answer.switch_percent
@@ -109,10 +111,10 @@ class Explanation:
 
 
 def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
-    """Asks a strategy after each of its runs, and with further runs that nobody made.
+    """Explains a search by asking its strategy after each run, and with further, imagined runs.
 
     Args:
-        strategy: That of the search.
+        strategy: The search's strategy.
         runs: The runs that it asked for, in that order.
 
     Raises:
@@ -159,9 +161,9 @@ def _without_budget(strategy: Strategy) -> Strategy:
 
 
 def _changes(strategy: Strategy, runs: Sequence[Observation], answer: Decided) -> Iterator[Change]:
-    """A failure of the answer and of what is later; a success of what is earlier."""
+    """Imagines failures at the answer and later, and successes earlier."""
     if not strategy.beliefs(runs):
-        return  # the strategy looks at no further runs
+        return  # further runs mean nothing to the strategy
     tried = {run.switch_percent for run in runs}
     earlier = [p for p in strategy.grid() if p < answer.switch_percent]
     asked = sorted({*tried, answer.switch_percent, *earlier[-1:]}, reverse=True)
@@ -176,7 +178,7 @@ def _changes(strategy: Strategy, runs: Sequence[Observation], answer: Decided) -
 def _change(
     strategy: Strategy, runs: Sequence[Observation], answer: Decided, percent: float, fails: bool
 ) -> Change | None:
-    """The fewest alike runs at a switch point that move the answer; None where three do not."""
+    """Returns the fewest runs at a switch point that change the answer; None if three do not."""
     loss = _FAILING_LOSS * strategy.with_measured_threshold(runs).threshold if fails else 0.0
     accuracy = answer.target_accuracy - loss
     imagined = tuple(runs)
@@ -193,7 +195,7 @@ def _change(
     return None
 
 
-NO_BELIEFS = "this strategy decides by the mean of a fixed number of runs and believes nothing"
+_NO_BELIEFS = "This strategy decides by the mean of a fixed number of runs and believes nothing."
 
 _WHY_UNTRIED = {
     "later": "later than the answer, so a switch there saves less",
@@ -205,7 +207,7 @@ _WHY_UNTRIED = {
 
 
 def belief_cells(why: Explanation, number: int, metric: Metric) -> list[tuple[str, str]]:
-    """A row of titles and texts: the run with this number, from 0, and what was believed then."""
+    """Returns a table row: the run with this number, from 0, and the belief after it."""
     one = why.runs[number]
     likely = {belief.switch_percent: belief.good_probability for belief in one.beliefs}
     return [
@@ -220,15 +222,15 @@ def belief_cells(why: Explanation, number: int, metric: Metric) -> list[tuple[st
 
 
 def belief_sentence(why: Explanation) -> str:
-    """Says what the columns of the beliefs mean."""
+    """Returns what the columns of the belief mean."""
     good = "a switch there keeps the accuracy often enough"
     if _is_guarded(why):
         good = "guarded trainings with a switch there save time"
     return f"How likely {good}, as believed after each run."
 
 
-def certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
-    """How sure one more run with the answer is; empty where nobody says."""
+def _certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
+    """Returns how certain one more run with the answer is; empty without a belief."""
     belief = why.answer_belief
     if belief is None:
         return ""
@@ -243,8 +245,8 @@ def certainty_sentence(why: Explanation, first: str, metric: Metric) -> str:
     )
 
 
-def untried_sentences(why: Explanation) -> list[str]:
-    """Which switch points were never run, and why; a sentence for each reason."""
+def _untried_sentences(why: Explanation) -> list[str]:
+    """Returns which switch points were never run, in a sentence for each reason."""
     by_reason: dict[str, list[Untried]] = {}
     for one in why.untried:
         by_reason.setdefault(one.why, []).append(one)
@@ -254,8 +256,8 @@ def untried_sentences(why: Explanation) -> list[str]:
     ]
 
 
-def change_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
-    """Sentences on what would move the answer; empty without an answer or a belief."""
+def _change_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
+    """Returns what would move the answer; empty without an answer or a belief."""
     if why.answer is None or not why.beliefs:
         return []
     if not why.changes:
@@ -264,21 +266,21 @@ def change_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
 
 
 def why_sentences(why: Explanation, first: str, metric: Metric) -> list[str]:
-    """Sentences for everything that is not in the rows."""
+    """Returns sentences for everything that is not in the rows."""
     if why.answer is None:
         return ["There is no answer yet: no run has been measured that it could be compared with."]
     said = []
     if why.threshold_is_measured:
         said.append(sentence(measured_threshold_text(why.strategy.threshold, metric, first)))
     if not why.beliefs:
-        return [*said, sentence(NO_BELIEFS), *untried_sentences(why)]
-    if certain := certainty_sentence(why, first, metric):
+        return [*said, _NO_BELIEFS, *_untried_sentences(why)]
+    if certain := _certainty_sentence(why, first, metric):
         said.append(certain)
-    return [*said, *untried_sentences(why), *change_sentences(why, first, metric)]
+    return [*said, *_untried_sentences(why), *_change_sentences(why, first, metric)]
 
 
 def why_as_json(why: Explanation) -> dict[str, Any]:
-    """The whole explanation for JSON."""
+    """Returns the whole explanation for JSON."""
     return {
         "runs": [
             {
@@ -301,14 +303,14 @@ def why_as_json(why: Explanation) -> dict[str, Any]:
 
 
 def _shown_percents(why: Explanation) -> list[float]:
-    """Switch points with runs, the answer, and their neighbours: a long grid is too wide."""
+    """Returns switch points with runs, the answer, and their neighbours, as grids may be long."""
     grid = sorted(belief.switch_percent for belief in why.beliefs)
     shown = {one.run.switch_percent for one in why.runs}
     if why.answer is not None:
         shown.add(why.answer.switch_percent)
     near = {place + aside for place, p in enumerate(grid) if p in shown for aside in (-1, 0, 1)}
     shown = {grid[place] for place in near if 0 <= place < len(grid)}
-    # What a guarded search believes of a switch is that it saves time against the first protocol.
+    # A guarded search believes that a switch saves time against the first protocol alone.
     return sorted(shown - {BASELINE_PERCENT} if _is_guarded(why) else shown)
 
 
@@ -317,7 +319,6 @@ def _is_guarded(why: Explanation) -> bool:
 
 
 def _measured_text(one: ExplainedRun, metric: Metric) -> str:
-    """The result of a run, for people."""
     if one.run.diverged:
         return "diverged"
     return "alarm" if one.run.alarmed else metric.text(one.run.accuracy)

@@ -1,40 +1,24 @@
-"""Whether the process that makes a run still lives."""
+"""Tells whether the process that makes a run is alive."""
 
 from __future__ import annotations
 
 import socket
 from datetime import datetime, timezone
-from typing import Protocol
 
 import psutil
 
+from syncswitch.storage.queries.trial_details import TrialDetails
 from syncswitch.storage.records.trial import TrialState
-from syncswitch.storage.trials.values import Owner
+from syncswitch.storage.trials.values import Owner, StoredTrial
 
 HEARTBEAT_SECONDS = 120.0
-"""A searcher on another machine that is silent for longer is taken for dead."""
+"""A searcher on another machine that is silent for longer counts as dead."""
 
 _START_TIME_TOLERANCE_SECONDS = 2.0
 
 
-class Owned(Protocol):
-    """A trial, as far as its life is concerned."""
-
-    @property
-    def state(self) -> TrialState:
-        """The stored state."""
-
-    @property
-    def owner(self) -> Owner | None:
-        """The process that runs or ran it."""
-
-    @property
-    def heartbeat_at(self) -> datetime | None:
-        """When that last reported."""
-
-
 def is_alive(owner: Owner) -> bool:
-    """Whether this process of this machine still runs; its number may belong to another by now."""
+    """Returns whether a process of this machine still runs, and not another with its number."""
     try:
         process = psutil.Process(owner.process_id)
         started_at = process.create_time()
@@ -47,8 +31,10 @@ def is_alive(owner: Owner) -> bool:
     return abs(started_at - owner.process_started_at) <= _START_TIME_TOLERANCE_SECONDS
 
 
-def is_run_by_anyone(row: Owned, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
-    """Whether a running trial goes on: by its process here, by its heartbeat elsewhere."""
+def is_run_by_anyone(
+    row: StoredTrial | TrialDetails, heartbeat_seconds: float = HEARTBEAT_SECONDS
+) -> bool:
+    """Returns whether a running trial goes on, by its process here or its heartbeat elsewhere."""
     owner = row.owner
     if owner is None or row.heartbeat_at is None:
         return False
@@ -58,8 +44,8 @@ def is_run_by_anyone(row: Owned, heartbeat_seconds: float = HEARTBEAT_SECONDS) -
     return silent <= heartbeat_seconds
 
 
-def state_of(row: Owned) -> TrialState:
-    """The stored state, but `stale` where the process of a running trial is dead."""
+def state_of(row: StoredTrial | TrialDetails) -> TrialState:
+    """Returns the stored state, or `stale` for a running trial whose process is dead."""
     return (
         TrialState.STALE
         if row.state == TrialState.RUNNING and not is_run_by_anyone(row)

@@ -1,4 +1,4 @@
-"""From stored trials to what a strategy sees of them; no other module makes observations."""
+"""Turns stored trials into what a strategy sees of them; no other module makes observations."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 REPLICATE = "replicate"
-"""User attribute of Optuna's trials."""
+"""User attribute of Optuna's trials that holds the replicate."""
 
 
 def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
-    """The completed trials of a search, of those that count, in the order of their numbers."""
+    """Returns the completed ones of these trials, in the order of their numbers."""
     found = [
         Observation(
             switch_percent=row.switch_percent,
@@ -49,16 +49,21 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
 def read_observations(
     database: Database, study: str, rows: Mapping[int, StoredTrial]
 ) -> list[Observation]:
-    """The completed trials of a search that one only looks at, of its trials by number."""
+    """Returns the completed runs of a search for those who only look at it.
+
+    Args:
+        database: Holds Optuna's tables and ours.
+        study: Name of the search.
+        rows: Its stored trials by number.
+    """
     given_up = given_up_trials(database, study)
     return observations_of(row for number, row in rows.items() if number not in given_up)
 
 
 def observations_in_study(trials: Sequence[FrozenTrial], parameter: str) -> list[Observation]:
-    """The completed trials of a study that is not a search of ours, by its parameter.
+    """Returns the completed trials of any Optuna study with this parameter.
 
-    An infinite value counts as diverged. Where nobody numbered the replicates, the trials of a
-    switch point are numbered as they come.
+    An infinite value counts as diverged.
     """
     return [
         Observation(
@@ -68,39 +73,41 @@ def observations_in_study(trials: Sequence[FrozenTrial], parameter: str) -> list
             trial_number=trial.number,
             replicate=replicate,
         )
-        for trial, percent, replicate in _chosen(trials, parameter, "COMPLETE", Counter())
-        if trial.value is not None
+        for trial, percent, replicate in _chosen(trials, parameter)
+        if trial.state.name == "COMPLETE" and trial.value is not None
     ]
 
 
 def in_flight_runs(trials: Sequence[FrozenTrial], parameter: str) -> list[Key]:
-    """Switch point and replicate of each trial that runs; one that has not chosen is left out.
-
-    Where nobody numbered the replicates, they are those after the completed ones.
-    """
-    made: Counter[float] = Counter()
-    for _ in _chosen(trials, parameter, "COMPLETE", made):
-        pass
-    running = _chosen(trials, parameter, "RUNNING", made)
-    return [(percent, replicate) for _, percent, replicate in running]
+    """Returns switch point and replicate of each running trial that has chosen them."""
+    return [
+        (percent, replicate)
+        for trial, percent, replicate in _chosen(trials, parameter)
+        if trial.state.name == "RUNNING"
+    ]
 
 
 def _chosen(
-    trials: Iterable[FrozenTrial], parameter: str, state: str, made: Counter[float]
+    trials: Sequence[FrozenTrial], parameter: str
 ) -> Iterator[tuple[FrozenTrial, float, int]]:
-    """Each trial in a state with its switch point and replicate; counts them at that point."""
-    for trial in trials:
-        value = trial.params.get(parameter)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        percent = float(value)
-        if trial.state.name == state:
-            yield trial, percent, int(trial.user_attrs.get(REPLICATE, made[percent]))
-            made[percent] += 1
+    """Yields trials with switch point and replicate: all complete ones, then the running ones.
+
+    If nobody numbered the replicates, the trials of a switch point are numbered in this order.
+    """
+    made: Counter[float] = Counter()
+    for state in ("COMPLETE", "RUNNING"):
+        for trial in trials:
+            value = trial.params.get(parameter)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if trial.state.name == state:
+                percent = float(value)
+                yield trial, percent, int(trial.user_attrs.get(REPLICATE, made[percent]))
+                made[percent] += 1
 
 
 def cost_of(row: StoredTrial) -> TrialCost:
-    """The cost of a run, from which that of another follows."""
+    """Returns the cost and the pace of a run."""
     W = row.total_worker_steps
     return TrialCost(
         paid_seconds=max(0.0, row.paid_seconds or 0.0),
@@ -111,7 +118,7 @@ def cost_of(row: StoredTrial) -> TrialCost:
 
 
 def total_cost(identity: WorkloadIdentity, rows: Iterable[StoredTrial]) -> SearchCost:
-    """The cost of all trials of a search together."""
+    """Returns the cost of all trials of a search together."""
     known = list(rows)
     phases = (phase for row in known for phase in row.phases)
     pace = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)

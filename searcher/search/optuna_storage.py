@@ -1,8 +1,9 @@
-"""Optuna's part of the database: making it, mending it, opening it, and checking it against ours.
+"""Optuna's tables: creating, opening and upgrading them, and checking them against ours.
 
-Optuna makes its tables statement by statement, and SQLite commits each on its own: a kill in
-between would leave a table without its index for good, as Optuna makes no index of a table that is
-there. So on SQLite they are made here, in one transaction, by the statements that Optuna uses.
+Optuna creates its tables statement by statement, and SQLite commits each one on its own. A process
+killed in between would leave a table without its index for good, because Optuna adds no index to a
+table that exists. On SQLite the tables are therefore created here, in one transaction, with the
+statements that Optuna uses.
 """
 
 from __future__ import annotations
@@ -39,27 +40,10 @@ from syncswitch.storage.trials.values import StoredTrial
 _OPEN_ATTEMPTS = 5
 _BUSY_SECONDS = 60.0
 
-# Without the index on their names each start makes a study anew, which nobody then finds.
-_RENAME_DUPLICATES = """
-UPDATE studies SET study_name = study_name || ' (duplicate ' || study_id || ')'
-WHERE study_id IN (
-    SELECT study_id FROM (
-        SELECT study_id, row_number() OVER (
-            PARTITION BY study_name
-            ORDER BY (SELECT count(*) FROM trials WHERE trials.study_id = studies.study_id) DESC,
-                study_id
-        ) AS place FROM studies
-    ) WHERE place > 1
-)
-"""
-
 
 @contextmanager
 def readable(url: str) -> Iterator[None]:
-    """Names what Optuna cannot make sense of.
-
-    Raises DatabaseError where a value in its tables is no JSON, or none of those it may be.
-    """
+    """Turns what Optuna raises for an invalid value in its tables into a DatabaseError."""
     try:
         yield
     except (ValueError, LookupError) as error:
@@ -70,12 +54,12 @@ def readable(url: str) -> Iterator[None]:
 
 
 def open_storage(url: str, *, check: bool = True) -> RDBStorage:
-    """Optuna's part of the database; made where it is not there.
+    """Opens Optuna's tables, and creates them if there are none.
 
-    Raises DatabaseError where it cannot be made, or `check` finds the version of another Optuna.
+    Raises DatabaseError if that fails, or if `check` finds the tables of another Optuna version.
     """
     storage = _opened(url)
-    # As Optuna checks it, which reads all its migrations each time.
+    # Optuna's own check reads all its migrations each time.
     if check and storage.get_current_version() != _newest()[0]:
         raise DatabaseError(
             f"Optuna's tables in {shown(url)} do not fit the installed Optuna"
@@ -92,19 +76,13 @@ def _opened(url: str) -> RDBStorage:
     for attempt in range(_OPEN_ATTEMPTS):
         try:
             if path is not None:
-                _complete(path, rename_duplicates=False)
+                _create_missing(path)
             return RDBStorage(
                 driver_url(url), engine_kwargs=arguments, skip_compatibility_check=True
             )
-        except sqlite3.IntegrityError as error:
-            raise DatabaseError(
-                f"Optuna's tables in {shown(url)} were not made to their end, and hold several"
-                f" studies of one name; run `syncswitch-search db upgrade --storage {shown(url)}`"
-                " (copy the database first)"
-            ) from error
         except Exception as error:
-            # Two searchers that start at once both try to make Optuna's tables, and one loses with
-            # whatever error its driver has for it.
+            # Two searchers that start at once both try to create Optuna's tables, and one loses
+            # with whatever error its driver raises for that.
             if attempt + 1 == _OPEN_ATTEMPTS:
                 raise DatabaseError(
                     f"Optuna cannot use the database {shown(url)}:"
@@ -114,73 +92,45 @@ def _opened(url: str) -> RDBStorage:
     raise AssertionError("unreachable")
 
 
-def upgrade_study_tables(url: str) -> list[str]:
-    """Brings Optuna's tables to the version of the installed Optuna, and adds what they lack.
-
-    Of several studies of one name, the one with the most trials keeps it. Gives the tables and
-    indexes that a killed process had left out.
-    """
+def upgrade_study_tables(url: str) -> bool:
+    """Brings Optuna's tables to the version of the installed Optuna; returns whether it had to."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    missing = missing_study_tables(url)
-    path = sqlite_path(parse_url(url))
-    if path is not None:
-        _complete(path, rename_duplicates=True)
     storage = open_storage(url, check=False)
-    if storage.get_current_version() != storage.get_head_version():
+    is_old: bool = storage.get_current_version() != storage.get_head_version()
+    if is_old:
         storage.upgrade()
-    return missing
+    return is_old
 
 
-def missing_study_tables(url: str) -> list[str]:
-    """Tables and indexes of Optuna's that were not made; only reads.
-
-    None are missing where there are none at all: a search makes them. A server makes all or none.
-    """
-    path = sqlite_path(parse_url(url))
-    if path is None:
-        return []
-    try:
-        with _transaction(path, "DEFERRED") as connection:
-            missing = _missing(connection)
-    except sqlite3.Error as error:
-        raise DatabaseError(f"cannot read the database {path}: {one_line(error)}") from error
-    return [] if len(missing) == len(_newest()[1]) else list(missing)
-
-
-def _complete(path: Path, *, rename_duplicates: bool) -> None:
-    """Makes the tables and indexes that are not there: all of them, or none."""
+def _create_missing(path: Path) -> None:
+    """Creates the tables and indexes that do not exist: all of them, or none."""
     with _transaction(path, "DEFERRED") as connection:
         if not _missing(connection):
             return
     with _transaction(path, "IMMEDIATE") as connection:
         missing = _missing(connection)  # others may have been faster
-        is_table = {name: sql.startswith("CREATE TABLE") for name, sql in missing.items()}
-        for name in (name for name in missing if is_table[name]):
-            connection.execute(missing[name])
-        if rename_duplicates:
-            connection.execute(_RENAME_DUPLICATES)
-        for name in (name for name in missing if not is_table[name]):
-            connection.execute(missing[name])
+        for statement in missing.values():
+            connection.execute(statement)
         revision, statements = _newest()
         if len(missing) == len(statements):
-            # Optuna would read all its migrations to know it.
+            # Optuna would read all its migrations to find it out.
             connection.execute("INSERT INTO alembic_version VALUES (?)", [revision])
 
 
 def _missing(connection: sqlite3.Connection) -> dict[str, str]:
-    """The statements that make what is not there, by the name of what they make."""
-    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    """Statements that create what does not exist, by the name of what they create, in order."""
+    existing = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     revision, statements = _newest()
-    if "alembic_version" in there:
+    if "alembic_version" in existing:
         found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         if found is not None and found[0] != revision:
-            return {}  # what belongs there, the Optuna of that version knows
-    return {name: sql for name, sql in statements.items() if name not in there}
+            return {}  # only that version of Optuna knows what belongs there
+    return {name: sql for name, sql in statements.items() if name not in existing}
 
 
 @functools.cache
 def _newest() -> tuple[str, dict[str, str]]:
-    """The revision of the installed Optuna's tables, and the statements that make them."""
+    """Returns the revision of the installed Optuna's tables, and statements that create them."""
     storage = RDBStorage("sqlite://", skip_compatibility_check=True)
     with storage.engine.connect() as connection:
         query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
@@ -200,7 +150,7 @@ def _transaction(path: Path, kind: str) -> Iterator[sqlite3.Connection]:
 
 _REPAIRED = "nothing; the next `syncswitch-search run` of the same search repairs it"
 
-# Kinds of differences: what they are, in the plural; whether they are a problem; what to do.
+# Kinds of differences: what was found, whether it is a problem, and what to do about it.
 _KINDS = {
     "stale": ("runs whose process is dead", False, _REPAIRED),
     "untold": ("runs that Optuna does not know the end of yet", False, _REPAIRED),
@@ -216,26 +166,20 @@ _KINDS = {
 
 
 def check_database(url: str) -> list[Finding]:
-    """Everything there is to say about a database.
+    """Returns everything that is wrong with a database, or worth knowing.
 
-    Raises DatabaseError where it cannot be reached, or is missing, foreign or of another revision.
+    Raises DatabaseError if it cannot be reached, is missing or foreign, or is of another revision.
     """
     is_ours, engine = examined(url, may_create=False)
     with Database(url, engine) as database:
         if not is_ours:
             fix = "`syncswitch-search run WORKLOAD` makes them"
             return [Finding("tables", True, "no tables of syncswitch", fix)]
-        # Where the database itself is damaged, nothing more can be trusted.
+        # If the database itself is damaged, nothing else in it can be trusted.
         return list(database_findings(database)) or list(_search_findings(database))
 
 
 def _search_findings(database: Database) -> Iterator[Finding]:
-    place = shown(database.url)
-    if missing := missing_study_tables(database.url):
-        fix = f"copy the database, then run `syncswitch-search db upgrade --storage {place}`"
-        what = listed("parts of Optuna's tables that were not made", missing)
-        yield Finding("studies", True, what, fix)
-        return
     found = defaultdict(list)
     try:
         with readable(database.url):
@@ -249,10 +193,10 @@ def _search_findings(database: Database) -> Iterator[Finding]:
 
 
 def _differences(database: Database) -> Iterator[tuple[str, str]]:
-    """Kind, and the run or the search, one search at a time."""
+    """Yields the kind of each difference, and the run or search that it concerns."""
     store = TrialStore(database)
     with database.engine.connect() as connection:
-        # Where Optuna has no tables, none are made.
+        # Opening them would create them.
         storage = open_storage(database.url) if holds_studies(connection) else None
     studies = {study.study_name for study in storage.get_all_studies()} if storage else set()
     for search in store.searches():
@@ -272,7 +216,7 @@ def _differences(database: Database) -> Iterator[tuple[str, str]]:
 def _mismatches(
     rows: Mapping[int, StoredTrial], trials: Iterable[FrozenTrial]
 ) -> Iterator[tuple[str, int]]:
-    """Kind and number of each run of which our account differs from Optuna's."""
+    """Yields kind and number of each run on which our tables and Optuna's disagree."""
     for trial in trials:
         row = rows.get(trial.number)
         state = row.state if row is not None else None

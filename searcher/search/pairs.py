@@ -1,13 +1,14 @@
 """A search over several pairs of protocols that have the first one in common.
 
-One pair after the other is searched for its switch point, until that is known or the pair cannot be
-faster any more than the best one so far; then the best one's policy is published. What the first
-protocol does alone is trained once for all of them, and the checkpoints on its way serve all.
+One pair after the other is searched for its switch point, until that is known or the pair is no
+longer likely to be faster than the best one so far. Then the policy of the best pair is published.
+What the first protocol does alone is trained once for all pairs, and its checkpoints serve all.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,13 @@ from syncswitch.searcher.search.search import (
     SearchState,
     TrialLoop,
 )
-from syncswitch.searcher.strategies.base import Decided, Wait
-from syncswitch.searcher.strategies.pairs import LEAST_GAIN, Dropped, dropped, is_preferred, pace_of
+from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.searcher.words import counted, percent_text, seconds_text
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.metrics import mean_of
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Trainer
@@ -36,13 +38,92 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+_LEAST_GAIN = 0.02
+"""A pair is preferred to the best one before it if it takes this share less of the time."""
+
+# A pair that is less likely to be preferred is given up.
+_LEAST_CHANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Why a pair cannot win, or is not likely to.
+
+    Attributes:
+        runs: Number of its runs after which that was known.
+        percent: The fastest switch point that may still keep the accuracy.
+        seconds: Time of a training with that switch.
+        chance: Probability that the pair is preferred to the best so far; None if no switch point
+            that may keep the accuracy is fast enough.
+    """
+
+    runs: int
+    percent: float
+    seconds: float
+    chance: float | None = None
+
+
+def _is_preferred(seconds: float, best_seconds: float) -> bool:
+    """Returns whether a pair with trainings of this length replaces the best one before it."""
+    return seconds < (1 - _LEAST_GAIN) * best_seconds
+
+
+def _seconds_at(runs: Sequence[Observation], percent: float) -> float:
+    """Returns the time of a training with a switch, at the pace of some runs; NaN if unknown."""
+    costs = [run.cost for run in runs if run.cost is not None]
+    first = mean_of(cost.first_seconds for cost in costs)
+    second = mean_of(cost.second_seconds for cost in costs)
+    share = percent / 100
+    # The pace of a protocol without a share of the training need not be known.
+    first = share * (math.nan if first is None else first) if share else 0.0
+    return first + ((1 - share) * (math.nan if second is None else second) if share < 1 else 0.0)
+
+
+def _dropped(
+    strategy: Strategy, runs: tuple[Observation, ...], best_seconds: float
+) -> Dropped | None:
+    """Returns the first reason in the course of a pair's search to give it up; None for none.
+
+    Later looks, with more runs made, find the same reason.
+
+    Args:
+        strategy: The strategy of the pair's search.
+        runs: The runs that it needed, in their order.
+        best_seconds: Time of a training with the best policy so far.
+    """
+    looks = (_dropped_after(strategy, runs[:end], best_seconds) for end in range(1, len(runs) + 1))
+    return next((found for found in looks if found is not None), None)
+
+
+# A searcher that waits asks again and again, and every look begins with the first run.
+@functools.lru_cache(maxsize=1_000)
+def _dropped_after(
+    strategy: Strategy, runs: tuple[Observation, ...], best_seconds: float
+) -> Dropped | None:
+    if math.isnan(_seconds_at(runs, 50.0)):
+        return None
+    rejected = strategy.progress(runs).lower_percent
+    grid = strategy.grid()
+    possible = [percent for percent in grid if percent > rejected] or [grid[-1]]
+    seconds = {percent: _seconds_at(runs, percent) for percent in possible}
+    fastest = min(possible, key=lambda percent: seconds[percent])
+    faster = [percent for percent in possible if _is_preferred(seconds[percent], best_seconds)]
+    if not faster:
+        return Dropped(len(runs), fastest, seconds[fastest])
+    answers = strategy.answers(runs)
+    chance = math.fsum(answers.get(percent, 0.0) for percent in faster)
+    if answers and chance < _LEAST_CHANCE:
+        return Dropped(len(runs), fastest, seconds[fastest], chance)
+    return None
+
+
 def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
-    """Why a pair is not the answer, as a clause: `given up after 2 runs: with a switch at ...`."""
+    """Returns why a pair is not the answer, as a clause: `given up after 2 runs: ...`."""
     assert isinstance(best.found, Decided)
     switch = percent_text(best.found.switch_percent)
     takes = f"{best.name} {seconds_text(best.seconds)} s with a switch at {switch}"
     mine = f"{seconds_text(pair.seconds)} s with a switch at"
-    least = f"{100 * LEAST_GAIN:g} % faster"
+    least = f"{100 * _LEAST_GAIN:g} % faster"
     if isinstance(pair.found, Decided):
         if math.isinf(pair.seconds):
             return f"not known to be faster: none of its runs tells how long it takes, and {takes}"
@@ -61,13 +142,12 @@ class PairOutcome:
     """The outcome of the search of one pair.
 
     Attributes:
+        identity: The job with this pair.
         study: Name of its search.
-        found: The earliest switch that keeps the accuracy, or why nobody looked on for it.
-        seconds: A training with that switch, at the pace of the runs behind it; infinite where
-            nobody knows.
-        runs: Completed runs of the pair, those of the first protocol alone included that it has
-            from another pair.
-        paid_seconds: Training time of its own.
+        found: Its answer, or why it was given up.
+        seconds: Time of a training with that switch, at the pace of its runs; infinite if unknown.
+        runs: Completed runs of the pair, with those that it has from another pair.
+        paid_seconds: Training time that the pair itself cost.
     """
 
     identity: WorkloadIdentity
@@ -79,17 +159,17 @@ class PairOutcome:
 
     @property
     def name(self) -> str:
-        """For example `bsp,asp`."""
+        """The pair, for example `bsp,asp`."""
         return self.identity.pair
 
 
 @dataclass(frozen=True, slots=True)
 class PairsResult:
-    """The end of a search over pairs: one policy.
+    """The result of a search over pairs.
 
     Attributes:
-        pairs: In the order in which they were tried.
-        best: The search of the pair whose policy it is.
+        pairs: The outcome of each pair, in the order in which they were tried.
+        best: The result of the pair whose policy is published.
     """
 
     pairs: tuple[PairOutcome, ...]
@@ -97,33 +177,33 @@ class PairsResult:
 
 
 def best_of(pairs: Sequence[PairOutcome]) -> PairOutcome | None:
-    """The fastest pair that keeps the accuracy, of nearly equal ones the first; None for none.
+    """Returns the fastest pair that keeps the accuracy, the first one of nearly equal ones.
 
     Args:
-        pairs: In the order in which they were tried.
+        pairs: The pairs in the order in which they were tried.
     """
     best = None
     for pair in pairs:
         if isinstance(pair.found, Decided) and (
-            best is None or is_preferred(pair.seconds, best.seconds)
+            best is None or _is_preferred(pair.seconds, best.seconds)
         ):
             best = pair
     return best
 
 
 def paid_trainings(pairs: Sequence[PairOutcome], baseline_seconds: float | None) -> float | None:
-    """The cost of all pairs together, in trainings with the first protocol alone."""
+    """Returns the cost of all pairs together, in trainings with the first protocol alone."""
     paid = math.fsum(one.paid_seconds for one in pairs)
     return paid / baseline_seconds if baseline_seconds else None
 
 
 @dataclass(frozen=True)
 class PairToSearch:
-    """A pair of protocols of a job, and where it is to be trained.
+    """A pair of protocols to search, and what trains it.
 
     Attributes:
         identity: The job with this pair.
-        plan: Of the pair's search; it names all the pairs.
+        plan: The plan of the pair's search; it names all the pairs.
         open_trainer: Called when the first run is needed, and again after a failure.
     """
 
@@ -133,7 +213,7 @@ class PairToSearch:
 
     @property
     def study(self) -> str:
-        """Name of its search."""
+        """Name of the pair's search."""
         return study_name(self.identity, self.plan)
 
 
@@ -144,14 +224,14 @@ def search_pairs(
     say: Callable[[PairToSearch], None] = lambda _: None,
     **options: Unpack[LoopOptions],
 ) -> PairsResult:
-    """Finds the fastest pair that keeps the accuracy, and publishes its policy alone.
+    """Finds the fastest pair that keeps the accuracy, and publishes its policy only.
 
     The same call goes on where an interrupted one stopped, shares the work with others, or answers
-    at once: what is decided follows from the runs that each pair's search asked for, in that order.
+    at once: all decisions follow from the runs that each pair's search asked for, in their order.
 
     Args:
         database: Holds Optuna's tables and ours.
-        pairs: All with one first protocol; the first of them is searched to its end.
+        pairs: All with the same first protocol; the first pair is searched to its end.
         say: Is told which pair comes next.
         **options: See `LoopOptions`.
 
@@ -179,7 +259,7 @@ def search_pairs(
 
 
 class _PairSearch(TrialLoop[PairOutcome]):
-    """The search of one pair, up to its answer or until it is given up; nothing is published."""
+    """The search of one pair, up to its answer or until it is given up; it publishes nothing."""
 
     def __init__(
         self,
@@ -192,7 +272,7 @@ class _PairSearch(TrialLoop[PairOutcome]):
         self._best = best
 
     def move(self, state: SearchState) -> PairOutcome | PlannedTrial | Wait:
-        """Return the outcome of the pair once it is known; else what its strategy wants."""
+        """Returns the outcome of the pair once it is known; else what its strategy wants."""
         self.report(state)
         found = self._found(state)
         if found is None:
@@ -202,7 +282,7 @@ class _PairSearch(TrialLoop[PairOutcome]):
         if isinstance(found, Dropped):
             seconds = found.seconds
         else:
-            seconds = pace_of(state.course.runs).at(found.switch_percent)
+            seconds = _seconds_at(state.course.runs, found.switch_percent)
             seconds = math.inf if math.isnan(seconds) else seconds
         cost = total_cost(self._identity, state.rows.values())
         return PairOutcome(
@@ -215,16 +295,16 @@ class _PairSearch(TrialLoop[PairOutcome]):
         )
 
     def _found(self, state: SearchState) -> Decided | Dropped | None:
-        """The first that its runs say, in the order in which they were asked for."""
+        """Returns the first conclusion of its runs, in the order in which they were asked for."""
         if self._best is not None:
-            lost = dropped(state.measured_strategy, state.course.runs, self._best.seconds)
+            lost = _dropped(state.measured_strategy, state.course.runs, self._best.seconds)
             if lost is not None:
                 return lost
         decision = state.course.decision
         return decision if isinstance(decision, Decided) else None
 
     def is_decided(self) -> bool:
-        """Whether its runs say what becomes of it."""
-        with contextlib.suppress(UserError):  # the baseline diverged, which the next look says
+        """Returns whether the outcome of the pair is known."""
+        with contextlib.suppress(UserError):  # the baseline diverged: the next look raises it
             return self._found(self.study.read()) is not None
         return False

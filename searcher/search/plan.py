@@ -1,4 +1,4 @@
-"""What a search was asked to do, and the names and seeds that follow from it."""
+"""The plan of a search, and the names and seeds that follow from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,23 +15,31 @@ from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, po
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
 
-# What depends on what the database holds when a study begins is no part of its name: it is kept
-# with the study.
+# Options that depend on what the database holds when a study begins are not part of its name.
 _FIRST_WRITERS = {"recorded", "wanted"}
 
-_MOST_RUNS = 10_000  # more than any search makes
-_MOST_USES = 1_000_000
+# Options that count something, and the most that they may be: more than any search needs.
+_MOST = {
+    "settings": 30,
+    "runs": 10_000,
+    "baseline_runs": 10_000,
+    "least_runs": 10_000,
+    "target_runs": 10_000,
+    "uses": 1_000_000,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """The switch points of a search; the same plan on the same workload is the same study.
+    """The plan of a search; the same plan for the same job is the same study.
 
     Attributes:
-        trainer: Kind of trainer: runs of different kinds are not to be compared.
-        base_seed: The seeds of all runs derive from it.
-        pairs: The pairs of protocols that are searched together, where this search is of one of
-            them; empty for a search of its own.
+        strategy: Decides which runs are made.
+        trainer: Kind of trainer; runs of different kinds are not comparable.
+        base_seed: The seeds of all runs follow from it.
+        conditions: Conditions under which the runs train.
+        pairs: The pairs of protocols that are searched together, if this search is one of several;
+            otherwise empty.
     """
 
     strategy: Strategy = field(default_factory=AdaptiveStrategy)
@@ -42,42 +49,60 @@ class SearchPlan:
     pairs: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Refuses what no search can do. Raises UserError."""
-        strategy = self.strategy
-        _require(
-            1 <= strategy.settings <= 30, "--settings", strategy.settings, "a whole number, 1 to 30"
-        )
-        _require_count(strategy.runs, "--runs", _MOST_RUNS)
-        _check_threshold(strategy)
-        _check_keep(strategy.options)
-        _check_options(strategy.options)
-        target = strategy.target_accuracy
-        if target is not None and "baseline_runs" in strategy.options:
-            raise UserError(
-                "--baseline-runs says how often to measure the accuracy that --target-accuracy"
-                " gives; leave one of them out"
-            )
-        least = strategy.options.get("least_runs", 1)
+        """Raises UserError if a value is out of range, or two do not go together."""
+        strategy, options = self.strategy, self.strategy.options
+        for name, most in _MOST.items():
+            count = getattr(strategy, name, None)
+            fits = count is None or 1 <= count <= most
+            _require(fits, f"--{name.replace('_', '-')}", count, f"a whole number, 1 to {most}")
+        least = options.get("least_runs", 1)
         _require(least <= strategy.runs, "--least-runs", least, f"at most --runs, {strategy.runs}")
-        if target is None and "target_runs" in strategy.options:
-            raise UserError(
-                "--target-runs says how many runs stand behind --target-accuracy, which is not"
-                " given; give both or neither"
-            )
-        if target is not None:
-            _check_target(target, strategy.accuracy_range)
+        budget = options.get("budget", math.inf)
+        _require(
+            budget > 0 and ("budget" not in options or math.isfinite(budget)),
+            "--budget",
+            budget,
+            "above 0, in trainings with the first protocol alone, such as 5",
+        )
         _require(
             0 <= self.base_seed <= LARGEST_SEED,
             "--seed",
             self.base_seed,
             f"a whole number, 0 to {LARGEST_SEED}",
         )
+        if not strategy.threshold_runs:
+            _check_threshold(strategy.threshold, strategy.accuracy_range)
+        elif budget < strategy.threshold_runs:
+            raise UserError(
+                f"--budget is {budget:g}: without a --threshold the search begins with"
+                f" {strategy.threshold_runs} trainings to measure one; give as many, or --threshold"
+            )
+        if "keep" in options:
+            keep = options["keep"]
+            _require(0.5 < keep < 1, "--keep", keep, "a share above 0.5 and below 1, such as 0.95")
+            if options.get("guarded", True):
+                raise UserError(
+                    "--keep says how many trainings must keep the accuracy without a guard: add"
+                    " --no-guard, or leave it out"
+                )
+        if strategy.target_accuracy is not None:
+            _check_target(strategy.target_accuracy, strategy.accuracy_range)
+            if "baseline_runs" in options:
+                raise UserError(
+                    "--baseline-runs says how often to measure the accuracy that"
+                    " --target-accuracy gives; leave one of them out"
+                )
+        elif "target_runs" in options:
+            raise UserError(
+                "--target-runs says how many runs stand behind --target-accuracy, which is not"
+                " given; give both or neither"
+            )
 
 
 def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
-    """Name of the study, so that the same command goes on where it was.
+    """Returns the name of the study, which is the same for the same command.
 
-    Workload name, start of the fingerprint, and a digest of the plan.
+    It has the workload's name, the start of the fingerprint, and a digest of the plan.
     """
     strategy = plan.strategy
     content: dict[str, Any] = {
@@ -103,25 +128,16 @@ def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:
 
 
 def replicate_seed(base_seed: int, replicate: int) -> int:
-    """Seed of a replicate, the same at all switch points, so that these differ in nothing else."""
+    """Returns the seed of a replicate, which is the same at all switch points."""
     digest = hashlib.sha256(f"syncswitch replicate {base_seed} {replicate}".encode()).digest()
     return int.from_bytes(digest[:4], "big") % (LARGEST_SEED + 1)
 
 
-def _check_threshold(strategy: Strategy) -> None:
-    if strategy.threshold_runs:
-        budget = strategy.options.get("budget", math.inf)
-        if budget < strategy.threshold_runs:
-            raise UserError(
-                f"--budget is {budget:g}: without a --threshold the search begins with"
-                f" {strategy.threshold_runs} trainings to measure one; give as many, or --threshold"
-            )
-        return
-    threshold, (least, largest) = strategy.threshold, strategy.accuracy_range
+def _check_threshold(threshold: float, limits: AccuracyRange) -> None:
+    least, largest = limits
     is_possible = math.isfinite(threshold) and threshold > 0
-    if least is None or largest is None:
-        allowed = "above 0, in the unit of the metric"
-    else:
+    allowed = "above 0, in the unit of the metric"
+    if least is not None and largest is not None:
         is_possible = is_possible and threshold < largest - least
         allowed = f"above 0 and below {largest - least:g}"
     _require(is_possible, "--threshold", threshold, allowed)
@@ -134,35 +150,6 @@ def _check_target(target: float, limits: AccuracyRange) -> None:
         )
     is_possible = math.isfinite(target) and possible_accuracy(target, limits) == target
     _require(is_possible, "--target-accuracy", abs(target), "a value that the metric can have")
-
-
-def _check_keep(options: Mapping[str, Any]) -> None:
-    keep = options.get("keep")
-    if keep is None:
-        return
-    _require(0.5 < keep < 1, "--keep", keep, "a share above 0.5 and below 1, such as 0.95")
-    if options.get("guarded", True):
-        raise UserError(
-            "--keep says how many trainings must keep the accuracy without a guard: add --no-guard,"
-            " or leave it out"
-        )
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    for name in ("uses", "baseline_runs", "least_runs", "target_runs"):
-        most = _MOST_USES if name == "uses" else _MOST_RUNS
-        _require_count(options.get(name, 1), f"--{name.replace('_', '-')}", most)
-    budget = options.get("budget", 1.0)
-    _require(
-        math.isfinite(budget) and budget > 0,
-        "--budget",
-        budget,
-        "above 0, in trainings with the first protocol alone, such as 5",
-    )
-
-
-def _require_count(value: int, option: str, most: int) -> None:
-    _require(1 <= value <= most, option, value, f"a whole number, 1 to {most}")
 
 
 def _require(fits: bool, option: str, value: object, allowed: str) -> None:

@@ -1,4 +1,4 @@
-"""Sentences about a policy: its switch, its gain and its promise; pure."""
+"""Policies in words: their switch, their gain and their promise; pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 
 def policy_text(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
-    """The policy in sentences: its switch, what was measured, its gain and its promise."""
+    """Returns the policy in sentences: its switch, its gain, what was measured, its promise."""
     parts = (policy_sentences(policy, baseline_seconds), promise_sentences(policy))
     return " ".join(filter(None, parts))
 
 
 def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None) -> str:
-    """The policy as one would say it, what it gains, and what was measured."""
+    """Returns the policy's switch, its gain, and what was measured."""
     first, second = policy.first_protocol.upper(), policy.second_protocol.upper()
     train, steps = f"Train {policy.workload} with {first}", f"{policy.total_worker_steps:,}"
     if policy.switch_percent >= BASELINE_PERCENT:
@@ -33,7 +33,7 @@ def policy_sentences(policy: TimingPolicy, baseline_seconds: float | None = None
 
 
 def promise_sentences(policy: TimingPolicy) -> str:
-    """Sentences on what later runs may expect, and how surely; empty where that is unknown."""
+    """Returns what to expect of later runs, and how certain that is; empty if unknown."""
     first, metric = policy.first_protocol.upper(), policy.decided_by
     within = f"within {metric.with_unit(f'{policy.threshold:g}')} of"
     usual = policy.baseline_kept_share
@@ -56,7 +56,7 @@ def _guarded_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[st
         )
     if policy.expected_time is not None:
         sure = ""
-        # That is so by the measured times; where these leave it open, nobody is sure.
+        # The probability goes by the measured times; if these leave it open, it is not stated.
         is_faster = policy.speed_up_low is None or policy.speed_up_low > 1
         if policy.confidence is not None and is_faster:
             sure = f"; that it saves time is {sure_text(policy.confidence)}"
@@ -82,7 +82,7 @@ def _bare_promise(policy: TimingPolicy, first: str, mean: str) -> Iterator[str]:
 
 
 def kept_text(policy: TimingPolicy) -> str | None:
-    """The promise in a few words, for tables; None where there is none."""
+    """Returns the promise in a few words, for tables; None if there is none."""
     if policy.kept_share is None:
         return None
     usual, first = policy.baseline_kept_share, policy.first_protocol.upper()
@@ -96,19 +96,19 @@ def kept_text(policy: TimingPolicy) -> str | None:
 
 
 def guard_text(policy: TimingPolicy) -> str:
-    """How it is to be used."""
+    """Returns what a policy is for."""
     return "guarded trainings" if policy.guarded else "the bare switch"
 
 
 def expected_time_text(policy: TimingPolicy) -> str | None:
-    """The expected time for tables, for example `0.41 of the time of BSP alone`."""
+    """Returns the expected time for tables, for example `0.41 of the time of BSP alone`."""
     if policy.expected_time is None:
         return None
     return f"{policy.expected_time:.2f} of the time of {policy.first_protocol.upper()} alone"
 
 
 def sure_text(probability: float) -> str:
-    """How sure it is; nothing is said to be 100 % sure."""
+    """Returns a probability in words; nothing is said to be 100 % sure."""
     percent = _of_100(probability)
     return "more than 99 % sure" if percent == "100" else f"{percent} % sure"
 
@@ -118,7 +118,7 @@ def _of_100(share: float) -> str:
 
 
 def speed_up_text(found: SpeedUp, digits: int = 1, *, than: str = "") -> str:
-    """For example `2.9 times as fast (2.5 to 3.3)`; `about` where no interval is known."""
+    """Returns a speed-up, for example `2.9 times as fast (2.5 to 3.3)`; see `SpeedUp`."""
     value = f"{found.value:.{digits}f} times as fast{than}"
     if found.low is None or found.high is None:
         return f"about {value}"
@@ -127,7 +127,7 @@ def speed_up_text(found: SpeedUp, digits: int = 1, *, than: str = "") -> str:
 
 
 def times_text(found: SpeedUp | None) -> str:
-    """A speed-up for tables, for example `2.93 (2.51 to 3.34)`; `-` where it is unknown."""
+    """Returns a speed-up for tables, for example `2.93 (2.51 to 3.34)`; `-` if it is unknown."""
     if found is None:
         return NONE
     value = f"{found.value:.2f}"
@@ -148,7 +148,7 @@ def _gain(found: SpeedUp | None, first: str) -> str:
 
 
 def _measured(policy: TimingPolicy) -> str:
-    """The accuracy with the policy and with the first protocol alone, as far as they are known."""
+    """Returns the accuracies with the policy and with the first protocol alone, if known."""
     accuracies = _accuracies(policy, BASELINE_PERCENT)
     metric = policy.decided_by
     target = f"The target is {metric.text(policy.target_accuracy)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
@@ -11,6 +13,22 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial
+from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
+
+
+def completed_runs(
+    store: TrialStore, study: str, rows: Iterable[StoredTrial]
+) -> dict[int, RecordedRun]:
+    """Returns a search's complete runs, from their first worker-step, by trial number."""
+    complete = [row for row in rows if row.state == TrialState.COMPLETE]
+    if not complete:
+        return {}
+    whole = whole_runs(complete, store.curves(complete[0].fingerprint, study=study))
+    return {
+        row.trial_number: whole[row.trial_id]
+        for row in complete
+        if row.trial_id in whole and row.trial_number is not None
+    }
 
 
 def usable_runs(
@@ -21,42 +39,38 @@ def usable_runs(
     *,
     guarded: bool = False,
 ) -> list[StoredTrial]:
-    """The recorded runs of a job that may be compared with each other.
+    """Returns the recorded runs of a job that may be compared with each other.
 
-    They are of searches and evaluations, by the same kind of trainer, under the same conditions,
-    made to their end: how accurate a stopped run would have become is not known. Of a switch
-    point's runs with the same seed, which may be one and the same training, the first counts. What
-    a guard sent back counts among guarded runs alone, where all but the baseline had one.
+    They belong to searches and evaluations by the same kind of trainer under the same conditions,
+    and were not stopped, because nobody knows how accurate a stopped run would have become. If a
+    switch point has several runs with the same seed, which may be the same training, the first one
+    counts. Runs that a guard sent back count among guarded runs only, where all but the baseline
+    had a guard.
     """
     searches = store.searches(workload=identity.fingerprint)
     studies = {search.study for search in searches if search.trainer == trainer}
     found: dict[tuple[float, int | None], StoredTrial] = {}
     for row in store.trials(fingerprint=identity.fingerprint):
         is_whole = row.state == TrialState.COMPLETE and not row.stopped_early
-        percent = row.switch_percent
-        is_alike = row.conditions == conditions
         if guarded:
-            is_alike = is_alike and (row.guard != "off" or percent >= BASELINE_PERCENT)
+            is_alike = row.guard != "off" or row.switch_percent >= BASELINE_PERCENT
         else:
-            is_alike = is_alike and row.guard != "alarmed"
-        if row.study in studies and is_whole and is_alike:
+            is_alike = row.guard != "alarmed"
+        if row.study in studies and is_whole and is_alike and row.conditions == conditions:
             found.setdefault((row.switch_percent, row.seed), row)
     return list(found.values())
 
 
 def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRecord | None:
-    """Return the record of this very run if a sweep or an evaluation made it; it costs nothing now.
+    """Returns the record of this very run if a sweep or an evaluation made it.
 
-    Searches do not answer for each other: what one of them finds is to say something about the
-    other.
+    It costs nothing now. Searches do not answer for each other, so that the result of one still
+    says something about the other.
 
     Args:
-        store: Of the runs.
-        spec: The run that is wanted. Its seed tells the run; where it would start does not matter.
-        trainer: Kind of trainer: runs of other kinds do not count.
-
-    Returns:
-        None where there is no such run.
+        store: The recorded runs.
+        spec: The run that is wanted. Its seed identifies it; where it would start does not matter.
+        trainer: Kind of trainer; runs of other kinds do not count.
     """
     if spec.band is not None:
         return None
@@ -70,7 +84,7 @@ def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRe
 def recorded_replicates(
     store: TrialStore, identity: WorkloadIdentity, plan: SearchPlan
 ) -> tuple[tuple[float, int], ...]:
-    """Switch point and replicate of each run of a search that `recorded_result` would find.
+    """Returns switch point and replicate of each run that `recorded_result` would find.
 
     The latest switch point comes first: without the first protocol alone nothing is compared.
     """
@@ -87,7 +101,7 @@ def recorded_replicates(
 def _compared_runs(
     store: TrialStore, identity: WorkloadIdentity, trainer: str, conditions: RunConditions
 ) -> list[StoredTrial]:
-    """The usable runs of sweeps and evaluations."""
+    """Returns the usable runs of sweeps and evaluations."""
     searches = store.searches(workload=identity.fingerprint)
     compared = {one.study for one in searches if one.strategy == ComparisonStrategy().name}
     if not compared:
@@ -96,8 +110,34 @@ def _compared_runs(
     return [row for row in rows if row.study in compared]
 
 
+def baseline_of_pairs(
+    store: TrialStore, studies: Sequence[str], spec: TrialSpec
+) -> TrialRecord | None:
+    """Returns the record of this run if it is of the first protocol alone and another pair made it.
+
+    It costs nothing now.
+
+    Args:
+        store: The recorded runs.
+        studies: Searches of the same job with other second protocols and the same seeds.
+        spec: The run that is wanted.
+    """
+    if spec.switch_percent < BASELINE_PERCENT:
+        return None
+    for study in studies:
+        rows = store.trials(study=study)
+        runs = completed_runs(store, study, rows)
+        for row in rows:
+            is_it = row.switch_percent == BASELINE_PERCENT and row.seed == spec.seed
+            if is_it and row.trial_number in runs:
+                run = runs[row.trial_number]
+                found = record_of(store, row, spec)
+                return replace(found, evaluations=run.evaluations, phases=run.phases)
+    return None
+
+
 def record_of(store: TrialStore, row: StoredTrial, spec: TrialSpec) -> TrialRecord:
-    """The record of a complete run of a search, as one that costs nothing now."""
+    """Returns the record of a complete run of a search, as one that costs nothing now."""
     assert row.study is not None
     assert row.trial_number is not None
     assert row.converged_accuracy is not None

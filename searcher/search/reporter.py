@@ -1,4 +1,4 @@
-"""How a search tells people how it goes on."""
+"""Reports to people while a search goes on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ _ACCURACY = Metric()
 
 @dataclass(frozen=True, slots=True)
 class ReportedTrial:
-    """A trial, as people are told of it.
+    """A trial as it is reported.
 
     Attributes:
+        number: Its number in the search.
+        switch_percent: Its switch point.
         repeat: Number of this repeat of the switch point, from 1.
-        repeats: R; None where nobody can say how many there will be.
-        is_speculative: It is only likely to be needed.
-        metric: Of its job.
+        repeats: Number of repeats; None if it is not fixed.
+        total_worker_steps: W.
+        first_protocol: The first protocol of its job.
+        is_speculative: Whether it is only likely to be needed.
+        metric: The metric of its job.
     """
 
     number: int
@@ -35,22 +39,22 @@ class ReportedTrial:
 
 
 class Reporter:
-    """Is told how a search goes on, and says nothing.
+    """Is told how a search goes on, and does nothing; a base class.
 
-    What is about a trial under way comes from trainer threads.
+    Methods about a trial under way are called from the trainer's threads.
     """
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
-        """The history as it is before each decision; `most_runs` is None where none can say."""
+        """Called before each decision; `most_runs` is None if it is not fixed."""
 
     def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
-        """The threshold was measured, and the strategy has it."""
+        """The threshold was measured; the strategy has it."""
 
     def on_run(self, trial: ReportedTrial) -> None:
         """A run starts."""
 
     def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
-        """The run is at this worker-step."""
+        """The run has come to this worker-step."""
 
     def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
         """The run was tested."""
@@ -62,16 +66,16 @@ class Reporter:
         """The run is complete and recorded."""
 
     def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
-        """The run was stopped, as the search is decided without it."""
+        """The run was stopped because the search is decided without it."""
 
     def on_failed(self, trial: ReportedTrial, reason: str) -> None:
-        """The run failed for reasons of infrastructure and will be made again."""
+        """The run failed because of the infrastructure, and will be made again."""
 
     def on_wait(self, switch_percent: float) -> None:
-        """Other searchers make all the runs that are needed."""
+        """Other searchers are making all the runs that are needed."""
 
     def on_repaired(self, stale_trials: int) -> None:
-        """Runs of searchers that ended before their time were given back."""
+        """Runs of searchers that died were given back."""
 
     def on_database_away(self, patience_seconds: float) -> None:
-        """The database does not answer, and is waited for at most so long."""
+        """The database does not answer, and is waited for at most this long."""

@@ -23,11 +23,11 @@ class BinarySearchSampler(BaseSampler):
 
     While trials are under way it suggests what is likely to be needed after them.
 
-    It owns one parameter, where that is a plain float without log scale and step: the strategy
+    It owns one parameter if that is a plain float, without log scale and step: the strategy
     searches from the low end of its distribution to the high end, which stands for the first
-    protocol alone. The study's value is the accuracy. All other parameters and distributions go to
-    an independent sampler. There is no state here: each call derives everything from the study's
-    trials, so any number of processes can share a study, and a killed search goes on.
+    protocol alone. The study's value is the accuracy. All other parameters and distributions are
+    left to an independent sampler. The sampler has no state: each call derives everything from the
+    study's trials, so any number of processes can share a study, and a killed search goes on.
 
     A trial that diverged is completed with the user attribute `diverged` set to True.
 
@@ -47,13 +47,13 @@ class BinarySearchSampler(BaseSampler):
         independent_sampler: BaseSampler | None = None,
         seed: int | None = None,
     ) -> None:
-        """Takes the strategy and the name of the parameter to own.
+        """Creates a sampler.
 
         Args:
             strategy: Its two ends are replaced by those of the parameter's distribution.
             parameter: Name of the parameter that this sampler owns.
-            independent_sampler: Samples everything else; default: at random.
-            seed: Of the default independent sampler.
+            independent_sampler: Samples everything else; None for random sampling.
+            seed: Seed of that random sampling.
         """
         self._strategy = strategy or PaperStrategy()
         self._parameter = parameter
@@ -62,10 +62,12 @@ class BinarySearchSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Leaves to the independent sampler what it wants, except the owned parameter."""
+        """Returns what the independent sampler wants, except the owned parameter."""
         _require_one_objective(study)
         space = self._independent.infer_relative_search_space(study, trial)
-        return {name: found for name, found in space.items() if not self._owns(name, found)}
+        return {
+            name: found for name, found in space.items() if self._strategy_on(name, found) is None
+        }
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -81,20 +83,18 @@ class BinarySearchSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Answers with the strategy for the owned parameter, even when no more run is needed.
+        """Suggests the owned parameter by the strategy, even if no more run is needed.
 
-        Raises UserError where the baseline diverged.
+        Raises UserError if the baseline diverged.
         """
         _require_one_objective(study)
-        if isinstance(param_distribution, FloatDistribution) and self._owns(
-            param_name, param_distribution
-        ):
-            percent = self._next_percent(study, trial, self._strategy_on(param_distribution))
-            return float(percent)
+        strategy = self._strategy_on(param_name, param_distribution)
+        if strategy is not None:
+            return float(self._next_percent(study, trial, strategy))
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def _next_percent(self, study: Study, trial: FrozenTrial, strategy: Strategy) -> float:
-        """Return the switch point that the strategy wants, given all other trials."""
+        """Returns the switch point that the strategy wants, given all other trials."""
         others = [
             other for other in study.get_trials(deepcopy=False) if other.number != trial.number
         ]
@@ -124,24 +124,23 @@ class BinarySearchSampler(BaseSampler):
         self._independent.reseed_rng()
 
     def stop_when_decided(self, study: Study, trial: FrozenTrial) -> None:
-        """Callback for `study.optimize`: stops the study once the answer is known."""
+        """Stops the study once the answer is known; a callback for `study.optimize`."""
         distribution = trial.distributions.get(self._parameter)
-        if isinstance(distribution, FloatDistribution) and self._owns(
-            self._parameter, distribution
-        ):
+        strategy = self._strategy_on(self._parameter, distribution)
+        if strategy is not None:
             finished = observations_in_study(study.get_trials(deepcopy=False), self._parameter)
-            if isinstance(course_of(self._strategy_on(distribution), finished).decision, Decided):
+            if isinstance(course_of(strategy, finished).decision, Decided):
                 study.stop()
 
-    def _owns(self, name: str, distribution: BaseDistribution) -> bool:
-        return (
-            name == self._parameter
-            and isinstance(distribution, FloatDistribution)
-            and not distribution.log
-            and distribution.step is None
-        )
-
-    def _strategy_on(self, distribution: FloatDistribution) -> Strategy:
+    def _strategy_on(self, name: str, distribution: BaseDistribution | None) -> Strategy | None:
+        """Returns the strategy on the range of the owned parameter; None for other parameters."""
+        if (
+            name != self._parameter
+            or not isinstance(distribution, FloatDistribution)
+            or distribution.log
+            or distribution.step is not None
+        ):
+            return None
         return self._strategy.between(float(distribution.low), float(distribution.high))
 
 

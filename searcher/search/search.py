@@ -1,9 +1,9 @@
-"""A search: makes runs until the strategy has its answer, and publishes that as a policy.
+"""A search: makes runs until its strategy has the answer, and publishes that as a policy.
 
-Its study is one of Optuna's, beside which the trial store says what was measured. Several searchers
-may share a study. Each claims a run in three moves: it asks for a trial, waits until all trials
-with lower numbers have chosen their switch point and replicate, then chooses its own. So claims
-happen one after the other, in the order of their numbers, without any lock.
+Its study is one of Optuna's; the trial store holds what the runs measured. Several searchers may
+share a study. To claim a run, a searcher asks Optuna for a trial, waits until all trials with lower
+numbers have chosen their switch point and replicate, and then chooses its own. Claims therefore
+happen one after the other, in the order of their numbers, without a lock.
 
 Nothing that matters is kept in memory: whatever happens to a searcher, the next one goes on from
 the database.
@@ -36,20 +36,8 @@ from optuna.exceptions import (
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from syncswitch.searcher.search.band import (
-    alarmed,
-    comparison_band,
-    curves_of,
-    guard_of,
-    measured_band,
-)
-from syncswitch.searcher.search.checkpoints import (
-    DEFAULT_FOLDER,
-    OtherPairs,
-    Prefix,
-    Prefixes,
-    as_whole,
-)
+from syncswitch.searcher.search.band import alarmed, comparison_band, guard_of, measured_band
+from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER, Prefixes, as_whole
 from syncswitch.searcher.search.early_words import never_moved
 from syncswitch.searcher.search.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.search.observations import (
@@ -60,7 +48,12 @@ from syncswitch.searcher.search.observations import (
 )
 from syncswitch.searcher.search.optuna_storage import open_storage, readable
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
-from syncswitch.searcher.search.recorded import recorded_replicates, recorded_result
+from syncswitch.searcher.search.recorded import (
+    baseline_of_pairs,
+    completed_runs,
+    recorded_replicates,
+    recorded_result,
+)
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.sampler import BinarySearchSampler
 from syncswitch.searcher.speed_up import speed_ups
@@ -94,17 +87,26 @@ from syncswitch.storage.records.trial import (
 )
 from syncswitch.storage.trials.rows import condition_values
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, INTERRUPTED, Owner, SearchInfo, StoredTrial
+from syncswitch.storage.trials.values import (
+    CANCELLED,
+    INTERRUPTED,
+    Fork,
+    Owner,
+    SearchInfo,
+    StoredTrial,
+)
 from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.trainers.replay.recording import RecordedRun
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.run.tensorboard import logged
-from syncswitch.trainers.trainer import Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 PARAMETER = "switch_percent"
-"""Name of the parameter of Optuna's trials."""
+"""The parameter of Optuna's trials."""
+
 VALUE = "converged_accuracy"
 _OWNER = "owner"
 _LOG = logging.getLogger(__name__)
@@ -114,15 +116,16 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a search waits for what.
+    """Times and limits for waiting.
 
     Attributes:
-        heartbeat_seconds: A searcher on another machine that is silent for longer is dead.
-        stale_seconds: A trial that nobody has begun for longer has no owner.
+        heartbeat_seconds: A searcher on another machine that is silent for longer counts as dead.
+        stale_seconds: A trial without an owner that is not begun for longer is given up.
         heartbeat_interval_seconds: Least time between two heartbeats of a run.
-        retry_seconds: Between a failed run and the next attempt.
-        attempts: Failed runs in a row before the search gives up.
-        restart_seconds: How long the database may be away before it does.
+        poll_seconds: Time between two looks at the runs of others.
+        retry_seconds: Time between a failed run and the next attempt.
+        attempts: Failed runs in a row after which the search gives up.
+        restart_seconds: Time that the database may be away before the search gives up.
     """
 
     heartbeat_seconds: float = HEARTBEAT_SECONDS
@@ -136,13 +139,13 @@ class Patience:
 
 @dataclass(frozen=True)
 class SearchState:
-    """A search at one moment, by both accounts; what follows from them is computed once.
+    """A search at one moment; what follows from it is computed once.
 
     Attributes:
-        trials: Optuna's, which say what runs and what counts; not to be changed.
-        rows: Ours by number, which say what was measured.
-        tensorboard: Folder for logs of the runs; None for none.
-        speculate: Whether trials may be made that are only likely to be needed.
+        strategy: The search's strategy.
+        trials: Optuna's trials, which say what runs and what counts; not to be changed.
+        rows: The stored trials by number, which say what was measured.
+        speculate: Whether runs may be made that are only likely to be needed.
     """
 
     strategy: Strategy
@@ -152,35 +155,35 @@ class SearchState:
 
     @cached_property
     def finished(self) -> list[Observation]:
-        """The trials that count: those that Optuna has as complete."""
+        """The runs that count: those that are complete for Optuna."""
         told = (trial.number for trial in self.trials if trial.state == OptunaState.COMPLETE)
         return observations_of(self.rows[number] for number in told if number in self.rows)
 
     @cached_property
     def course(self) -> SearchCourse:
-        """The progress of the search. Raises UserError where the baseline diverged."""
+        """The course of the search so far. Raises UserError if the baseline diverged."""
         return course_of(self.strategy, self.finished)
 
     @cached_property
     def measured_strategy(self) -> Strategy:
-        """The strategy with its threshold, as soon as that is measured; raises as `course`."""
+        """The strategy with its threshold, once that is measured; raises as `course`."""
         return self.strategy.with_measured_threshold(self.course.runs)
 
     @cached_property
     def plan(self) -> PlannedTrial | Wait | Decided:
-        """The next step of the search. Raises UserError where the baseline diverged."""
+        """The next step of the search. Raises UserError if the baseline diverged."""
         in_flight = in_flight_runs(self.trials, PARAMETER)
         return plan_trial(self.strategy, self.finished, in_flight, speculate=self.speculate)
 
     def is_all_before(self, number: int) -> bool:
-        """Return whether all trials with lower numbers are known here and have chosen."""
+        """Returns whether all trials with lower numbers are known here and have chosen."""
         return len(self.trials) == number and not self.is_choosing_before(number)
 
     def is_choosing_before(self, number: int) -> bool:
-        """Return whether a trial with a lower number has no switch point or no replicate yet.
+        """Returns whether a trial with a lower number has no switch point or no replicate yet.
 
-        Optuna reads one after the other, so that of what was written meanwhile it may have seen
-        the replicate, which comes last, and not the switch point.
+        Both are checked although the replicate is written last: Optuna reads them one after the
+        other, so it may see the replicate of a trial whose switch point it has just missed.
         """
         return any(
             trial.state == OptunaState.RUNNING
@@ -192,12 +195,15 @@ class SearchState:
 
 @dataclass(frozen=True)
 class Claim:
-    """A run that this process has claimed, and has to make.
+    """A run that this process has claimed and has to make.
 
     Attributes:
+        number: Its number in the search.
+        switch_percent: Its switch point.
         replicate: Number of this repeat of the switch point, from 0.
+        seed: The seed that follows from the replicate.
         state: The search as it was when this run was planned.
-        is_speculative: It is only likely to be needed.
+        is_speculative: Whether it is only likely to be needed.
     """
 
     number: int
@@ -209,7 +215,7 @@ class Claim:
 
 
 def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
-    """Raise RetryableError or DatabaseAwayError where the database is busy or lost."""
+    """Raises RetryableError or DatabaseAwayError if the database is busy or lost."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> _T:
@@ -226,11 +232,11 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
 
 
 class _SearchSampler(BinarySearchSampler):
-    """The sampler of a search, which decides by what our table holds besides: costs, alarms.
+    """The sampler of a search, which knows more than Optuna's trials hold: costs and alarms.
 
     Attributes:
-        state: The search as the claiming process read it last. To look again while sampling might
-            see other runs than the claim goes by.
+        state: The search as the claiming process read it last. Reading it again while sampling
+            might show other runs than those that the claim is based on.
     """
 
     state: SearchState
@@ -243,7 +249,9 @@ class SearchStudy:
     """An Optuna study whose trials are the runs of one search, and the trial store beside it.
 
     Attributes:
-        stale: Trials that this process gave up, perhaps without being able to say so.
+        name: Name of the study.
+        store: The trial store.
+        stale: Trials that this process gave up, perhaps without being able to write that down.
     """
 
     @_retryable
@@ -252,14 +260,12 @@ class SearchStudy:
         database: Database,
         name: str,
         strategy: Strategy,
-        seed: int = 0,
         *,
         speculate: bool = True,
     ) -> None:
-        """Create the study, or load the one that is there.
+        """Creates the study, or loads it if it exists.
 
-        The seed is for what Optuna samples, which the search does not need. Raises DatabaseError
-        where Optuna's tables are of another version.
+        Raises DatabaseError if Optuna's tables are of another version.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.name = name
@@ -267,7 +273,7 @@ class SearchStudy:
         self.stale: set[int] = set()
         self._strategy, self._speculate = strategy, speculate
         self._storage = open_storage(database.url)
-        self._sampler = _SearchSampler(strategy, parameter=PARAMETER, seed=seed)
+        self._sampler = _SearchSampler(strategy, parameter=PARAMETER)
         self._study = optuna.create_study(
             storage=self._storage,
             study_name=name,
@@ -276,7 +282,6 @@ class SearchStudy:
             load_if_exists=True,
         )
         self._study_id = self._storage.get_study_id_from_name(name)
-        self._trial_ids: dict[int, int] = {}
         self._first_seen: dict[int, float] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
@@ -284,7 +289,7 @@ class SearchStudy:
                 self._study.set_metric_names([VALUE])
 
     def describe(self, attributes: Mapping[str, str | float]) -> None:
-        """Set user attributes of the study for Optuna's tools, unless the database is busy."""
+        """Sets user attributes of the study for Optuna's tools, unless the database is busy."""
         with contextlib.suppress(StorageInternalError):
             known = self._study.user_attrs
             for name, value in attributes.items():
@@ -293,24 +298,24 @@ class SearchStudy:
 
     @_retryable
     def read(self) -> SearchState:
-        """Return the search as it is now. Our rows, which learn of an end first, are read last."""
+        """Returns the search as it is now; rows are read last, as an end is stored there first."""
         with readable(self._storage.url):
             trials = self._study.get_trials(deepcopy=False)
         return SearchState(self._strategy, trials, self.store.numbered(self.name), self._speculate)
 
     def repaired(self, patience: Patience) -> tuple[SearchState, int]:
-        """Finish the trials that Optuna has as running and nobody runs.
+        """Finishes the trials that are running for Optuna although nobody runs them.
 
-        Optuna knows which trial ran, the store what it measured. The store is written first, so the
-        two differ only in trials that Optuna still has as running:
+        The trial store is always written before Optuna, so the two differ only in trials that still
+        run for Optuna:
 
         - complete in the store: its value is told;
         - failed in the store: its failure is told;
-        - running in the store, and its owner is dead: failed in both;
-        - unknown to the store: failed, once its owner is dead or too long has passed.
+        - running in the store, and its owner is dead: it is failed in both;
+        - unknown to the store: it is failed, once its owner is dead or too long has passed.
 
-        Optuna's own `fail_stale_trials` would fail the first kind too, and they would be made
-        again.
+        Optuna's own `fail_stale_trials` would also fail the first kind, whose runs would then be
+        made again.
 
         Returns:
             The search after that, and how many trials were stale.
@@ -333,7 +338,7 @@ class SearchStudy:
             return "told"
         is_stale = self._is_stale(trial, row, patience)
         if not is_stale or self.store.get(self.name, trial.number) != row:
-            return None  # the next look decides about what ended meanwhile
+            return None  # it ended meanwhile, and the next look decides
         # The store first: were this process killed in between, the next repair sees it.
         self.store.fail(self.name, trial.number, "its process ended")
         self.fail(trial.number)
@@ -345,26 +350,26 @@ class SearchStudy:
         if row is not None:
             is_failed = row.state == TrialState.FAILED
             return is_failed or not is_run_by_anyone(row, patience.heartbeat_seconds)
-        # Whoever asked for it is gone, or never began it.
+        # Nobody has begun it since it was asked for.
         content = trial.user_attrs.get(_OWNER)
         owner = Owner(**content) if isinstance(content, dict) else None
         if owner is not None and owner.host == socket.gethostname():
             return not is_alive(owner)
-        now, age = time.monotonic(), 0.0
-        if trial.datetime_start is not None:
-            # Optuna writes local time without a zone.
-            age = (datetime.now() - trial.datetime_start).total_seconds()
-        seen = now - self._first_seen.setdefault(trial.number, now)
-        return max(seen, age) > patience.stale_seconds
+        now = time.monotonic()
+        return now - self._first_seen.setdefault(trial.number, now) > patience.stale_seconds
 
     @_retryable
     def claim(
         self, state: SearchState, owner: Owner, base_seed: int, look: Callable[[], SearchState]
     ) -> Claim | None:
-        """Claim the planned trial; return None where others took all that are needed.
+        """Claims the planned run; returns None if others took all that are needed.
 
-        Where others claimed trials since the state was read, `look` reads it anew until they have
-        chosen; it has to clear up dead ones. The replicate's seed derives from `base_seed`.
+        Args:
+            state: The search as it was read last.
+            owner: This process.
+            base_seed: The seeds of all replicates follow from it.
+            look: Reads the search again and gives up dead trials. It is called until those who
+                claimed trials in the meantime have chosen.
         """
         trial = self._study.ask()
         try:
@@ -384,7 +389,7 @@ class SearchStudy:
     def _choose(
         self, trial: optuna.Trial, planned: PlannedTrial, state: SearchState, base_seed: int
     ) -> Claim | None:
-        """Let the sampler suggest the switch point; None for one that a user enqueued."""
+        """Lets the sampler suggest the switch point; returns None if a user enqueued another."""
         strategy = self._strategy
         self._sampler.state = state
         percent = trial.suggest_float(PARAMETER, strategy.lowest_percent, strategy.highest_percent)
@@ -395,25 +400,21 @@ class SearchStudy:
         trial.set_user_attr("seed", seed)
         if planned.is_speculative:
             trial.set_user_attr("speculative", True)
-        # Last, as it tells the searchers that wait for this one to go on.
+        # Written last: it tells the searchers that wait for this one to go on.
         trial.set_user_attr(REPLICATE, planned.replicate)
         return Claim(trial.number, percent, planned.replicate, seed, state, planned.is_speculative)
 
     def _trial_id(self, number: int) -> int:
-        if number not in self._trial_ids:
-            self._trial_ids[number] = self._storage.get_trial_id_from_study_id_trial_number(
-                self._study_id, number
-            )
-        return self._trial_ids[number]
+        return self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
 
     @_retryable
     def is_running(self, number: int) -> bool:
-        """Return whether nobody has finished this trial."""
+        """Returns whether nobody has finished this trial."""
         return self._storage.get_trial(self._trial_id(number)).state == OptunaState.RUNNING
 
     @_retryable
     def note_result(self, number: int, diverged: bool, training_seconds: float | None) -> None:
-        """Set what belongs to the accuracy, before that is told; nothing after the trial's end."""
+        """Writes what else a run measured, before its accuracy ends the trial."""
         trial_id = self._trial_id(number)
         with contextlib.suppress(UpdateFinishedTrialError):  # another searcher was faster
             self._storage.set_trial_user_attr(trial_id, "training_seconds", training_seconds)
@@ -421,18 +422,18 @@ class SearchStudy:
 
     @_retryable
     def note_evaluation(self, number: int, evaluation: Evaluation) -> None:
-        """Report an accuracy during the run, for Optuna's tools and `status`."""
+        """Reports a test of a run under way, for Optuna's tools and `status`."""
         with contextlib.suppress(UpdateFinishedTrialError):  # another searcher took it for stale
             self._storage.set_trial_intermediate_value(
                 self._trial_id(number), evaluation.worker_step, evaluation.accuracy
             )
 
     def complete(self, number: int, accuracy: float) -> None:
-        """Tell the accuracy, unless somebody has finished the trial."""
+        """Tells Optuna the accuracy, unless somebody has finished the trial."""
         self._tell(number, float(accuracy), OptunaState.COMPLETE)
 
     def fail(self, number: int) -> None:
-        """Tell that the run has to be made again, unless somebody has finished the trial."""
+        """Tells Optuna that the run failed, unless somebody has finished the trial."""
         self._tell(number, None, OptunaState.FAIL)
 
     @_retryable
@@ -442,19 +443,22 @@ class SearchStudy:
 
 
 @dataclass
-class TrialObserver:
-    """Sends heartbeats of a trial, and decides whether to stop it.
+class TrialObserver(Observer):
+    """Sends the heartbeats of a run, and decides when it ends early.
 
     Attributes:
-        heartbeat: Records the worker-step, and the last evaluation where there was one since.
-        stop: Says when the trial may end; None where it may not.
-        inherited: Evaluations of the part before the trial's own.
-        switch_worker_step: Where the second protocol begins; 0 where it never does.
-        guard: Says that the trial fails; None where nobody asks.
-        look: Is given all evaluations after each.
-        is_decided: Says that the trial is needed no longer.
-        is_cancelled: It was stopped because nobody needs it any more.
-        alarm: It was stopped because it fails; None where it was not.
+        trial: The run, as it is reported.
+        reporter: Is told about the run.
+        heartbeat: Records the worker-step, and the last test if there was one since.
+        heartbeat_interval_seconds: Least time between two heartbeats.
+        stop: Decides that the accuracy is known; None if the run may not end early.
+        inherited: Tests before the checkpoint that the run starts from.
+        switch_worker_step: Worker-step at which the second protocol begins; 0 if it never does.
+        guard: Decides that the switch fails; None for no guard.
+        look: Is given all tests after each one.
+        is_decided: Returns whether the run is no longer needed.
+        is_cancelled: Whether it was stopped because it was no longer needed.
+        alarm: Why the guard stopped it; None if it did not.
     """
 
     trial: ReportedTrial
@@ -486,35 +490,34 @@ class TrialObserver:
         self.reporter.on_progress(self.trial, worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        """Ends the run where its accuracy is known, hopeless, failing, or wanted no more."""
+        """Ends the run if its accuracy is known, if it fails, or is not needed."""
         self._untold = evaluation
         self.reporter.on_evaluation(self.trial, evaluation)
-        if self._is_wanted_no_more():
+        if self._is_needless():
             self.is_cancelled = True
             return Verdict.STOP
         self._evaluations.append(evaluation)
         self.look(self._evaluations)
-        is_known = self.stop is not None and (
-            self.stop.knows(self._evaluations, self.switch_worker_step)
-            or self.stop.is_hopeless(self._evaluations)
+        is_known = self.stop is not None and self.stop.knows(
+            self._evaluations, self.switch_worker_step
         )
         return Verdict.STOP if is_known or self._fails(evaluation) else Verdict.CONTINUE
 
     def _fails(self, newest: Evaluation) -> bool:
-        """Asks the guard, but not at the end of the run, whose last test is its result."""
+        """Asks the guard, except at the end of the run, whose last test is its result."""
         if self.guard is None or newest.worker_step >= self.trial.total_worker_steps:
             return False
         reason = self.guard.alarm(self._evaluations, self.switch_worker_step)
         if reason is None:
             return False
-        is_told = self.alarm is not None  # the test that ends the run may alarm once more
+        is_told = self.alarm is not None  # the test that ends the run may alarm again
         self.alarm = RunEvent("alarmed", newest.worker_step, newest.elapsed_seconds, reason)
         if not is_told:
             self.on_event(self.alarm)
         return True
 
-    def _is_wanted_no_more(self) -> bool:
-        """Looks as often as heartbeats are sent; a database that is busy is asked again later."""
+    def _is_needless(self) -> bool:
+        """Looks as often as heartbeats are sent; a busy database is asked again later."""
         now = time.monotonic()
         if now < self._next_look_at:
             return False
@@ -529,18 +532,16 @@ class TrialObserver:
 
 
 class LoopOptions(TypedDict, total=False):
-    """How trials are made, whatever they are for.
+    """Options for making runs, whatever they are for.
 
     Attributes:
-        reference: Normal form of what the user called the workload.
-        reporter: Is told how it goes on.
-        patience: How long to wait for what.
-        checkpoints: Folder for the checkpoints that trials share.
-        tensorboard: Folder for logs of the runs; None for none.
-        speculate: Whether trials may be made that are only likely to be needed, where others make
-            those that are.
-        other_pairs: Searches of the same job with other second protocols, whose runs count as far
-            as they are this search's, too.
+        reference: Normal form of the user's name for the workload.
+        reporter: Is told about the progress.
+        patience: Limits for waiting.
+        checkpoints: Folder for the checkpoints that runs share.
+        tensorboard: Folder for TensorBoard logs of the runs; None for none.
+        other_pairs: Searches of the same job with other second protocols. Their runs of the first
+            protocol alone count here, too.
     """
 
     reference: str | None
@@ -548,18 +549,17 @@ class LoopOptions(TypedDict, total=False):
     patience: Patience | None
     checkpoints: Path
     tensorboard: Path | None
-    speculate: bool
     other_pairs: Sequence[str]
 
 
 class TrialLoop(ABC, Generic[_Answer]):
-    """A study, and what makes its runs, one after the other, until `move` has an answer.
+    """Makes the runs of a study, one after the other, until `move` returns an answer.
 
     Attributes:
-        study: Optuna's account.
-        store: Ours.
-        strategy: Of the study: what its first writer registered, which a later one cannot change.
-        prefixes: The checkpoints that its runs share.
+        study: The Optuna study.
+        store: The trial store.
+        strategy: The strategy that the study was first registered with; it never changes.
+        prefixes: The checkpoints that the runs share.
     """
 
     def __init__(
@@ -574,8 +574,8 @@ class TrialLoop(ABC, Generic[_Answer]):
 
         Args:
             database: Holds Optuna's tables and ours.
-            identity: What is trained.
-            plan: Names the study.
+            identity: The job.
+            plan: The plan, which names the study.
             open_trainer: Called when the first run is needed, and again after a failure.
             **options: See `LoopOptions`.
 
@@ -593,7 +593,7 @@ class TrialLoop(ABC, Generic[_Answer]):
         reference = options.get("reference") or identity.name
         wanted = plan.strategy
         if isinstance(wanted, AdaptiveStrategy):
-            # As it is registered where nobody has begun this search.
+            # Counts only if this search is new; one that was begun keeps what it was begun with.
             recorded = recorded_replicates(self.store, identity, plan)
             wanted = replace(wanted, recorded=recorded)
         known = self.store.register(
@@ -615,23 +615,21 @@ class TrialLoop(ABC, Generic[_Answer]):
         )
         self.strategy = stored_strategy(known)
         self._told_threshold = known.threshold
-        # A budget is kept by the runs that are needed; others would come on top of it.
-        speculate = options.get("speculate", True) and "budget" not in self.strategy.options
-        self.study = SearchStudy(
-            database, self.study_name, self.strategy, plan.base_seed, speculate=speculate
-        )
+        # A budget covers the runs that are needed; others would come on top of it.
+        speculate = "budget" not in self.strategy.options
+        self.study = SearchStudy(database, self.study_name, self.strategy, speculate=speculate)
         self.study.describe(_description(identity, plan.conditions, self.strategy))
-        self._others = OtherPairs(self.store, options.get("other_pairs", ()))
-        # Equal studies of two databases have equal names.
+        self._other_pairs = options.get("other_pairs", ())
+        # Studies of two databases may have the same name.
         place = hashlib.sha256(database.url.encode()).hexdigest()[:8]
         self.prefixes = Prefixes(
             self.store,
             self.study_name,
             self.strategy,
             options.get("checkpoints", DEFAULT_FOLDER) / place,
-            # Otherwise what happens to a run before a checkpoint decides how it goes on after it.
+            # What disturbs a run before a checkpoint would go on after it.
             may_share=plan.conditions.is_undisturbed,
-            others=self._others,
+            other_pairs=self._other_pairs,
         )
         self._trainer: Trainer | None = None
         self._failures_in_a_row = 0
@@ -640,14 +638,14 @@ class TrialLoop(ABC, Generic[_Answer]):
 
     @abstractmethod
     def move(self, state: SearchState) -> PlannedTrial | Wait | _Answer:
-        """The run that this state of the search plans, to wait for others, or the answer."""
+        """Returns the next run, that others have to be waited for, or the answer."""
 
     def is_decided(self) -> bool:
-        """Whether the runs under way are needed no longer."""
+        """Returns whether the runs under way are no longer needed."""
         return False
 
     def run(self) -> _Answer:
-        """Makes the runs that are missing.
+        """Makes the runs that are missing, and returns the answer.
 
         `KeyboardInterrupt` gives the current run back and is raised again.
 
@@ -690,7 +688,7 @@ class TrialLoop(ABC, Generic[_Answer]):
         self._reporter.on_state(len(state.finished), most_runs, progress)
 
     def _make(self, state: SearchState) -> None:
-        """The run that is planned, unless others took all that are needed."""
+        """Makes the planned run, unless others took all that are needed."""
         if self._trainer is None:
             self._trainer = logged(self._open_trainer(), self._tensorboard, self.study_name)
         claim = self.study.claim(state, self._owner, self._plan.base_seed, self._look_again)
@@ -698,12 +696,12 @@ class TrialLoop(ABC, Generic[_Answer]):
             try:
                 self.run_trial(claim, self._trainer)
             except RetryableError:
-                # What lost its infrastructure makes no further run.
+                # A trainer that lost its infrastructure makes no further run.
                 self._close_trainer()
                 raise
 
     def _try_again(self, error: RetryableError) -> None:
-        """Waits a little before the next attempt; raises RetryableError where it was the last."""
+        """Waits a little before the next attempt; raises RetryableError after the last one."""
         patience, gave_up = self._patience, None
         if isinstance(error, DatabaseAwayError):
             now = time.monotonic()
@@ -739,9 +737,9 @@ class TrialLoop(ABC, Generic[_Answer]):
             trainer.close()
 
     def run_trial(self, claim: Claim, trainer: Trainer) -> None:
-        """Makes one claimed run: begin, train, record, tell, in this order.
+        """Makes a claimed run: begins, trains, records and tells it, in this order.
 
-        Once it is recorded it is never given back: what cannot be told, the next repair tells.
+        Once it is recorded it is never given back; if it cannot be told, the next repair does it.
 
         Raises:
             RetryableError: Infrastructure failed; the run is given back.
@@ -782,24 +780,32 @@ class TrialLoop(ABC, Generic[_Answer]):
     def _trained(
         self, claim: Claim, trial: ReportedTrial, trainer: Trainer
     ) -> tuple[TrialRecord, bool]:
-        """Begins, and trains unless the run is recorded already; and whether it was cancelled."""
-        spec = self._spec(claim, Prefix())
-        recorded = recorded_result(self.store, spec, self._plan.trainer)
-        recorded = recorded or self._others.baseline(spec)
+        """Begins the run, and trains it unless it is recorded already.
+
+        Returns:
+            Its record, and whether it was cancelled.
+        """
+        wanted = TrialSpec(
+            self._identity,
+            claim.switch_percent,
+            claim.seed,
+            claim.replicate,
+            conditions=self._plan.conditions,
+        )
+        band = comparison_band(self.store, self.strategy, wanted, self._plan.trainer)
+        wanted = replace(wanted, band=band)
+        recorded = recorded_result(self.store, wanted, self._plan.trainer)
+        recorded = recorded or baseline_of_pairs(self.store, self._other_pairs, wanted)
         if recorded is not None:
-            self._begin(claim, spec, Prefix())
+            self._begin(claim, wanted, None)
             return recorded, False
         while True:
-            prefix = self.prefixes.of(
-                claim.number, claim.switch_percent, claim.replicate, claim.state.rows
-            )
-            spec = self._spec(claim, prefix)
-            self._begin(claim, spec, prefix)
+            spec, fork = self.prefixes.begun(wanted, claim.number)
+            self._begin(claim, spec, fork)
             if not self.study.is_running(claim.number):
                 raise RetryableError(f"trial {claim.number} was taken for stale before it began")
             try:
-                # What else is measured would not be known to a search without company.
-                observer = self._observer(trial, spec, prefix, claim.state)
+                observer = self._observer(trial, spec, claim.state)
                 record = trainer.train(spec, observer)
                 if observer.alarm is not None:
                     record = alarmed(record, observer.alarm)
@@ -810,42 +816,29 @@ class TrialLoop(ABC, Generic[_Answer]):
                 self.prefixes.distrust(spec.fork_from)
                 self._reporter.on_failed(trial, str(error))
             else:
-                is_whole = prefix.path is None or prefix.fork is not None
+                is_whole = spec.fork_from is None or fork is not None
                 return record if is_whole else as_whole(record), observer.is_cancelled
 
-    def _begin(self, claim: Claim, spec: TrialSpec, prefix: Prefix) -> None:
+    def _begin(self, claim: Claim, spec: TrialSpec, fork: Fork | None) -> None:
         self.store.begin(
             self.study_name,
             claim.number,
             spec,
             self._owner,
-            fork=prefix.fork,
+            fork=fork,
             speculative=claim.is_speculative,
         )
 
-    def _spec(self, claim: Claim, prefix: Prefix) -> TrialSpec:
-        spec = TrialSpec(
-            self._identity,
-            claim.switch_percent,
-            claim.seed,
-            claim.replicate,
-            fork_from=prefix.path,
-            checkpoint_percents=prefix.checkpoint_percents,
-            checkpoint_directory=prefix.checkpoint_directory,
-            conditions=self._plan.conditions,
-            inherited_evaluations=prefix.evaluations,
-        )
-        band = comparison_band(self.store, self.strategy, spec, self._plan.trainer)
-        return replace(spec, band=band)
+    def _observer(self, trial: ReportedTrial, spec: TrialSpec, state: SearchState) -> TrialObserver:
+        """Returns what watches a run.
 
-    def _observer(
-        self, trial: ReportedTrial, spec: TrialSpec, prefix: Prefix, state: SearchState
-    ) -> TrialObserver:
-        """Watches a run of a search that was at this state when it was planned."""
+        It goes by the search as it was when the run was planned: a search without company would not
+        know what else has been measured since.
+        """
         known, strategy = state.course.runs, state.measured_strategy
 
         def heartbeat(worker_step: int, evaluation: Evaluation | None) -> None:
-            # A heartbeat that is lost does no harm, a run that is lost for it does.
+            # A lost heartbeat does no harm, but losing the run for it would.
             with contextlib.suppress(RetryableError):
                 self.store.heartbeat(self.study_name, trial.number, worker_step)
                 if evaluation is not None:
@@ -853,34 +846,32 @@ class TrialLoop(ABC, Generic[_Answer]):
 
         stop = None
         if may_stop(strategy, spec.switch_percent, known):
-            is_candidate = spec.switch_percent < strategy.highest_percent
-            target = strategy.progress(known).target_accuracy
-            # What measures the target is never hopeless.
-            boundaries = self._identity.learning_rate_boundaries
-            stop = StopRule.of(strategy, boundaries, target if is_candidate else None)
-        curves = functools.partial(curves_of, self.store, self.study_name, state.rows)
+            stop = StopRule.of(strategy, self._identity.learning_rate_boundaries)
         return TrialObserver(
             trial,
             self._reporter,
             heartbeat,
             self._patience.heartbeat_interval_seconds,
             stop=stop,
-            inherited=prefix.evaluations,
+            inherited=spec.inherited_evaluations,
             switch_worker_step=_planned_switch_worker_step(spec),
-            guard=guard_of(strategy, known, spec, curves),
+            guard=guard_of(strategy, known, spec, lambda: self._completed(state)),
             look=self._warn_once,
             is_decided=self.is_decided,
         )
 
+    def _completed(self, state: SearchState) -> dict[int, RecordedRun]:
+        return completed_runs(self.store, self.study_name, state.rows.values())
+
     def _warn_once(self, evaluations: Sequence[Evaluation]) -> None:
-        """Warns of a metric that never moves: runs may take hours."""
+        """Warns of a metric that never moves, early, as runs may take hours."""
         word = None if self._has_warned else never_moved(self._identity, evaluations)
         if word is not None:
             self._has_warned = True
             _LOG.warning(word)
 
     def _plateau_accuracy(self, record: TrialRecord, strategy: Strategy) -> float | None:
-        """The accuracy that a run made to its end would have had if it had been stopped."""
+        """Returns the accuracy that a run made to its end would have had if it were stopped."""
         is_known = strategy.early_stop and strategy.threshold > 0
         if not is_known or record.stopped_early or record.diverged:
             return None
@@ -889,12 +880,12 @@ class TrialLoop(ABC, Generic[_Answer]):
         return stop.plateau_accuracy(evaluations, _planned_switch_worker_step(record.spec))
 
     def _give_back(self, number: int, error: BaseException) -> None:
-        """Lets the run be made again; what cannot be written now, the next repair does."""
+        """Lets the run be made again; if this cannot be written now, the next repair does it."""
         self.study.stale.add(number)
         with contextlib.suppress(SyncSwitchError):
             row = self.store.get(self.study_name, number)
             if row is not None and row.state == TrialState.COMPLETE:
-                return  # the interruption came after the result: the next repair tells it
+                return  # interrupted after the result was stored: the next repair tells it
             is_interrupt = isinstance(error, KeyboardInterrupt)
             reason = " ".join(str(error).split()) or type(error).__name__
             reason = INTERRUPTED if is_interrupt else reason
@@ -905,7 +896,7 @@ class TrialLoop(ABC, Generic[_Answer]):
 def _description(
     identity: WorkloadIdentity, conditions: RunConditions, strategy: Strategy
 ) -> dict[str, str | int]:
-    """Attributes of the search for Optuna's tools; of the conditions those that are not usual."""
+    """Returns what Optuna's tools show of a search: the job, and conditions that are not usual."""
     usual = condition_values(RunConditions())
     shown = {**condition_values(conditions), "simulated_cluster": identity.simulated_cluster}
     return {
@@ -918,13 +909,13 @@ def _description(
 
 
 def _planned_switch_worker_step(spec: TrialSpec) -> int:
-    """Where the second protocol begins; 0 where it never does."""
+    """Returns the worker-step at which the second protocol begins; 0 if it never does."""
     switch = switch_worker_step(spec)
     return 0 if switch >= spec.identity.total_worker_steps else switch
 
 
 def _check(record: TrialRecord) -> None:
-    # Optuna turns a NaN into a failed trial, which would be run again for ever.
+    # Optuna turns a NaN into a failed trial, which would be made again for ever.
     metric = record.spec.identity.decided_by
     tested = [one.accuracy for one in record.evaluations]
     # One that diverged before its first test has none.
@@ -939,7 +930,7 @@ def _check(record: TrialRecord) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointResult:
-    """One row of the closing table; seconds are a mean over the runs that did not diverge."""
+    """One row of a search's closing table; times are means over runs that did not diverge."""
 
     summary: SwitchPointSummary
     training_seconds: float | None
@@ -947,7 +938,7 @@ class SwitchPointResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The end of a search; `threshold_runs` is that of its strategy."""
+    """The result of a search; `threshold_runs` is that of its strategy."""
 
     policy: TimingPolicy
     switch_points: tuple[SwitchPointResult, ...]
@@ -958,28 +949,28 @@ class SearchResult:
 class Search(TrialLoop[SearchResult]):
     """Finds the timing policy of one workload.
 
-    Two searches with the same plan and workload on the same database are one: the second goes on
-    where the first was, shares its work, or answers at once.
+    Two searches with the same plan and job on the same database are one: the second goes on where
+    the first was, shares its work, or answers at once.
     """
 
     def is_decided(self) -> bool:
-        """Whether it has its policy."""
+        """Returns whether the search has published its policy."""
         return self._published() is not None
 
     def move(self, state: SearchState) -> SearchResult | PlannedTrial | Wait:
-        """Return the result of the search once it is decided; else what the strategy wants."""
+        """Returns the result of the search once it is decided; else what the strategy wants."""
         published = self._published()
         if published is not None:
             # Others may have made runs between the look and the policy.
             state = self.study.read()
-            # Not even a baseline that diverged since then takes the answer away.
+            # Even a baseline run that diverged since then does not take the answer away.
             with contextlib.suppress(UserError):
                 self.report(state)
             return self._end(published, state)
         self.report(state)
         match state.plan:
             case Decided() as decided:
-                # Once per study: a second call returns the same version.
+                # A second call for the same study returns the same version.
                 return self._end(
                     PolicyRegistry(self._database).publish(self._draft(decided, state)), state
                 )
@@ -991,12 +982,12 @@ class Search(TrialLoop[SearchResult]):
         return registry.published(self._identity.fingerprint, self.study_name)
 
     def _end(self, policy: TimingPolicy, state: SearchState) -> SearchResult:
-        """Clears up, and says what the search found and cost."""
+        """Deletes the checkpoints, and returns what the search found and cost."""
         self.store.set_target(self.study_name, policy.target_accuracy)
         self.prefixes.remove()
         self.study.describe({"policy_switch_percent": policy.switch_percent})
         switch_points: tuple[SwitchPointResult, ...] = ()
-        # A run that ended after the decision may make a strategy doubt it; the answer stands.
+        # A baseline run that diverged after the decision changes nothing: the answer stands.
         with contextlib.suppress(UserError):
             summaries = self.strategy.progress(state.course.runs).summaries
             switch_points = tuple(
@@ -1007,7 +998,7 @@ class Search(TrialLoop[SearchResult]):
         return SearchResult(policy, switch_points, cost, self.strategy.threshold_runs)
 
     def _draft(self, decided: Decided, state: SearchState) -> TimingPolicy:
-        """The policy to publish; its version is given by the registry."""
+        """Returns the policy to publish; the registry gives it its version."""
         strategy, identity, runs = state.measured_strategy, self._identity, state.course.runs
         percent, highest = decided.switch_percent, strategy.highest_percent
         accuracies = {
@@ -1016,8 +1007,8 @@ class Search(TrialLoop[SearchResult]):
         sound = [run for run in runs if not run.diverged]
         timed = [(run.switch_percent, state.rows[run.trial_number]) for run in sound]
         speed_up = speed_ups(identity, timed, highest).get(percent)
-        curves = curves_of(self.store, self.study_name, state.rows)
-        baseline = [run for run in sound if run.switch_percent == highest]
+        completed = self._completed(state)
+        baseline = [run.trial_number for run in sound if run.switch_percent == highest]
         is_guarded: bool = getattr(strategy, "guarded", False)
         return TimingPolicy(
             **identity.policy_fields,
@@ -1057,13 +1048,13 @@ class Search(TrialLoop[SearchResult]):
             band=measured_band(
                 decided.target_accuracy,
                 strategy.threshold,
-                (curves.get(run.trial_number, ()) for run in baseline),
+                (completed[n].evaluations for n in baseline if n in completed),
             ),
         )
 
 
 def _mean_seconds(percent: float, state: SearchState) -> float | None:
-    """Mean time of whole trainings at a switch point; None where none is known."""
+    """Returns the mean time of whole trainings at a switch point; None if none is known."""
     seconds = [
         state.rows[run.trial_number].whole_run_seconds
         for run in state.course.runs

@@ -1,4 +1,4 @@
-"""The cost of a search and how often it is right, from many replays of it.
+"""The cost and the success rate of searches, from many replays.
 
 The measures are those of the Sync-Switch paper's Tables II and IV to VI.
 """
@@ -22,17 +22,14 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The paper's search given each switch point's mean over all its runs.
-
-    It is the same for every strategy.
+    """The paper's search on each switch point's mean over all its runs; the same for any strategy.
 
     Attributes:
-        switch_percent: Its answer: the one that counts as success.
+        switch_percent: Its answer, which counts as success.
         accepted_percents: The switch points that it accepts, the first protocol alone among them.
-        usable_runs: Runs that a search makes at these, where their number is fixed; None where it
-            varies from search to search.
-        kept_shares: By switch point, the share of its recorded runs that lose at most beta against
-            the mean of the first protocol alone; of none that diverged.
+        usable_runs: Runs that a search makes at these; None if that varies from search to search.
+        kept_shares: By switch point, the share of its recorded runs that do not diverge and lose at
+            most beta against the mean of the first protocol alone.
     """
 
     switch_percent: float
@@ -43,23 +40,25 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class CostSummary:
-    """The cost of many replayed searches.
+    """The cost and success of many replayed searches.
 
     Attributes:
         search_cost: Training time of all runs of a search, in mean trainings with the first
             protocol alone.
-        amortized_recurrences: After so many trainings with the reference's policy the search is
-            paid back; infinite where it saves nothing.
-        effective_training: Runs whose models can be used, per unit of search cost. They are those
-            of the baseline and of switch points that the reference accepts. Of the paper's strategy
-            it is the number that a search without luck makes, as in the paper; where the number of
-            runs varies or runs are stopped, it is the mean number of those that were made to their
-            end.
+        amortized_recurrences: Number of trainings with the reference's policy that pay the search
+            back; infinite if it saves nothing.
+        effective_training: Runs with usable models, per unit of search cost. These are the runs of
+            the baseline and of switch points that the reference accepts. For the paper's strategy
+            it is the number that a search without luck makes, as in the paper; if that varies, or
+            runs are stopped, it is the mean number of those that were made to their end.
         success_percent: How often the answer was the reference's.
-        kept_percent: Of 100 later runs with the answer, how many lose at most beta, by the recorded
-            runs; None where the answer of a search has none.
-        baseline_kept_percent: The same of the first protocol alone.
-        confidence: What the strategy said of its answers, on average; None where it says nothing.
+        kept_percent: How many of 100 later runs with the answer lose at most beta, judging by the
+            recorded runs; None if a search's answer has none.
+        baseline_kept_percent: The same for the first protocol alone.
+        mean_runs: Mean number of runs of a search.
+        confidence: Mean of the strategy's confidence in its answers; None if it does not say.
+        simulations: Number of searches.
+        reference_percent: The reference's answer.
     """
 
     search_cost: Estimate
@@ -75,9 +74,9 @@ class CostSummary:
 
 
 def reference(strategy: Strategy, runs: PlayedRecording) -> Reference:
-    """The search without luck.
+    """Returns the search without luck.
 
-    Raises UserError where it asks for a switch point of which there is no run.
+    Raises UserError if it asks for a switch point without recorded runs.
     """
     walk = _walk_on_means(strategy, runs)
     if walk.missing_percent is not None:
@@ -100,7 +99,7 @@ def reference(strategy: Strategy, runs: PlayedRecording) -> Reference:
 
 
 def deepest_switch_points(threshold: float, runs: PlayedRecording) -> int:
-    """M of the deepest binary search of which every candidate was recorded; 0 for none."""
+    """Returns M of the deepest binary search whose candidates were all recorded; 0 for none."""
     settings = 0
     while _walk_on_means(PaperStrategy(settings + 1, 1, threshold), runs).missing_percent is None:
         settings += 1
@@ -110,9 +109,9 @@ def deepest_switch_points(threshold: float, runs: PlayedRecording) -> int:
 def summarize(
     searches: Sequence[SimulatedSearch], runs: PlayedRecording, expected: Reference
 ) -> CostSummary:
-    """The paper's measures over many searches; `expected` is the one without luck.
+    """Returns the paper's measures over many searches; `expected` is the search without luck.
 
-    Raises UserError where no run used the first protocol alone.
+    Raises UserError if no run used the first protocol alone.
     """
     baseline = runs.means.get(BASELINE_PERCENT)
     if baseline is None or not baseline.seconds:
@@ -144,7 +143,7 @@ def summarize(
 
 
 def ratio_or_infinity(value: float, unit: float) -> float:
-    """The quotient; infinite where the unit is not above 0."""
+    """Returns the quotient; infinite if the unit is not above 0."""
     return value / unit if unit > 0 else math.inf
 
 
@@ -186,7 +185,7 @@ def _not_negative(estimate: Estimate) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """What a search without luck looked at, its answer, and where it had no run."""
+    """The switch points that a search without luck looked at, its answer, and a missing one."""
 
     percents: tuple[float, ...]
     answer_percent: float

@@ -12,7 +12,7 @@ from syncswitch.storage.metrics import student_half_width
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its interval."""
+    """A value with its 95 % interval."""
 
     value: float
     low: float
@@ -20,14 +20,14 @@ class Estimate:
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """Mean with Student's interval; without one for a single value."""
+    """Returns the mean with Student's interval, which has no width for a single value."""
     value = statistics.fmean(values)
     half = _half_width(values)
     return Estimate(value, value - half, value + half)
 
 
 def ratio_of_means(values: Sequence[float], units: Sequence[float]) -> Estimate:
-    """Ratio of the means of pairs; the interval is that of the linearised ratio."""
+    """Returns the ratio of the means of pairs, with the interval of the linearised ratio."""
     unit = statistics.fmean(units)
     value = statistics.fmean(values) / unit
     half = _half_width([a - value * b for a, b in zip(values, units, strict=True)]) / unit
@@ -35,7 +35,7 @@ def ratio_of_means(values: Sequence[float], units: Sequence[float]) -> Estimate:
 
 
 def share(flags: Iterable[bool]) -> Estimate:
-    """Percent of flags that are true, with Wilson's interval."""
+    """Returns the percent of flags that are true, with Wilson's interval."""
     from scipy.stats import binomtest
 
     known = list(flags)

@@ -1,4 +1,4 @@
-"""Forecasts the cost of a search from the times of two trainings."""
+"""Forecasts of what a search costs, from the times of two trainings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from syncswitch.searcher.simulation.simulator import PlayedRun, search_with
 from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
 from syncswitch.storage.errors import UserError
 
-# Of a job without a known target; only differences from it count.
+# Target of a job without a known one; only differences from it count.
 _TARGET = 0.5
-# More than any threshold.
+# A loss above any threshold.
 _HOPELESS_LOSS = 2.0
-# Of the generated curves, in beta: lost for every halving below the answer, and the noise.
+# Generated curves, in beta: the loss per halving below the answer, and the noise.
 _SLOPE = 3.0
 _STANDARD_DEVIATION = 0.5
 _SEARCHES = 20
@@ -30,8 +30,11 @@ class Forecast:
     """The expected cost of a search, given its answer.
 
     Attributes:
-        search_cost: In trainings with the first protocol alone.
-        amortized_recurrences: Trainings with the policy that pay the search back.
+        switch_percent: The answer.
+        runs: Mean number of runs.
+        search_cost: Cost in trainings with the first protocol alone.
+        amortized_recurrences: Number of trainings with the policy that pay the search back.
+        speed_up: Time of the first protocol alone over that of a training with the policy.
     """
 
     switch_percent: float
@@ -42,17 +45,17 @@ class Forecast:
 
 
 def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) -> list[Forecast]:
-    """The cost of a search for each answer that halving leads to, earliest switch last.
+    """Returns the cost of a search for each answer that halving leads to, the earliest switch last.
 
-    A run at s % is taken to need s % of the time of the first protocol alone, and for the rest the
-    time of the second; none is taken to end early.
+    A run at s % is assumed to need s % of the time of the first protocol alone, and the time of the
+    second for the rest; none ends early.
 
-    A strategy with a fixed number of repeats is taken to have neither luck nor bad luck. Others
-    make as many runs as the noise of accuracies asks for, so 20 searches are made on generated
-    ones, and runs and costs are their means: from the answer on nothing is lost, every halving
-    below it costs 3 beta, and runs differ with a standard deviation of beta / 2.
+    A strategy with a fixed number of repeats is assumed to have neither luck nor bad luck. Others
+    make as many runs as the noise of accuracies demands, so 20 searches are played on generated
+    accuracies, and runs and costs are their means. From the answer on nothing is lost, every
+    halving below it costs 3 beta, and runs differ with a standard deviation of beta / 2.
 
-    Raises UserError where a time is not above 0.
+    Raises UserError if a time is not above 0.
     """
     for name, value in (("first", first_seconds), ("second", second_seconds)):
         if not (math.isfinite(value) and value > 0):
@@ -66,7 +69,7 @@ def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) ->
 
 @dataclass(frozen=True, slots=True)
 class _ImaginedJob:
-    """A job whose curve has its knee at the answer."""
+    """A job whose curve has its knee at the answer; each of its methods makes a run."""
 
     strategy: Strategy
     knee_percent: float
@@ -81,11 +84,11 @@ class _ImaginedJob:
         return self._run(percent, 0.0 if percent >= self.knee_percent else _HOPELESS_LOSS)
 
     def run_at(self, percent: float, replicate: int, *, search: int) -> PlayedRun:
-        """A generated run, of the search with this number."""
+        """Returns a generated run of the search with this number."""
         chance = np.random.default_rng([_STREAM, search, round(percent * 1e6), replicate])
         below = max(0.0, math.log2(self.knee_percent / percent))
         noise = _STANDARD_DEVIATION * float(chance.standard_normal())
-        # A threshold that is measured fits whatever scale the noise has.
+        # A measured threshold fits any scale of the noise.
         scale = self.strategy.threshold or USUAL_THRESHOLD
         return self._run(percent, scale * (_SLOPE * below + noise))
 

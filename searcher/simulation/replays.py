@@ -1,4 +1,4 @@
-"""Many searches on one recording, each with draws of its own."""
+"""Many searches on one recording, each with its own draws."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 
-# So many searches are reported together.
+# Searches that are reported together.
 _CHUNK = 25
-# With less to do, starting processes takes longer than they save.
+# With less to do, processes take longer to start than they save.
 _WORTH_PROCESSES_SECONDS = 3.0
 
 
@@ -38,7 +38,8 @@ class PlayedRecording:
 
     Attributes:
         recording: The runs, at least one, without their learning curves.
-        means: By switch point, what its runs are on average; diverged where one of them did.
+        played: The runs as simulations need them, by name.
+        means: By switch point, the mean of its runs; diverged if one of them did.
     """
 
     recording: Recording
@@ -47,18 +48,18 @@ class PlayedRecording:
 
     @classmethod
     def of(cls, recording: Recording, stop: StopRule) -> PlayedRecording:
-        """Looks once at each learning curve for where its run may be stopped."""
+        """Looks at each learning curve once, to find where its run may be stopped."""
         played = {run.name: _played(run, recording.identity, stop) for run in recording.runs}
         means = {
             percent: _mean_run([played[run.name] for run in recording.at(percent)])
             for percent in recording.switch_points
         }
-        # Other processes are told as well, and need the names alone.
+        # This is sent to other processes, which need no curves.
         bare = tuple(replace(run, evaluations=(), phases=()) for run in recording.runs)
         return cls(replace(recording, runs=bare), played, means)
 
     def run_at(self, percent: float, replicate: int, *, deck_seed: int) -> PlayedRun | None:
-        """The run that stands for a replicate; see `Recording.draw`."""
+        """Returns the run that stands for a replicate; see `Recording.draw`."""
         run = self.recording.draw(percent, replicate, deck_seed)
         return None if run is None else self.played[run.name]
 
@@ -66,7 +67,7 @@ class PlayedRecording:
 def _played(run: RecordedRun, identity: WorkloadIdentity, stop: StopRule) -> PlayedRun:
     if run.diverged or not run.stopped_early:
         return played_run(run, stop)
-    # Where the record ends it may be stopped; the rest of it is estimated, but for its accuracy.
+    # It may be stopped where its record ends; the rest of its time is estimated.
     seconds = whole_run_seconds(
         run.training_seconds, run.phases, run.worker_steps, identity.total_worker_steps, True
     )
@@ -102,16 +103,16 @@ def simulate(
 ) -> list[SimulatedSearch]:
     """Replays a search many times.
 
-    Each simulation draws among the runs of a switch point without replacement, and anew once all
-    are drawn. Its draws depend on the seed and its number alone.
+    Each simulation draws among the runs of a switch point without replacement, and starts over once
+    all are drawn. Its draws depend only on the seed and its number.
 
     Args:
-        strategy: Decides; it is asked as in a real search.
-        runs: What is drawn from.
-        simulations: How many searches.
-        seed: Of the draws, 0 or more.
-        processes: The most that may work on it; they are started where that saves time.
-        on_done: Told how many searches were made since it was told before.
+        strategy: Decides, as in a real search.
+        runs: The runs to draw from.
+        simulations: Number of searches.
+        seed: Seed of the draws, 0 or more.
+        processes: The most processes to use; they are started if that saves time.
+        on_done: Is told how many searches have been made since it was told last.
     """
     part = functools.partial(_searches, strategy.among(runs.means), runs, seed)
     chunks = [range(i, min(i + _CHUNK, simulations)) for i in range(0, simulations, _CHUNK)]
@@ -126,7 +127,7 @@ def simulate(
 def _searches(
     strategy: Strategy, runs: PlayedRecording, seed: int, numbers: Iterable[int]
 ) -> list[SimulatedSearch]:
-    # Seeds do not share decks, and the first seed has those of the plain numbers.
+    # No two seeds share a deck, and the decks of seed 0 are the plain numbers.
     decks = ((seed << 32) + number for number in numbers)
     return [search_with(strategy, functools.partial(runs.run_at, deck_seed=deck)) for deck in decks]
 
@@ -137,20 +138,20 @@ _Part = Callable[[Iterable[int]], list[SimulatedSearch]]
 def _parts(
     part: _Part, chunks: Sequence[Iterable[int]], processes: int
 ) -> Iterator[list[SimulatedSearch]]:
-    """The searches of each chunk, in order."""
+    """Yields the searches of each chunk, in order."""
     left = deque(chunks)
-    yield part(left.popleft())  # what is imported and drawn only once would count as slow
+    yield part(left.popleft())  # not timed, as it also imports what is needed
     chunk_seconds = 0.0
     while left:
         if processes > 1 and len(left) * chunk_seconds > _WORTH_PROCESSES_SECONDS:
-            # Without them it goes on here: the machine may have no room for them.
+            # If the machine has no room for them, this process goes on alone.
             with contextlib.suppress(BrokenProcessPool), _pool(processes) as pool:
                 for found in pool.map(part, tuple(left)):
                     left.popleft()
                     yield found
             processes = 1
         else:
-            began = time.thread_time()  # waiting for a busy machine is not work to be shared
+            began = time.thread_time()  # waiting for a busy machine is no work to share
             found = part(left.popleft())
             chunk_seconds = time.thread_time() - began
             yield found
@@ -161,7 +162,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     pool = ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context("spawn"),
-        # Ctrl-C reaches all processes of a terminal; the one that started the others ends them.
+        # Ctrl-C reaches all processes of a terminal, and this one ends the others.
         initializer=signal.signal,
         initargs=(signal.SIGINT, signal.SIG_IGN),
     )

@@ -1,4 +1,4 @@
-"""Forecasts the rest of a search by playing it on from where it is with likely results."""
+"""Forecasts of the rest of a search, by playing it on with likely results."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class RestOfSearch:
     """The rest of a search; costs are in trainings with the first protocol alone.
 
     Attributes:
-        runs: Mean number of runs, those under way included.
-        low_cost: Of ten searches one costs less.
-        high_cost: Of ten searches one costs more.
+        runs: Mean number of runs, including those under way.
+        cost: Mean cost.
+        low_cost: One of ten searches costs less.
+        high_cost: One of ten searches costs more.
     """
 
     runs: float
@@ -37,17 +38,17 @@ class RestOfSearch:
     high_cost: float
 
     def less(self, cost: float) -> RestOfSearch:
-        """What is left once a part of the cost was paid."""
+        """Returns what is left after a part of the cost was paid."""
         left = (max(0.0, part - cost) for part in (self.cost, self.low_cost, self.high_cost))
         return RestOfSearch(self.runs, *left)
 
 
 def rest_of_search(strategy: Strategy, finished: Iterable[Observation]) -> RestOfSearch:
-    """Plays a search on to its end 20 times.
+    """Forecasts the rest of a search by playing it to its end 20 times.
 
-    Every run measures one of the values that `Strategy.outcomes` holds for likely after all before
-    it, and costs what `TrialCosts` expects. That a run may diverge is left out. The same history
-    has the same answer. Raises UserError where the baseline diverged.
+    Every run measures one of the values that `Strategy.outcomes` holds for likely by then, and
+    costs what `TrialCosts` expects. That a run may diverge is neglected. The same history always
+    leads to the same forecast. Raises UserError if the baseline diverged.
     """
     runs = tuple(sorted(finished, key=lambda run: run.trial_number))
     return _rest(strategy, runs)
@@ -69,11 +70,11 @@ def _rest(strategy: Strategy, finished: tuple[Observation, ...]) -> RestOfSearch
 def _play_on(
     strategy: Strategy, finished: tuple[Observation, ...], search: int
 ) -> tuple[int, float]:
-    """Number and cost of the runs until the answer."""
+    """Returns number and cost of the runs until the answer."""
     chance = np.random.default_rng([_STREAM, search])
     numbers = itertools.count(max((run.trial_number for run in finished), default=-1) + 1)
     made, cost = list(finished), 0.0
-    # A strategy ends by itself; an evaluation of another kind waits for ever.
+    # A search ends by itself; the limit is a precaution.
     for _ in range(_MOST_STEPS):
         course = course_of(strategy, made)
         if not isinstance(course.decision, NextTrial):
@@ -89,7 +90,7 @@ def _play_on(
 
 
 def _drawn(outcomes: Sequence[tuple[float, float]], place: float) -> float:
-    """The accuracy at a place between 0 and 1 of the likely ones."""
+    """Returns the accuracy at a place between 0 and 1 among the likely ones."""
     for probability, accuracy in outcomes:
         place -= probability
         if place < 0:

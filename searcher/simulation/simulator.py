@@ -1,8 +1,8 @@
 """Searches replayed on recorded runs, thousands of them in seconds.
 
-What a search would have been told and what it would have paid follow from the recorded curves: a
-run that is stopped costs the time up to there, a fork costs what comes after.
-`trainers/replay/` does the same for a real search, one run at a time.
+What a search would have been told and would have paid follows from the recorded curves: a run that
+is stopped costs the time up to its stop, and a fork costs what comes after it. `trainers/replay/`
+does the same for a real search, one run at a time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from syncswitch.trainers.replay.recording import RecordedRun
 
 @dataclass(frozen=True, slots=True)
 class PlayedRun:
-    """A recorded run, and what is left of it when it is stopped.
+    """A recorded run, and what it would be if it were stopped.
 
     Attributes:
-        seconds: Of the whole run; 0 where nobody recorded how soon it diverged.
-        plateau_accuracy: At the evaluation where it may be stopped; None where it may not.
-        stopped_seconds: Up to there.
+        accuracy: Its converged accuracy.
+        diverged: Whether it diverged.
+        seconds: Time of the whole run; 0 if nobody recorded how soon it diverged.
+        first_seconds: The part of this time in the first protocol.
+        plateau_accuracy: Accuracy at the evaluation where it may be stopped; None if it may not be.
+        stopped_seconds: Time up to there.
     """
 
     accuracy: float
@@ -42,9 +45,12 @@ class SimulatedSearch:
     """The course of one replayed search.
 
     Attributes:
+        switch_percent: Its answer.
         seconds: Training time of all its runs.
-        confidence: Of the answer, as the strategy said; None where it does not say.
+        runs: Number of its runs.
+        confidence: The strategy's confidence in the answer; None if it does not say.
         whole_percents: Switch point of each run that was made to its end without diverging.
+        kept_share: See `Decided`.
     """
 
     switch_percent: float
@@ -56,7 +62,7 @@ class SimulatedSearch:
 
 
 def played_run(run: RecordedRun, stop: StopRule | None) -> PlayedRun:
-    """A recorded run as a simulation needs it."""
+    """Returns a recorded run as a simulation needs it."""
     known_at = None
     if stop is not None and not run.diverged:
         known_at = stop.known_at(run.evaluations, run.switch_worker_step)
@@ -77,10 +83,14 @@ RunAt = Callable[[float, int], PlayedRun | None]
 
 
 def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
-    """Lets a strategy search; `run_at` is None where nobody recorded a run of that replicate.
+    """Lets a strategy search.
 
     A search that unlucky draws lead to a switch point without a recorded run ends there, with what
     it has accepted so far: its answer is wrong anyway.
+
+    Args:
+        strategy: Decides.
+        run_at: Returns the run of a switch point and replicate; None if none is recorded.
     """
     ledger = Ledger(strategy)
     while isinstance(decision := decision_after(strategy, ledger.observations()), NextTrial):
@@ -103,17 +113,14 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """A run of a replayed search: what it will measure, and the seconds that this takes.
-
-    Its trial number counts those before it; what it inherits takes no time.
-    """
+    """A run of a replayed search: its result, and the seconds that it takes by itself."""
 
     observation: Observation
     seconds: float
 
 
 class Ledger:
-    """The runs of one replayed search: what was measured and paid, and which prefixes there are."""
+    """The runs of one replayed search: what they measured and cost, and the prefixes they share."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
@@ -123,19 +130,19 @@ class Ledger:
         self._paid_seconds = 0.0
 
     def made(self, percent: float) -> int:
-        """The number of runs of a switch point."""
+        """Returns the number of runs of a switch point."""
         return self._made[percent]
 
     def observations(self) -> tuple[Observation, ...]:
-        """The completed runs, in the order of their ends."""
+        """Returns the completed runs, in the order of their ends."""
         return tuple(self._observations)
 
     def pay(self, seconds: float) -> None:
-        """For a run that never came to its end."""
+        """Records the cost of a run that never came to its end."""
         self._paid_seconds += seconds
 
     def ended_with(self, percent: float, confidence: float | None = None) -> SimulatedSearch:
-        """The whole search, with its answer."""
+        """Returns the whole search, given its answer."""
         return SimulatedSearch(
             switch_percent=percent,
             seconds=self._paid_seconds,
@@ -151,7 +158,14 @@ class Ledger:
     def start(
         self, percent: float, replicate: int, run: PlayedRun, known: Sequence[Observation]
     ) -> StartedRun:
-        """Plays a run to its end, or to where it may be stopped by what the search knows now."""
+        """Returns what a run will measure and cost: to its end, or to where it may be stopped.
+
+        Args:
+            percent: Its switch point.
+            replicate: Its replicate.
+            run: The recorded run.
+            known: The runs that the search knows when this one begins.
+        """
         share = percent / self._strategy.highest_percent
         have = self._prefixes[replicate] / percent if percent else 0.0
         inherited = run.first_seconds * min(1.0, have) if self._strategy.share_prefix else 0.0
@@ -172,7 +186,7 @@ class Ledger:
         return StartedRun(observation, paid)
 
     def finish(self, started: StartedRun) -> None:
-        """Writes down a run that came to its end."""
+        """Records a run that came to its end."""
         run = started.observation
         self._made[run.switch_percent] += 1
         if self._strategy.share_prefix and run.cost is not None:
@@ -183,7 +197,7 @@ class Ledger:
 
 
 def _reached(run: PlayedRun, share: float, seconds: float) -> float:
-    """Share of W that is done after so many seconds."""
+    """Returns the share of W that is done after some seconds."""
     if seconds >= run.seconds:
         return 1.0
     if seconds <= run.first_seconds:

@@ -1,7 +1,7 @@
-"""The interface of strategies: what they see and what they answer.
+"""The interface of strategies: what they see, and what they answer.
 
-A strategy is the offline timing policy as a pure function: from observations to the next run or the
-answer. It has no state: it looks at the whole history on every call, so whoever holds the history
+A strategy is the offline timing policy as a pure function, from observations to the next run or the
+answer. It has no state and looks at the whole history on every call, so whoever holds the history
 can go on with the search.
 """
 
@@ -27,7 +27,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 
 USUAL_THRESHOLD = 0.01
-"""The threshold of metrics whose best value is 1."""
+"""The default threshold of metrics whose best value is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class NextTrial:
     """Runs at this switch point are needed now.
 
     Attributes:
-        repeats: So many are needed whatever they measure, unless one diverges.
+        switch_percent: The switch point.
+        repeats: Number of runs that are needed whatever they measure, unless one diverges.
     """
 
     switch_percent: float
@@ -44,7 +45,7 @@ class NextTrial:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """No run is needed now; those of this switch point are under way, or all that was wanted."""
+    """No run can be begun: those needed at this switch point are under way, or all are made."""
 
     switch_percent: float
 
@@ -54,17 +55,18 @@ class Decided:
     """The answer.
 
     Attributes:
-        switch_percent: The timing policy.
-        target_accuracy: A, what candidates were compared with.
+        switch_percent: The switch point of the timing policy.
+        target_accuracy: A, the accuracy that candidates were compared with.
         confidence: Probability that guarded trainings with this switch take less time than with the
-            first protocol alone; of an answer for the bare switch, that it keeps the accuracy often
-            enough. None of the first protocol alone, and where the strategy does not say.
+            first protocol alone; for a bare switch, that it keeps the accuracy often enough. None
+            for the first protocol alone, and if the strategy does not say.
         kept_share: Expected share of later runs with the bare switch that lose at most beta.
-        delivered_share: Expected share of the models of later trainings that do: with a guard, one
-            whose switch failed is trained on from an earlier state.
-        baseline_kept_share: Expected share of runs with the first protocol alone that do.
+        delivered_share: Expected share of the models of later trainings that lose at most beta. A
+            guarded training whose switch failed is trained on from an earlier state.
+        baseline_kept_share: Expected share of runs of the first protocol alone that lose at most
+            beta.
         expected_time: Expected time of a later training over that of one with the first protocol
-            alone; what failed switches cost is part of it.
+            alone, including what failed switches cost.
         reason: Why the answer is the first protocol alone, as a clause such as `an earlier switch
             saves no time`.
     """
@@ -89,16 +91,16 @@ class Strategy(ABC):
     Attributes:
         settings: M, how often the range of switch points may be halved.
         runs: R, the most runs of a switch point.
-        threshold: beta, the accuracy that may be lost; 0 where it is yet to be measured.
+        threshold: beta, the accuracy that may be lost; 0 until it is measured.
         target_accuracy: A; None to measure it with runs of the first protocol alone.
-        share_prefix: Runs start from checkpoints of other runs of their replicate.
-        early_stop: Runs end as soon as their accuracy is known.
+        share_prefix: Whether runs start from checkpoints of other runs of their replicate.
+        early_stop: Whether runs end as soon as their accuracy is known.
         lowest_percent: Lower end of the search.
-        highest_percent: Upper end: the first protocol alone.
-        accuracy_range: Least and largest accuracy that there can be; None for no limit. Of a metric
-            where less is better, accuracies are negatives; see `storage.records.metric`.
-        threshold_runs: In so many runs of the first protocol alone the threshold is measured, which
-            come before all others; 0 where it was given.
+        highest_percent: Upper end, which stands for the first protocol alone.
+        accuracy_range: Least and largest possible accuracy; None for no limit. If less is better,
+            accuracies are the metric's negatives; see `storage.records.metric`.
+        threshold_runs: Number of first runs, all of the first protocol alone, in which the
+            threshold is measured; 0 if it was given.
     """
 
     settings: int = 5
@@ -115,29 +117,29 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Its name in policies and studies."""
+        """The strategy's name in policies and studies."""
 
     @property
     @abstractmethod
     def most_runs(self) -> int:
-        """Runs of the longest search in which none diverges."""
+        """Number of runs of the longest search in which none diverges."""
 
     @property
     def judges_single_runs(self) -> bool:
-        """Whether each run keeps the accuracy or fails; else means of several are compared."""
+        """Whether each run keeps the accuracy or fails; otherwise means are compared."""
         return False
 
     @property
     def repeats(self) -> int | None:
-        """Runs that every switch point gets; None where that depends on what they measure."""
+        """Runs of every switch point; None if that depends on what they measure."""
         return None
 
     def runs_at(self, percent: float) -> int | None:
-        """Runs that decide on one switch point, unless one diverges; None as for `repeats`."""
+        """Returns the runs of one switch point, unless one diverges; None as for `repeats`."""
         return self.repeats
 
     def measured_by(self, metric: Metric) -> Self:
-        """Returns this strategy for a job with this metric; its target is in the metric's unit.
+        """Returns this strategy for a job with this metric, given a target in the metric's unit.
 
         Raises:
             UserError: The metric cannot have this target.
@@ -152,14 +154,14 @@ class Strategy(ABC):
         return replace(self, accuracy_range=metric.accuracies, target_accuracy=target)
 
     def without_threshold(self) -> Self:
-        """The same strategy where the threshold is to be measured."""
+        """Returns this strategy with a threshold that is to be measured."""
         return replace(self, threshold=0.0, threshold_runs=THRESHOLD_RUNS)
 
     def with_measured_threshold(self, finished: Iterable[Observation]) -> Self:
-        """The same strategy with the threshold that these runs say, where it is to be measured.
+        """Returns this strategy with its threshold, measured in these runs if that is necessary.
 
-        It is 0 while they are too few. As they count in the order in which the strategy asks for
-        them, it never changes. Raises UserError as `measured_threshold`.
+        It is 0 as long as they are too few. Runs count in the order in which the strategy asks for
+        them, so the threshold never changes. Raises UserError as `measured_threshold`.
         """
         if not self.threshold_runs:
             return self
@@ -174,7 +176,7 @@ class Strategy(ABC):
         return replace(self, threshold=measured_threshold(sound, most) or 0.0)
 
     def missing_for_threshold(self, finished: Iterable[Observation]) -> int:
-        """How many more runs of the first protocol alone the threshold needs; 0 for none."""
+        """Returns how many more runs of the first protocol alone the threshold needs."""
         sound = sum(
             run.switch_percent == self.highest_percent and not run.diverged for run in finished
         )
@@ -182,19 +184,19 @@ class Strategy(ABC):
 
     @property
     def largest_loss(self) -> float:
-        """The most accuracy that a run can lose; a guess where there is no limit."""
+        """The most accuracy that a run can lose; a guess if there is no limit."""
         least, largest = self.accuracy_range
         if least is None or largest is None:
             return _LARGEST_LOSS * self.threshold
         return largest - least
 
     def possible(self, accuracy: float) -> float:
-        """The possible accuracy that is closest to this one."""
+        """Returns the possible accuracy that is closest to this one."""
         return possible_accuracy(accuracy, self.accuracy_range)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Its settings beside name and first four attributes, as JSON values."""
+        """Attributes that differ from their defaults, as JSON values, without `_NO_OPTIONS`."""
         return {
             field.name: list(value) if isinstance(value, tuple) else value
             for field in fields(self)
@@ -204,10 +206,10 @@ class Strategy(ABC):
 
     @abstractmethod
     def grid(self) -> tuple[float, ...]:
-        """All switch points that may be asked for, ascending."""
+        """Returns all switch points that may be asked for, ascending."""
 
     def replicates(self, percent: float) -> Iterable[int]:
-        """Numbers that runs of a switch point may have, the first that is free first."""
+        """Returns the replicates that a switch point may have, in the order of their runs."""
         return itertools.count()
 
     def between(self, lowest_percent: float, highest_percent: float) -> Strategy:
@@ -215,74 +217,74 @@ class Strategy(ABC):
         return replace(self, lowest_percent=lowest_percent, highest_percent=highest_percent)
 
     def among(self, percents: Iterable[float]) -> Strategy:
-        """Returns this strategy where only some switch points can be run, as in a recording.
+        """Returns this strategy for jobs that can run only some switch points, as recordings can.
 
-        Switch points of repeated halving are asked for all the same.
+        It asks for those of repeated halving all the same.
         """
         return self
 
     def without_going_back(self) -> Strategy:
-        """Returns this strategy for trainings that begin anew where they fail."""
+        """Returns this strategy for trainings that begin anew if their switch fails."""
         return self
 
     @abstractmethod
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        """Says what to do next; `course.plan_trial` does so where runs are under way.
+        """Returns what to do next; while runs are under way, `planner.plan_trial` does so.
 
         Args:
             finished: Completed runs in any order; those at other switch points are ignored.
 
         Raises:
             UserError: The baseline diverged, so there is nothing to compare with; or its runs do
-                not differ, so that a threshold cannot be measured.
+                not differ, so no threshold can be measured.
         """
 
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """Likely results of a run: probabilities, which sum to 1, each with its accuracy.
+        """Returns likely results of a run: probabilities, which sum to 1, each with its accuracy.
 
-        Empty while the threshold is unknown, as nothing is to be guessed before.
+        Empty while the threshold is unknown, because all runs are needed until then.
         """
         finished = list(finished)
         if self.missing_for_threshold(finished):
             return []
         target = self.progress(finished).target_accuracy
         if target is None or percent == self.highest_percent:
-            # Nothing is compared yet, so any accuracy does.
+            # Nothing is compared with it yet, so any accuracy does.
             return [(1.0, _ANY_ACCURACY if target is None else target)]
         threshold = self.with_measured_threshold(finished).threshold
         return [(0.5, target), (0.5, target - 2 * threshold)]
 
     def answers(self, finished: Iterable[Observation]) -> Mapping[float, float]:
-        """How likely each switch point is to be the answer; empty where the strategy does not say.
+        """Returns the probability that each switch point is the answer; empty if unknown.
 
-        Raises UserError where the baseline diverged.
+        Raises UserError if the baseline diverged.
         """
         return {}
 
     def beliefs(self, finished: Iterable[Observation]) -> tuple[SwitchPointBelief, ...]:
-        """The belief on each switch point, ascending; empty without a target or a belief.
+        """Returns the belief about each switch point, ascending; empty without target or belief.
 
-        Raises UserError where the baseline diverged.
+        Raises UserError if the baseline diverged.
         """
         return ()
 
     def standing_answer(self, finished: Iterable[Observation]) -> Decided | None:
-        """The answer of a search that had to end now; None where it has none yet.
+        """Returns the answer if the search had to end now; None if there is none yet.
 
-        Raises UserError where the baseline diverged.
+        Raises UserError if the baseline diverged.
         """
         decision = self.decide(finished)
         return decision if isinstance(decision, Decided) else None
 
     @abstractmethod
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
-        """How far the search is. Raises UserError where the baseline diverged."""
+        """Returns how far the search is. Raises UserError if the baseline diverged."""
 
 
 _ANY_ACCURACY = 0.5
-_LARGEST_LOSS = 100.0  # in thresholds, as an accuracy with the usual one has it
+_LARGEST_LOSS = 100.0  # in thresholds; the usual threshold of an accuracy is 1 % of its range
 _NO_OPTIONS = {
     "settings",
     "runs",

@@ -1,4 +1,4 @@
-"""Trials that are given: to compare switch points, not to find one."""
+"""Runs that are given, to compare switch points and not to find one."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from syncswitch.searcher.strategies.progress import SearchProgress, summary_of
 
 @dataclass(frozen=True, slots=True)
 class ComparisonStrategy(Strategy):
-    """Has given runs made, in the order of their switch points; it never decides anything.
+    """Asks for given runs, in the order of their switch points, and never decides anything.
 
-    R is how many runs of each switch point there are in the end, those of other studies included.
+    R is the number of runs of each switch point in the end, including those of other studies.
 
     Attributes:
         percents: The switch points that are compared, the first protocol alone before the others:
             if that diverges, the rest is not worth its time.
         wanted: Switch point and replicate of each run to make.
-        has_baseline: The first protocol alone is what the rest is compared with, so it must not
-            diverge.
-        guarded: Runs are trained as with a guarded policy: what fails goes back to its switch.
+        has_baseline: Whether the others are compared with the first protocol alone, which then must
+            not diverge.
+        guarded: Whether runs are trained as with a guarded policy, so that a run that fails goes
+            back to its switch.
     """
 
     percents: tuple[float, ...] = ()
@@ -54,14 +55,14 @@ class ComparisonStrategy(Strategy):
 
     @override
     def replicates(self, percent: float) -> Sequence[int]:
-        """Those that are wanted: others of the switch point were made elsewhere."""
+        """Returns the wanted replicates; the others were made elsewhere."""
         return [replicate for switch_point, replicate in self.wanted if switch_point == percent]
 
     @override
     def decide(self, finished: Iterable[Observation]) -> Decision:
-        """The next run, or to wait where everything is made, for there is no answer.
+        """Returns the next run, or `Wait` once all are made, as there is no answer.
 
-        Raises UserError where the baseline diverged.
+        Raises UserError if the baseline diverged.
         """
         finished = list(finished)
         percent = self.progress(finished).open_percent
@@ -74,12 +75,12 @@ class ComparisonStrategy(Strategy):
     def outcomes(
         self, finished: Iterable[Observation], percent: float
     ) -> Sequence[tuple[float, float]]:
-        """Nothing depends on them."""
+        """Returns any result, as nothing depends on it."""
         return [(1.0, 0.5)]
 
     @override
     def progress(self, finished: Iterable[Observation]) -> SearchProgress:
-        """No switch point is ever accepted or rejected."""
+        """Returns the progress, in which no switch point is accepted or rejected."""
         runs: dict[float, list[Observation]] = {percent: [] for percent in self.percents}
         for run in finished:
             if run.switch_percent in runs:

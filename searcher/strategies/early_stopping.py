@@ -1,9 +1,8 @@
-"""When a run may end before its end because its converged accuracy is known; pure.
+"""When a run may end early because its converged accuracy is known; pure.
 
 After a decay of the learning rate the test accuracy jumps, and then hardly moves. What is measured
-there is close to what the whole run would have measured, but not the same: the difference is
-estimated from runs of the search that were made to their end. Until there is such a run no
-candidate is stopped.
+there is close to what the whole run would measure, but not the same. The difference is estimated
+from runs of the search that were made to their end; until there is one, no candidate is stopped.
 """
 
 from __future__ import annotations
@@ -23,54 +22,46 @@ from syncswitch.searcher.strategies.observation import (
 from syncswitch.storage.metrics import converged_accuracy
 from syncswitch.storage.records.trial import CONVERGENCE_EVALUATIONS, Evaluation
 
-# How much calmer than before the decay the accuracy has to be.
+# How many times calmer than before the decay the accuracy has to be.
 _CONTRAST = 3.0
 _EVALUATIONS_BEFORE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """Says when the accuracy of a run is known.
+    """Decides when the accuracy of a run is known.
 
-    It is where the last 5 evaluations span at most the wanted precision, lie above everything
-    before them, and move a third as much as those before them did. The last two keep a calm
+    That is when the last 5 evaluations span at most the wanted precision, lie above everything
+    before them, and move a third as much as those before them. The last two conditions keep a calm
     stretch before the decay from being taken for the end.
 
     Attributes:
-        not_before_worker_step: Evaluations up to here say nothing: the last known decay of the
-            learning rate, as each may lift the accuracy; 0 where nobody knows.
-        hopeless_below: An accuracy that need not be told from worse ones; None where there is none.
+        precision: The largest span of the last evaluations.
+        not_before_worker_step: Evaluations up to here do not count: the last known decay of the
+            learning rate, as each decay may lift the accuracy; 0 if none is known.
         trusts_rest: Whether a run that came to rest stays there.
     """
 
     precision: float
     not_before_worker_step: int = 0
-    hopeless_below: float | None = None
     trusts_rest: bool = True
 
     @classmethod
-    def of(
-        cls,
-        strategy: Strategy,
-        boundaries: Sequence[tuple[int, float]] | None,
-        target: float | None = None,
-    ) -> StopRule:
-        """The rule for the runs of a search; the target as far as it is known."""
+    def of(cls, strategy: Strategy, boundaries: Sequence[tuple[int, float]] | None) -> StopRule:
+        """Returns the rule for the runs of a search."""
         decays = [step for step, _ in boundaries or ()]
         return cls(
             # Half of the threshold: the decision still has to see a difference of that size.
             precision=strategy.threshold / 2,
             not_before_worker_step=max(decays, default=0),
-            hopeless_below=None if target is None else target - strategy.threshold,
-            # Some runs fail late. Where nobody knows a decay that is behind them, a rest of theirs
-            # promises nothing to whoever counts failures.
+            # Some runs fail late. Without a known decay behind it, a run at rest may still fail.
             trusts_rest=bool(decays) or not strategy.judges_single_runs,
         )
 
     def knows(self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0) -> bool:
-        """Whether the last evaluation settles the accuracy.
+        """Returns whether the accuracy is known with the last evaluation.
 
-        The second protocol began at `switch_worker_step`; 0 where none follows the first.
+        The second protocol began at `switch_worker_step`; 0 if the run has only one.
         """
         n = CONVERGENCE_EVALUATIONS
         if not self.trusts_rest or len(evaluations) < n + 3:
@@ -84,26 +75,10 @@ class StopRule:
         restless = statistics.median(_changes(before[-_EVALUATIONS_BEFORE:]))
         return _CONTRAST * statistics.fmean(_changes(window)) <= restless
 
-    def is_hopeless(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Whether a run is so far below the target that its exact accuracy does not matter.
-
-        After the last decay, with more to go than twice the span of the last 5 evaluations.
-        """
-        window = evaluations[-CONVERGENCE_EVALUATIONS:]
-        if self.hopeless_below is None or not self.not_before_worker_step:
-            return False
-        if len(window) < CONVERGENCE_EVALUATIONS:
-            return False
-        if window[0].worker_step <= self.not_before_worker_step:
-            return False
-        accuracies = [evaluation.accuracy for evaluation in window]
-        span = max(accuracies) - min(accuracies)
-        return max(accuracies) + 2 * max(span, self.precision) < self.hopeless_below
-
     def known_at(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> int | None:
-        """The number of evaluations that settle a run's accuracy; None where none does."""
+        """Returns after how many evaluations the accuracy is known; None if it never is."""
         for number in range(CONVERGENCE_EVALUATIONS, len(evaluations)):
             if self.knows(evaluations[:number], switch_worker_step):
                 return number
@@ -112,16 +87,16 @@ class StopRule:
     def plateau_accuracy(
         self, evaluations: Sequence[Evaluation], switch_worker_step: float = 0
     ) -> float | None:
-        """The accuracy of a run had it been stopped early; None where it would not have been."""
+        """Returns the accuracy of a run had it been stopped; None if it would not have been."""
         number = self.known_at(evaluations, switch_worker_step)
         return None if number is None else converged_accuracy(evaluations[:number])
 
 
 def may_stop(strategy: Strategy, percent: float, observations: Iterable[Observation]) -> bool:
-    """Whether a new run may be stopped.
+    """Returns whether a new run may be stopped.
 
-    One of the first protocol alone once there is a threshold; a candidate once a run showed what
-    stopping changes.
+    A run of the first protocol alone may be once there is a threshold, a candidate once another run
+    showed what stopping changes.
     """
     if not strategy.early_stop or not strategy.threshold:
         return False
@@ -129,9 +104,9 @@ def may_stop(strategy: Strategy, percent: float, observations: Iterable[Observat
 
 
 def correction(observations: Iterable[Observation]) -> float | None:
-    """The correction to add to the accuracy of a stopped run; None while it is unknown.
+    """Returns what to add to the accuracy of a stopped run; None while that is unknown.
 
-    The mean over the runs that were made to their end, though they might have been stopped.
+    It is the mean over the runs that were made to their end although they might have been stopped.
     """
     known = [
         run.accuracy - run.plateau_accuracy
@@ -144,7 +119,7 @@ def correction(observations: Iterable[Observation]) -> float | None:
 def corrected(
     observations: Iterable[Observation], limits: AccuracyRange = SHARES
 ) -> list[Observation]:
-    """The observations as if every run had been made to its end, with accuracies within limits."""
+    """Returns the observations as if every run had been made to its end, within the limits."""
     runs = list(observations)
     difference = correction(runs)
     if not difference:

@@ -1,4 +1,4 @@
-"""A completed trial as strategies see it."""
+"""Completed runs as strategies see them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 AccuracyRange = tuple[float | None, float | None]
-"""Least and largest accuracy that there can be; None for no limit."""
+"""Least and largest possible accuracy; None for no limit."""
 
 SHARES: AccuracyRange = (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
-    """The cost of a run, and what another one would cost.
+    """The cost of a run, and the pace from which the cost of another follows.
 
     Attributes:
         paid_seconds: Training time of the run itself, without what it inherited.
-        first_seconds: A whole training with the first protocol at the pace of this run; None
-            where it used that protocol for no worker-step of its own.
-        second_seconds: A whole training with the second protocol at the pace of this run, likewise.
+        first_seconds: Time of a whole training with the first protocol at the pace of this run;
+            None if the run made no worker-step of its own with it.
+        second_seconds: Time of a whole training with the second protocol, likewise.
         reached_percent: Percent of W that the run did before it ended.
     """
 
@@ -37,16 +37,16 @@ class Observation:
     Attributes:
         switch_percent: Percent of W worker-steps in the first protocol.
         accuracy: Converged accuracy.
-        diverged: Whether the training blew up.
-        trial_number: Says which runs of a switch point were first.
+        diverged: Whether the training diverged.
+        trial_number: Position in the order in which runs were begun.
         replicate: Runs of one replicate have the same seed, and may share the start of the
             training.
-        stopped_early: The run was not made to its end.
-        plateau_accuracy: Of a run that was: what it would have measured had it been stopped; None
-            where it would not have been.
-        cost: What the run cost; None where nobody says.
-        alarmed: A guard ended what came after the switch: it lost more than beta, nobody knows how
-            much, and the accuracy is none of this switch point.
+        stopped_early: Whether the run was not made to its end.
+        plateau_accuracy: Accuracy that a run made to its end would have had if it had been stopped;
+            None if it would not have been.
+        cost: Cost of the run; None if unknown.
+        alarmed: Whether a guard ended it because it lost more than beta. How much is unknown, and
+            the accuracy is not that of this switch point.
     """
 
     switch_percent: float
@@ -61,17 +61,17 @@ class Observation:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it was made for something else, at no cost, and nobody could stop it."""
+        """Whether it was made for something else: it cost nothing, and could not be stopped."""
         return self.cost is not None and not self.cost.paid_seconds
 
 
 def mean_accuracy(runs: Sequence[Observation]) -> float:
-    """Mean accuracy of at least one run."""
+    """Returns the mean accuracy of at least one run."""
     return math.fsum(run.accuracy for run in runs) / len(runs)
 
 
 def possible_accuracy(accuracy: float, limits: AccuracyRange) -> float:
-    """The accuracy within limits that is closest to this one."""
+    """Returns the accuracy within the limits that is closest to this one."""
     least, largest = limits
     accuracy = accuracy if least is None else max(least, accuracy)
     return accuracy if largest is None else min(largest, accuracy)

@@ -19,13 +19,13 @@ from syncswitch.searcher.strategies.progress import SearchProgress, summary_of
 class PaperStrategy(Strategy):
     """Binary search for the earliest acceptable switch (Sync-Switch, ICDCS 2021, Algorithm 1).
 
-    The paper's pseudo-code leaves some points open, which are settled here: the sum of accuracies
-    starts anew at each switch point, the answer is the lowest accepted switch point, and one that
-    is better than the first protocol alone is accepted, too. A switch point is rejected by one
-    diverged run, whatever the mean, so its remaining runs are not made.
+    What the paper's pseudo-code leaves open is settled here: the sum of accuracies starts anew at
+    each switch point, the answer is the lowest accepted switch point, and a switch point that is
+    better than the first protocol alone is accepted. One diverged run rejects a switch point,
+    whatever the mean, so its remaining runs are not made.
 
     Attributes:
-        baseline_runs: How many runs measure A; None for R.
+        baseline_runs: Number of runs that measure A; None for R.
     """
 
     baseline_runs: int | None = None
@@ -51,7 +51,7 @@ class PaperStrategy(Strategy):
     def grid(self) -> tuple[float, ...]:
         points = [self.lowest_percent, self.highest_percent]
         for _ in range(self.settings):
-            # As in the search, so that not even the last bit differs.
+            # Computed as in the search, so that not even the last bit differs.
             middles = [(lower + upper) / 2 for lower, upper in itertools.pairwise(points)]
             points = sorted([*points, *middles])
         return tuple(points[1:])
@@ -93,7 +93,7 @@ class PaperStrategy(Strategy):
             middle = (lower + upper) / 2
             percents.append(middle)
             reached.append(self._counted(middle, finished))
-            # Only what was known then, so that no later run opens a verdict again.
+            # Only what was known then counts, so that no later run reopens a verdict.
             known = self._corrected(reached)
             verdicts.append(self._verdict(known[-1], self._target(known) - threshold))
             if verdicts[-1] is not None:
@@ -109,7 +109,7 @@ class PaperStrategy(Strategy):
         )
 
     def _verdict(self, candidate: Sequence[Observation], least: float) -> bool | None:
-        """Whether a switch point is acceptable; None while runs of it are missing."""
+        """Returns whether a switch point is acceptable; None while runs of it are missing."""
         if any(run.diverged for run in candidate):
             return False
         if len(candidate) < self.runs:

@@ -1,10 +1,10 @@
 """The course of a search: the runs that it needs one after the other, whoever makes them and when.
 
 Several searchers may make the runs of one search. So that they find what one alone would have found
-with the same seeds, the strategy is walked through from the start: it is told a result only once it
-has asked for it. While results are missing, the walk goes on with results that are likely, and
-whoever has nothing better to do makes a run that this shows to be needed soon (a speculative one).
-Runs that turn out not to be needed cost time, and change nothing.
+with the same seeds, the strategy is walked through from the start and is told a result only once it
+has asked for it. While results are missing, the walk goes on with likely ones, and a searcher that
+has nothing better to do makes a run that is likely to be needed soon (a speculative run). Runs that
+turn out not to be needed cost time, and change nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from syncswitch.searcher.strategies.observation import Observation
 Key = tuple[float, int]
 """Switch point and replicate of a run."""
 
-# A run that is needed with less is not worth a cluster.
+# A run that is less likely to be needed is not worth a cluster.
 _LEAST_PROBABILITY = 0.2
-# Of the tree of likely results; the least likely branches are left out.
+# Size of the tree of likely results; the least likely branches are left out.
 _MOST_BRANCHES = 48
 
 
@@ -42,8 +42,9 @@ class PlannedTrial:
     """A run that may begin now.
 
     Attributes:
+        switch_percent: Its switch point.
         replicate: Its number at this switch point, from 0.
-        is_speculative: It is only likely to be needed.
+        is_speculative: Whether it is only likely to be needed.
     """
 
     switch_percent: float
@@ -52,9 +53,9 @@ class PlannedTrial:
 
 
 def course_of(strategy: Strategy, finished: Iterable[Observation]) -> SearchCourse:
-    """Walks through a search as far as its completed runs lead, speculative ones included.
+    """Walks through a search as far as its completed runs lead.
 
-    Raises UserError where the baseline diverged.
+    Raises UserError if the baseline diverged.
     """
     return _walk(strategy, (), _by_key(finished))
 
@@ -66,9 +67,16 @@ def plan_trial(
     *,
     speculate: bool = True,
 ) -> PlannedTrial | Wait | Decided:
-    """Says what a free searcher does next; speculation makes runs that are only likely needed.
+    """Returns what a free searcher does next.
 
-    Raises UserError where the baseline diverged.
+    Args:
+        strategy: The search's strategy.
+        finished: Completed runs.
+        in_flight: Runs under way.
+        speculate: Whether runs may be made that are only likely to be needed.
+
+    Raises:
+        UserError: The baseline diverged.
     """
     results, under_way = _by_key(finished), frozenset(in_flight)
     course = _walk(strategy, (), results)
@@ -81,7 +89,7 @@ def plan_trial(
         return PlannedTrial(*missing[0])
     likely = _likely_runs(strategy, course, results, under_way) if speculate else {}
     if likely:
-        # Of equally likely ones the first of each side, and then the cheaper one.
+        # Of equally likely runs the lowest replicate, and then the cheaper one.
         key = min(likely, key=lambda key: (-round(likely[key], 6), key[1], key[0]))
         if likely[key] >= _LEAST_PROBABILITY:
             return PlannedTrial(*key, is_speculative=likely[key] < 1)
@@ -89,7 +97,7 @@ def plan_trial(
 
 
 def _by_key(finished: Iterable[Observation]) -> dict[Key, Observation]:
-    """The first run of each switch point and replicate: another has the same seed."""
+    """Returns the first run of each switch point and replicate; others have the same seed."""
     found: dict[Key, Observation] = {}
     for run in sorted(finished, key=lambda run: run.trial_number):
         found.setdefault((run.switch_percent, run.replicate), run)
@@ -99,13 +107,13 @@ def _by_key(finished: Iterable[Observation]) -> dict[Key, Observation]:
 def _walk(
     strategy: Strategy, runs: tuple[Observation, ...], results: Mapping[Key, Observation]
 ) -> SearchCourse:
-    """Goes on from some runs, as long as there is a result for what the strategy asks for."""
+    """Goes on from some runs as long as the strategy asks for runs that have a result."""
     while True:
         decision = decision_after(strategy, runs)
         if not isinstance(decision, NextTrial):
             return SearchCourse(runs, decision)
         asked = asked_trials(strategy, runs, decision)
-        # In their order: one that diverges may end the switch point before those after it.
+        # In their order: one that diverges may end the switch point before the later ones.
         run = results.get(asked[0]) if asked else None
         if run is None:
             return SearchCourse(runs, decision)
@@ -113,7 +121,7 @@ def _walk(
 
 
 def asked_trials(strategy: Strategy, runs: Iterable[Observation], wanted: NextTrial) -> list[Key]:
-    """The runs that a strategy asks for: the lowest replicates that it has not seen."""
+    """Returns the runs that a strategy asks for: the first replicates that it has not seen."""
     percent = wanted.switch_percent
     seen = {run.replicate for run in runs if run.switch_percent == percent}
     unseen: Iterator[int] = (n for n in strategy.replicates(percent) if n not in seen)
@@ -121,7 +129,7 @@ def asked_trials(strategy: Strategy, runs: Iterable[Observation], wanted: NextTr
 
 
 def _as_alone(strategy: Strategy, before: tuple[Observation, ...], run: Observation) -> Observation:
-    """A run as a search without company would have made it, which might have stopped it."""
+    """Returns a run as a searcher alone would have made it, which might have stopped it."""
     if run.stopped_early or run.plateau_accuracy is None or run.diverged or run.is_recorded:
         return run
     measured = strategy.with_measured_threshold(before)
@@ -136,10 +144,10 @@ def _likely_runs(
     results: Mapping[Key, Observation],
     under_way: frozenset[Key],
 ) -> dict[Key, float]:
-    """Runs that nobody makes yet, and how likely each is to be needed.
+    """Returns runs that nobody makes yet, and how likely each is to be needed.
 
-    A tree of what the runs under way may measure, the likeliest branches first; each branch goes as
-    far as to the first runs in it that are free.
+    It expands a tree of what the runs under way may measure, the likeliest branches first. Each
+    branch goes as far as to its first free runs.
     """
     likely: dict[Key, float] = defaultdict(float)
     order = itertools.count()
@@ -165,10 +173,10 @@ def _likely_runs(
     return likely
 
 
-# Whoever waits asks again and again, and searches that are replayed often begin alike.
+# A searcher that waits asks again and again, and replayed searches often begin alike.
 @functools.lru_cache(maxsize=20_000)
 def decision_after(strategy: Strategy, runs: tuple[Observation, ...]) -> Decision:
-    """What a strategy decides, which is pure."""
+    """Returns what a strategy decides; cached."""
     return strategy.decide(runs)
 
 

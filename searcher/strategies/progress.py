@@ -1,4 +1,4 @@
-"""Progress of a search and the belief behind it, as a strategy reports them."""
+"""The progress of a search and the belief behind it, as a strategy reports them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from syncswitch.searcher.strategies.observation import Observation, mean_accurac
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointSummary:
-    """The measurements of one switch point.
+    """The measurements at one switch point.
 
     Attributes:
-        runs: Completed runs that count.
-        standard_deviation: Of the sample; None for fewer than two runs.
-        accepted: None as long as it is open.
+        switch_percent: The switch point.
+        runs: Number of completed runs that count.
+        diverged_runs: Number of these that diverged.
+        mean_accuracy: Mean of their accuracies; None without any.
+        standard_deviation: Sample standard deviation of these; None for fewer than two.
+        accepted: Whether the accuracy is good enough; None while that is open.
     """
 
     switch_percent: float
@@ -48,14 +51,15 @@ class SearchProgress:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointBelief:
-    """The belief on one switch point.
+    """The belief about one switch point.
 
     Attributes:
-        good_probability: How likely guarded trainings with it take less time than with the first
-            protocol alone; for the bare switch, how likely enough of them keep the accuracy.
-        kept_share: How likely one more run there loses at most beta.
-        low_accuracy: Lower end of the range in which nine of ten such runs end.
-        high_accuracy: Upper end of it.
+        switch_percent: The switch point.
+        good_probability: Probability that guarded trainings with it take less time than with the
+            first protocol alone; for a bare switch, that enough of them keep the accuracy.
+        kept_share: Probability that one more run loses at most beta.
+        low_accuracy: Lower end of the range in which nine of ten further runs end.
+        high_accuracy: Upper end of that range.
     """
 
     switch_percent: float
@@ -83,7 +87,6 @@ def summary_of(
 def _standard_deviation(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
-    # `statistics.stdev` works with fractions; a strategy is asked a hundred thousand times in a
-    # replay.
+    # `statistics.stdev` works with fractions, which is slow, and replays ask 100,000 times.
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

@@ -21,12 +21,12 @@ STRATEGIES: dict[str, type[Strategy]] = {
 }
 DEFAULT_STRATEGY = "adaptive"
 
-# No strategy to search with, and yet one that a database may hold.
+# A comparison is no strategy to search with, but a database may hold one.
 _BY_NAME: dict[str, type[Strategy]] = {**STRATEGIES, "comparison": ComparisonStrategy}
 
 _MOST_POINTS = 64
 
-# Options of the command line whose names are not those of their fields.
+# Options of the command line that are not named like their fields.
 _CALLED = {"switch_points": "grid", "guarded": "no-guard"}
 
 
@@ -39,10 +39,10 @@ def make_strategy(
     target_accuracy: float | None,
     **options: Any,
 ) -> Strategy:
-    """A strategy with its options, which are None where nothing was asked for.
+    """Returns a strategy with its options; None stands for an option's default.
 
-    `switch_points` may be as `switch_points_of` reads it. Raises UserError where the strategy has
-    no such option.
+    `switch_points` may be a text for `switch_points_of`. Raises UserError if the strategy has no
+    such option.
     """
     kind = _BY_NAME[name]
     known = _names(kind)
@@ -63,11 +63,11 @@ def make_strategy(
 
 
 def switch_points_of(text: str, settings: int) -> tuple[float, ...]:
-    """Switch points in percent, ascending, without the first protocol alone.
+    """Returns switch points in percent, ascending, without the first protocol alone.
 
     Args:
-        text: `halving`; `fine`, with a switch point in the middle between each two of these; or
-            percents with commas between.
+        text: `halving`; `fine`, which adds a switch point in the middle between each two of these;
+            or percents with commas between.
         settings: M, how often the range is halved.
 
     Raises:
@@ -93,7 +93,7 @@ def switch_points_of(text: str, settings: int) -> tuple[float, ...]:
 
 
 def stored_strategy(search: SearchInfo) -> Strategy:
-    """The strategy that a stored search is made with."""
+    """Returns the strategy of a stored search."""
     options = {option: _without_lists(value) for option, value in search.options.items()}
     return make_strategy(
         search.strategy,
@@ -110,7 +110,7 @@ def _without_lists(value: Any) -> Any:
 
 
 def strategy_fields() -> set[str]:
-    """The options of all strategies."""
+    """Returns the names of the options of all strategies."""
     return {name for strategy in STRATEGIES.values() for name in _names(strategy)}
 
 

@@ -1,4 +1,4 @@
-"""Estimates what the next run will cost from what the runs so far cost."""
+"""Estimates of what the next run will cost, from what the runs so far have cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.metrics import mean_of
 
-# A second protocol of which nothing is measured yet is taken to need this part of the time.
+# Share of the time that a second protocol is assumed to need before it is measured.
 _EXPECTED_RATIO = 0.3
 # No run is free: something has to be started, and its result awaited.
 _LEAST_COST = 0.02
@@ -21,11 +21,11 @@ class TrialCosts:
     """Costs in trainings with the first protocol alone.
 
     Attributes:
-        highest_percent: Stands for the first protocol alone.
+        highest_percent: The switch point that stands for the first protocol alone.
         ratio: Time of a training with the second protocol alone.
-        end: Share of W at which runs end in the mean, as some are stopped.
-        paid: What the completed runs cost together.
-        prefixes: Share of W up to which a replicate has checkpoints; empty where none are shared.
+        end: Mean share of W at which runs end, as some are stopped.
+        paid: Cost of all completed runs.
+        prefixes: Share of W up to which a replicate has checkpoints; empty if none are shared.
     """
 
     highest_percent: float
@@ -38,7 +38,7 @@ class TrialCosts:
     def of(
         cls, runs: Sequence[Observation], highest_percent: float, share_prefix: bool
     ) -> TrialCosts:
-        """Learns from completed runs."""
+        """Returns the estimates from completed runs."""
         costs = [run.cost for run in runs if run.cost is not None]
         first = mean_of(cost.first_seconds for cost in costs)
         second = mean_of(cost.second_seconds for cost in costs)
@@ -58,12 +58,12 @@ class TrialCosts:
         )
 
     def next(self, percent: float, replicate: int) -> float:
-        """The cost of a run at a switch point, in this replicate."""
+        """Returns the cost of a run at a switch point, in this replicate."""
         share = percent / self.highest_percent
         first = max(0.0, min(share, self.end) - self.prefixes.get(replicate, 0.0))
         return max(_LEAST_COST, first + max(0.0, self.end - share) * self.ratio)
 
     def until(self, percent: float, share: float) -> float:
-        """The cost of a run at a switch point up to a share of W, if it inherits nothing."""
+        """Returns the cost of a run at a switch point up to a share of W, without shared parts."""
         switch = percent / self.highest_percent
         return min(switch, share) + max(0.0, share - switch) * self.ratio

@@ -44,7 +44,7 @@ from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
 from syncswitch.trainers.run.side_output import SideOutput
 from syncswitch.trainers.run.tensorboard import check_tensorboard
-from syncswitch.trainers.trainer import Observer, SilentObserver
+from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.policy import TimingPolicy
@@ -99,7 +99,7 @@ def train(
     resume: bool = False,
     tensorboard: Path | None = None,
     mlflow: str | None = None,
-    observer: SkipValidation[Observer | Watching] = SilentObserver(),  # noqa: B008 (no state)
+    observer: SkipValidation[Observer | Watching] = Observer(),  # noqa: B008 (no state)
     tell: SkipValidation[Tell] = _LOG.warning,
 ) -> Training:
     """Trains a workload with its timing policy, saves the model, and records the use.

@@ -15,7 +15,7 @@ HARMLESS = "a?]0;evilb?c?d"
         console.print_text,
         console.print_note,
         console.print_error,
-        lambda text: console.print_table(["name"], [[text]]),
+        lambda text: console.print_rows([[("name", text)]]),
         lambda text: console.rich_console(stderr=True).print(text, markup=False),
         lambda text: console.rich_console().print(text, style="bold", markup=False),
     ],

@@ -131,20 +131,3 @@ def test_a_simulated_run_does_not_begin_from_a_policy_of_real_ones(folder: Path)
     line = refused(job, "--trainer", "simulated", "--profile", "my cluster.json")
     assert "(there is one for 2 workers, bsp,asp)" in line
     assert "find one with: syncswitch-search run" in line
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--profile", "uniform"], "--profile needs --trainer simulated, and this is --trainer lo"),
-        (["--trainer", "simulated", "--launcher", "processes"], "--launcher needs --trainer local"),
-        (
-            ["--trainer", "simulated", "--gpus-per-worker", "1"],
-            "--gpus-per-worker needs --trainer local, and",
-        ),
-        (["--trainer", "simulated", "--profile", "no"], "profile 'no' cannot be read"),
-        (["--trainer", "simulated", "--switch", "restart"], "has no processes to restart"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(folder: Path, options: list[str], words: str) -> None:
-    assert words in refused("digits", "--switch-at", "50", *options)

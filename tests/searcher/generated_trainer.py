@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
+from syncswitch.trainers.trainer import Observer, Trainer
 from tests.identities import GENERATED
 
 BSP_SECONDS = 100.0
@@ -50,7 +50,7 @@ class GeneratedTrainer(Trainer):
         self.closed = 0
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        observer = observer or SilentObserver()
+        observer = observer or Observer()
         self.runs.append((spec.switch_percent, spec.replicate))
         started_at = datetime.now(timezone.utc)
         if self.failures:

@@ -14,7 +14,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, 
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.trainer import Verdict
+from syncswitch.trainers.trainer import Observer, Verdict
 from syncswitch.trainers.workloads.digits import workload as digits
 
 
@@ -194,7 +194,7 @@ def pace(workers: int) -> tuple[str, ...]:
 _identity = functools.cache(workload_identity)
 
 
-class RecordingObserver:
+class RecordingObserver(Observer):
     """Remembers what it is told; finds out when two threads call it at once."""
 
     def __init__(self, answer: Callable[[Evaluation], Verdict] | None = None) -> None:

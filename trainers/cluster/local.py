@@ -44,9 +44,9 @@ GPUS_PER_WORKER = TrainerOption(
 CLUSTER_OPTIONS = (
     TrainerOption(
         "--launcher",
-        "in-process = workers are threads; processes = they are processes; tf-config ="
-        " the cluster in TF_CONFIG, where this same command is started for each part."
-        f"  [default: tf-config where TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
+        "in-process = workers are threads; processes = workers are processes; tf-config ="
+        " the cluster in TF_CONFIG, for each part of which this command is started."
+        f"  [default: tf-config if TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
         choices=(*LAUNCHERS, JOINING_LAUNCHER),
     ),
     PARAMETER_SERVERS,
@@ -54,15 +54,15 @@ CLUSTER_OPTIONS = (
     TrainerOption(
         "--open-network",
         "With --launcher tf-config, do without the secret SYNCSWITCH_SECRET and without"
-        " encryption: anyone who reaches a part of the cluster can then run any computation on"
-        " it.",
+        " encryption: anyone who can reach a part of the cluster can then make it compute"
+        " anything.",
         bool,
         default=False,
     ),
     TrainerOption(
         "--cluster-timeout",
         "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
-        " parts that have not connected yet, or were lost; a part for its chief."
+        " parts that have not come yet, or have to come back; a part for its chief."
         f"  [default: {DEFAULT_TIMEOUT_SECONDS:g}]",
         float,
         metavar="SECONDS",
@@ -71,8 +71,8 @@ CLUSTER_OPTIONS = (
     ),
     TrainerOption(
         "--server-grace",
-        "How long a part of the cluster in TF_CONFIG waits for a chief that has gone, and"
-        f" may be restarted, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",
+        "How long a part of the cluster in TF_CONFIG waits for a chief that has gone to be"
+        f" started again, before it ends.  [default: {DEFAULT_GRACE_SECONDS:g}]",
         float,
         metavar="SECONDS",
         least=0.0,

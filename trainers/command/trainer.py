@@ -46,7 +46,7 @@ from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 
 def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
@@ -148,7 +148,7 @@ class CommandTrainer(Trainer):
         # The command is run again after each alarm, and all of that makes one run. Lost time stays
         # on its clock; lost results are left out.
         self._check(spec)
-        observer, started_at = observer or SilentObserver(), datetime.now(timezone.utc)
+        observer, started_at = observer or Observer(), datetime.now(timezone.utc)
         can_resume = self._job.template.can_resume
         # Without a checkpoint, a later switch is not worth another run from the start.
         guarding = Guarding(spec if can_resume else replace(spec, retry_percents=()))

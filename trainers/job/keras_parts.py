@@ -444,7 +444,7 @@ def _test_loss(workload: Workload) -> Any:
     import keras
 
     built = build_loss(workload)
-    loss = built.get(workload.metric_output) if isinstance(built, dict) else built
+    loss: Any = built.get(workload.metric_output) if isinstance(built, dict) else built
     if not callable(loss):
         raise WorkloadError(
             f"workload {workload.name!r}: metric is {LOSS_METRIC!r}, and output"

@@ -193,7 +193,7 @@ class Workload:
         """Loads the training and the test set.
 
         Raises:
-            WorkloadError: That failed, returned something else, or fewer examples than a batch.
+            WorkloadError: `data` failed, or returned something else or less than a batch.
         """
         with users_code(self, "data"):
             data = self.data()

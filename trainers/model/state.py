@@ -44,7 +44,7 @@ from syncswitch.trainers.model.layout import (
 from syncswitch.trainers.model.optimizer import Optimizer
 from syncswitch.trainers.model.tensorflow_api import seeded
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.trainer import SilentObserver
+from syncswitch.trainers.trainer import Observer
 
 _LOG = logging.getLogger(__name__)
 # Trials share seeds; what begins with few values is kept, as it takes a model to find them.
@@ -179,7 +179,7 @@ class StateForm:
         """
         if not log.guarding.is_on or log.is_before_switch or log.is_at_guarded_switch:
             return None
-        past, plan = RunLog(spec, SilentObserver(), lambda accuracy: False), log.guarding.plan
+        past, plan = RunLog(spec, Observer(), lambda accuracy: False), log.guarding.plan
         if not switch_worker_step(plan):
             log.keep_switch(past.position)
             return self.initial(spec.seed)

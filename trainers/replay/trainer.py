@@ -30,7 +30,7 @@ from syncswitch.trainers.job.schedule import (
 )
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
 from syncswitch.trainers.run.record import cut_phases, trial_record
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 
 class ReplayCheckpoint(BaseModel):
@@ -106,7 +106,7 @@ class ReplayTrainer(Trainer):
             )
         start = None if spec.fork_from is None else _load_start(spec, spec.fork_from)
         run = self._choose(recording, spec, start)
-        return _Replay(spec, run, start, observer or SilentObserver()).to_its_end()
+        return _Replay(spec, run, start, observer or Observer()).to_its_end()
 
     def _recording_of(self, spec: TrialSpec) -> Recording:
         fingerprint = spec.identity.fingerprint

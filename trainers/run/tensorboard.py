@@ -20,7 +20,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, 
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.record import event_line
 from syncswitch.trainers.run.side_output import SideOutput
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict, Watching
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict, Watching
 
 _numbers = itertools.count()
 
@@ -147,7 +147,7 @@ class TensorBoardTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        log = _RunLog(self._folder / run_folder_name(spec), spec, observer or SilentObserver())
+        log = _RunLog(self._folder / run_folder_name(spec), spec, observer or Observer())
         log.write(log.open)
         try:
             record = self._trainer.train(spec, log)

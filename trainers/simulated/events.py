@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.record import StalenessCount
-from syncswitch.trainers.simulated.membership import Change, Membership
+from syncswitch.trainers.simulated.membership import Membership, WorkerChange
 from syncswitch.trainers.simulated.step_times import NEVER, Moment, SharedLink, StepTimes
 
 
@@ -212,7 +212,7 @@ class SegmentPlayer:
             self._learner.leave(worker)
         return ends
 
-    def _change(self, changes: Iterable[Change]) -> None:
+    def _change(self, changes: Iterable[WorkerChange]) -> None:
         """Applies workers that are lost or back."""
         ends: dict[int, float] = {}
         for change in changes:

@@ -26,7 +26,7 @@ from syncswitch.trainers.stragglers.online import (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WorkerChange:
     """A worker was lost, or is back."""
 
     worker: int
@@ -106,7 +106,7 @@ class Membership:
             )
         return max(now_seconds, self.next_seconds)
 
-    def advance(self, done: int, now_seconds: float) -> list[Change]:
+    def advance(self, done: int, now_seconds: float) -> list[WorkerChange]:
         """Begins and ends injections that are due.
 
         Returns:
@@ -123,7 +123,7 @@ class Membership:
                     continue  # several kills of it overlap
                 (self._lose if one.is_start else self._return)(worker, done, now_seconds)
                 if one.is_start or worker not in self._resting:
-                    changes.append(Change(worker, is_back=not one.is_start))
+                    changes.append(WorkerChange(worker, is_back=not one.is_start))
         return changes
 
     def slowed(self, worker: int, seconds: float) -> float:

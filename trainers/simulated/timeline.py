@@ -16,7 +16,7 @@ from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import membership_of
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.step_times import StepTimes
-from syncswitch.trainers.trainer import SilentObserver
+from syncswitch.trainers.trainer import Observer
 
 
 class Timeline:
@@ -131,7 +131,7 @@ def simulate_phases(
         The run's phases, with their times and staleness.
     """
     spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
-    log = RunLog(spec, SilentObserver(), lambda accuracy: False)
+    log = RunLog(spec, Observer(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)
     for _ in Timeline(spec, log, times, Learner(), profile.switch_seconds).segments():
         pass

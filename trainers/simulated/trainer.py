@@ -31,7 +31,7 @@ from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.step_times import StepTimes
 from syncswitch.trainers.simulated.timeline import Timeline
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer
+from syncswitch.trainers.trainer import Observer, Trainer
 
 
 class SimulatedRun:
@@ -207,7 +207,7 @@ class SimulatedTrainer(Trainer):
         check_trial(spec, simulated_identity(self._workload, self._workers, pair, self._profile))
         check_embeddings(spec, [table.layer for table in self._function.embeddings])
         self._is_idle = False
-        with told(self._workload, spec, observer or SilentObserver()) as watching:
+        with told(self._workload, spec, observer or Observer()) as watching:
             log = RunLog(spec, watching, self._tester.is_chance)
             self._run(spec, log)
         self._is_idle = True

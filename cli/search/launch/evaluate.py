@@ -1,4 +1,4 @@
-"""`syncswitch-search evaluate`: how a policy does on another workload."""
+"""`syncswitch-search evaluate`: tries a policy on another workload."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import click
 
 from syncswitch.cli.completion import complete_policy, complete_workload
 from syncswitch.cli.console import (
-    EXIT_INTERRUPTED,
     Row,
     echo,
-    print_error,
     print_json,
     print_note,
     print_rows,
@@ -30,14 +28,17 @@ from syncswitch.cli.options import (
     workers_option,
 )
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
-from syncswitch.cli.search.launch.options import noted
+from syncswitch.cli.search.launch.making import (
+    jobs_option,
+    opened_for,
+    print_notes,
+    resumable,
+)
 from syncswitch.cli.search.rows import point_as_json, point_cells
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.comparison import EvaluatedSwitchPoint, EvaluationResult, PolicyOnJob
-from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.policy_words import speed_up_text
 from syncswitch.searcher.training.policy import policy_named
 from syncswitch.searcher.words import (
@@ -62,7 +63,7 @@ from syncswitch.storage.records.job import LARGEST_SEED
     metavar="POLICY",
     multiple=True,
     shell_complete=complete_policy,
-    help="Another POLICY, tried on each workload. May be given several times.",
+    help="Another POLICY to try on each workload. May be given several times.",
 )
 @click.option(
     "--also-workload",
@@ -70,7 +71,7 @@ from syncswitch.storage.records.job import LARGEST_SEED
     metavar="WORKLOAD",
     multiple=True,
     shell_complete=complete_workload,
-    help="Another WORKLOAD, trained with each policy. May be given several times.",
+    help="Another WORKLOAD to train with each policy. May be given several times.",
 )
 @workers_option(None, "Workers in the cluster. Default: as in the policy.")
 @protocols_option(None, "Protocols before and after the switch. Default: as in the policy.")
@@ -95,6 +96,7 @@ from syncswitch.storage.records.job import LARGEST_SEED
 @tensorboard_option
 @mlflow_option()
 @common_options
+@resumable
 def evaluate(
     policy_text: str,
     reference: str,
@@ -109,17 +111,17 @@ def evaluate(
     storage_url: str,
     as_json: bool,
     **options: Any,
-) -> int | None:
+) -> None:
     """Train WORKLOAD with a POLICY that was found for another job.
 
     POLICY is a policy file (.json), or a workload or the start of a fingerprint in the database;
     add @VERSION or @ALIAS unless the current policy is meant. WORKLOAD is as for `run`.
 
-    The runs are compared with runs of the first protocol alone, and of WORKLOAD's own policy where
+    The runs are compared with runs of the first protocol alone, and with WORKLOAD's own policy if
     the database has one. Recorded runs count, unless they were stopped early, or made by another
-    trainer or under other conditions (--online, --switch, --inject); only missing ones are made. No
+    trainer or under other conditions (--online, --switch, --inject); only missing runs are made. No
     policy is saved. Injections disturb all these runs at the same moments; the paper's scenarios
-    come before the switch of POLICY.
+    come before POLICY's switch.
 
     Repeat the command to continue an interrupted evaluation; once all runs are there, it answers at
     once. The exit status is 0 whether or not the policy keeps the accuracy.
@@ -134,22 +136,21 @@ def evaluate(
     if jobs > 1 and len(policies) * len(references) > 1:
         raise UserError("--jobs is for one POLICY and one WORKLOAD; leave out one of these options")
 
-    # All of them before anything is trained for nothing.
+    # All are checked before anything is trained.
     every = [
         plan_evaluation(trainer, policy, name, storage_url=storage_url, seed=seed, **options)
         for policy in policies
         for name in references
     ]
-    for one in every:
-        noted(one.job)
+    print_notes(one.job.note for one in every)
 
     def evaluated(one: PolicyOnJob) -> EvaluationResult:
         job = one.job
-        with opened_for([job], storage_url, "evaluation", jobs) as opened:
+        with opened_for([job], storage_url, "evaluation", jobs, mlflow) as opened:
             database, (trainers,), reporter = opened
             if len(every) > 1:
                 reporter.tell(f"{one.policy.workload} for {one.reference}:")
-            result = evaluate_policy(
+            return evaluate_policy(
                 database,
                 job.identity,
                 one.policy,
@@ -162,15 +163,8 @@ def evaluate(
                 reporter=reporter,
                 tensorboard=tensorboard,
             )
-            if not is_further_job():
-                copy_to_mlflow(mlflow, database, [job.identity], reporter.tell)
-            return result
 
-    try:
-        results = [evaluated(one) for one in every]
-    except KeyboardInterrupt:
-        print_error("interrupted; all finished runs are kept, and the same command continues")
-        return EXIT_INTERRUPTED
+    results = [evaluated(one) for one in every]
     if len(results) == 1:
         (result,) = results
         if as_json:
@@ -181,11 +175,10 @@ def evaluate(
         print_json([result_as_json(result) for result in results])
     else:
         print_matrix(results)
-    return None
 
 
 def _switch_points(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSwitchPoint]]:
-    """Role, name for people, and runs of each row."""
+    """The role, the name and the runs of each row."""
     policy, own = result.policy, result.own_policy
     rows = [("policy", f"{policy.workload} version {policy.version}", result.foreign)]
     if own is not None and result.own is not None:
@@ -195,7 +188,7 @@ def _switch_points(result: EvaluationResult) -> list[tuple[str, str, EvaluatedSw
 
 
 def result_as_json(result: EvaluationResult) -> dict[str, Any]:
-    """All that is known of it."""
+    """The result as a document for JSON."""
     policy, identity, own = result.policy, result.identity, result.own_policy
     return {
         "policy": {
@@ -234,7 +227,7 @@ def result_as_json(result: EvaluationResult) -> dict[str, Any]:
 
 
 def print_result(result: EvaluationResult) -> None:
-    """The table, then the verdict."""
+    """Prints the table, then the verdict."""
     title = result.identity.decided_by.name
     print_rows(
         [
@@ -250,7 +243,7 @@ def print_result(result: EvaluationResult) -> None:
 
 
 def print_matrix(results: Sequence[EvaluationResult]) -> None:
-    """A row for each policy on each job."""
+    """Prints a row for each policy on each job."""
     title = metric_title(result.identity.decided_by for result in results)
     print_rows(
         [
@@ -275,7 +268,7 @@ def _cells(point: EvaluatedSwitchPoint, result: EvaluationResult, title: str) ->
 
 
 def _verdict(result: EvaluationResult) -> str:
-    """Whether the policy keeps the accuracy, and what it gains, in one sentence."""
+    """One sentence on whether the policy keeps the accuracy, and how much time it saves."""
     policy, foreign, identity = result.policy, result.foreign, result.identity
     what = (
         f"The policy of {policy.workload} for {policy.workers} workers (version {policy.version})"

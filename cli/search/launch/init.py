@@ -1,4 +1,4 @@
-"""`syncswitch-search init`: a workload to begin with."""
+"""`syncswitch-search init`: writes a workload to start from."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from syncswitch.storage.files import whole_file
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @debug_option
 def init(file: Path) -> None:
-    """Write FILE, a workload to begin with, which trains as it is.
+    """Write FILE, a workload to start from, which trains as it is.
 
-    Each line of it says what it means: put your model and data into it.
+    Comments in it explain each field: put in your model and data.
     """
     if file.suffix != ".py":
         raise UserError(f"FILE is {str(file)!r}; give a name that ends in .py")
     if file.exists():
-        raise UserError(f"{file} is there already; name another file, or remove it")
+        raise UserError(f"{file} already exists; name another file, or remove it")
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", file.stem).strip("-") or "workload"
     template = importlib.resources.files("syncswitch.trainers.workloads") / "template.py"
     text = template.read_text("utf-8").replace("FILE:", f"{file.name}:").replace("NAME", name)
     with whole_file(file) as written:
         written.write(text.encode())
-    echo(f"{file} written. Put your model and data into it; then:")
-    echo(f"  syncswitch-run {file}:workload --switch-at 100    # as it trains with BSP alone")
+    echo(f"{file} written. Put in your model and data, then:")
+    echo(f"  syncswitch-run {file}:workload --switch-at 100    # trains with BSP alone")
     echo(f"  syncswitch-search run {file}:workload             # finds when to switch")

@@ -1,26 +1,34 @@
 """The processes, trainers and progress behind the commands that make runs.
 
-Whatever makes the runs, `--jobs J` makes J of them at once: the same command in several processes.
-Each has a cluster of its own, claims runs in the database as any other searcher does, and ends when
-the search is decided.
+`--jobs J` makes J runs at once by running the same command in J processes. Each has its own
+cluster, claims runs in the database as any other searcher does, and ends when the search is
+decided.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from syncswitch.cli.console import print_note, progress_bars, rich_console
+from syncswitch.cli.console import (
+    EXIT_INTERRUPTED,
+    print_error,
+    print_note,
+    progress_bars,
+    rich_console,
+)
 from syncswitch.searcher.backends.base import Job
+from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.progress import SearchProgress
@@ -43,15 +51,15 @@ if TYPE_CHECKING:
 _MOST_JOBS = 256
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-# Tells a process that it is one of several, and not the first.
+# Set in every process of a command but the first.
 _NUMBER = "SYNCSWITCH_JOB"
-# A run that is needed no longer is stopped at its next evaluation, and what it cost is recorded.
+# A run that is no longer needed stops at its next evaluation, and its cost is recorded.
 _PATIENCE_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 
 
 def jobs_option(function: _F) -> _F:
-    """`--jobs`; a further job is alone, and ends with the first one, however that ends."""
+    """`--jobs`; in a further job it is 1, and that job ends with the first one in any case."""
 
     def alone(_: click.Context, __: click.Parameter, jobs: int) -> int:
         if not is_further_job():
@@ -72,15 +80,38 @@ def jobs_option(function: _F) -> _F:
 
 
 def is_further_job() -> bool:
-    """Whether the first job of this search started this process."""
+    """Checks whether the first job of this command started this process."""
     return _NUMBER in os.environ
+
+
+def resumable(function: _F) -> _F:
+    """Ends a command that was interrupted with one line that says how to continue."""
+
+    @functools.wraps(function)
+    def ended(*arguments: Any, **values: Any) -> Any:
+        try:
+            return function(*arguments, **values)
+        except KeyboardInterrupt:
+            print_error("interrupted; all finished runs are kept, and the same command continues")
+            return EXIT_INTERRUPTED
+
+    decorated: Any = ended
+    found: _F = decorated
+    return found
+
+
+def print_notes(notes: Iterable[str | None]) -> None:
+    """Prints what the user should know beforehand, in the first job only."""
+    for note in notes:
+        if note is not None and not is_further_job():
+            print_note(note)
 
 
 @contextlib.contextmanager
 def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
-    """Starts the further jobs of this command, and ends them with the body.
+    """Runs the further jobs of this command while the body runs.
 
-    Each line that one of them writes is told, from a thread of its own.
+    `tell` gets each line that one of them writes, from a separate thread.
     """
     processes = [_FurtherJob(number, tell) for number in range(2, jobs + 1)]
     try:
@@ -96,7 +127,7 @@ def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 class _FurtherJob:
-    """A further process of this command."""
+    """Another process that runs this command."""
 
     def __init__(self, number: int, tell: Callable[[str], None]) -> None:
         self._number = number
@@ -110,7 +141,7 @@ class _FurtherJob:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            # Ctrl-C is for the first job, which then interrupts the others, each once.
+            # Ctrl-C reaches the first job, which then interrupts each of the others once.
             start_new_session=True,
         )
         assert self._process.stderr is not None
@@ -120,18 +151,18 @@ class _FurtherJob:
         self._reader.start()
 
     def wait(self, seconds: float) -> None:
-        """Waits for its end, at most this long."""
+        """Waits for its end, but no longer than this."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(seconds, 0.0))
 
     def interrupt(self) -> None:
-        """Has it give its run back and end."""
+        """Makes it give its run back and end."""
         self._is_interrupted = True
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """Waits for its end, and kills it where that takes too long."""
+        """Waits for its end, and kills it if that takes too long."""
         self.wait(_STOP_SECONDS)
         self._process.kill()
         self._process.wait()
@@ -139,7 +170,7 @@ class _FurtherJob:
 
     def _read(self, lines: IO[str]) -> None:
         for line in lines:
-            # That it was interrupted is no news.
+            # Being interrupted is not news.
             if line.strip() and not self._is_interrupted:
                 self._tell(f"job {self._number}: {line.rstrip()}")
         status = self._process.wait()
@@ -149,7 +180,7 @@ class _FurtherJob:
 
 
 def label_of(trial: ReportedTrial) -> str:
-    """For example `25 % BSP, run 2 of 3`."""
+    """The name of a run for people, such as `25 % BSP, run 2 of 3`."""
     protocol = trial.first_protocol.upper()
     of = "" if trial.repeats is None else f" of {trial.repeats}"
     early = " (speculative)" if trial.is_speculative else ""
@@ -157,7 +188,7 @@ def label_of(trial: ReportedTrial) -> str:
 
 
 class LineReporter(Reporter):
-    """Tells one plain line for each thing that happened."""
+    """Reports each event of a search as one plain line."""
 
     def __init__(self, write: Callable[[str], None], what: str = "search") -> None:
         self.tell = write
@@ -168,10 +199,10 @@ class LineReporter(Reporter):
         self._waiting_for: float | None = None
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
-        """Says at the start where an earlier search stopped."""
+        """Says at the start how far an earlier search got."""
         self._finished_runs, self._most_runs = finished_runs, most_runs
         if is_further_job():
-            return  # the first one says so
+            return  # the first one reports it
         runs = counted(finished_runs, "run")
         if self._is_first_state and progress.open_percent is None:
             self.tell(f"this {self._what} is finished, with {runs}")
@@ -182,22 +213,22 @@ class LineReporter(Reporter):
         self._is_first_state = False
 
     def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
-        """Says what it is, and where it comes from."""
+        """Says what the threshold is, and where it comes from."""
         if not is_further_job():
             metric, first = identity.decided_by, identity.first_protocol.upper()
             self.tell(measured_threshold_text(strategy.threshold, metric, first))
 
     def on_run(self, trial: ReportedTrial) -> None:
-        """Forgets what was waited for."""
+        """Ends a wait for other searches."""
         self._waiting_for = None
 
     def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
-        """Tells the event, unless it is the planned switch."""
+        """Reports the event, unless it is the planned switch."""
         if is_remarkable(event):
             self.tell(f"{label_of(trial)}: {event_line(event)}")
 
     def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
-        """The result in one line."""
+        """Reports the result in one line."""
         metric = record.spec.identity.decided_by
         measured = f"{metric.name} {metric.text(record.converged_accuracy)}"
         outcome = "diverged" if record.diverged else measured
@@ -207,37 +238,37 @@ class LineReporter(Reporter):
         )
 
     def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
-        """Says that the run was stopped, and what it cost."""
+        """Reports that the run was stopped, and its cost."""
         self._end(
             f"{label_of(trial)}: stopped as no longer needed, after"
             f" {record.paid_seconds:.1f} s of training"
         )
 
     def on_failed(self, trial: ReportedTrial, reason: str) -> None:
-        """Says why the run failed."""
+        """Reports why the run failed."""
         self._end(f"{label_of(trial)} failed and will be repeated: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
-        """Says once per switch point that others measure it."""
+        """Reports once per switch point that other searches are measuring it."""
         if self._waiting_for != switch_percent and not is_further_job():
             self._waiting_for = switch_percent
-            self.tell(f"waiting for other searches, which measure {switch_percent:g} %")
+            self.tell(f"waiting for other searches, which are measuring {switch_percent:g} %")
 
     def on_repaired(self, stale_trials: int) -> None:
-        """Says how many runs were given back."""
+        """Reports how many runs will be repeated."""
         self.tell(f"{counted(stale_trials, 'run')} of a search that was killed will be repeated")
 
     def on_database_away(self, patience_seconds: float) -> None:
-        """Says how long the search waits for the database."""
+        """Reports how long the search will wait for the database."""
         self.tell(f"the database does not answer; trying again for {patience_seconds:.0f} s")
 
     def _end(self, line: str) -> None:
-        """Tells the last line of a run."""
+        """Writes the last line of a run."""
         self.tell(line)
 
 
 class BarReporter(LineReporter):
-    """Adds two bars under these lines: the whole search, and the current run's worker-steps."""
+    """Adds two progress bars below these lines: the whole search, and the current run."""
 
     def __init__(self, bars: Progress, what: str) -> None:
         super().__init__(lambda line: bars.console.print(line, markup=False), what)
@@ -257,7 +288,7 @@ class BarReporter(LineReporter):
         self._run_bar = self._bars.add_task(label_of(trial), total=trial.total_worker_steps)
 
     def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
-        """Moves both bars: without parts of a run, the search's remaining time would jump."""
+        """Moves both bars, so that the remaining time of the search does not jump between runs."""
         if self._run_bar is not None:
             self._bars.update(self._run_bar, completed=worker_step)
             part = worker_step / trial.total_worker_steps
@@ -281,7 +312,7 @@ class BarReporter(LineReporter):
 
 
 def _price_text(record: TrialRecord) -> str:
-    """The cost of a run, and what it was spared."""
+    """The cost of a run, and what it saved."""
     if not record.paid_seconds:
         return f"{record.training_seconds:.1f} s of training (recorded, at no cost)"
     spared = []
@@ -296,7 +327,7 @@ def _price_text(record: TrialRecord) -> str:
 
 @contextlib.contextmanager
 def reporting(what: str) -> Iterator[LineReporter]:
-    """Bars on a terminal, which are gone at the end; lines elsewhere."""
+    """Progress bars on a terminal, which disappear at the end; plain lines elsewhere."""
     if not sys.stderr.isatty():
         yield LineReporter(print_note, what)
         return
@@ -306,12 +337,17 @@ def reporting(what: str) -> Iterator[LineReporter]:
 
 @contextlib.contextmanager
 def opened_for(
-    to_train: Sequence[Job], storage_url: str, what: str, jobs: int, study: str | None = None
+    to_train: Sequence[Job],
+    storage_url: str,
+    what: str,
+    jobs: int,
+    mlflow: str | None,
+    study: str | None = None,
 ) -> Iterator[tuple[Database, Sequence[Callable[[], Trainer]], LineReporter]]:
     """Opens the database, a trainer for each job and a reporter; closes them at the end.
 
-    Where the database does not know the first job yet, or its search of that name, a trainer is
-    opened for it in advance.
+    In the end the jobs are copied to MLflow, if that was asked for. If the database does not have
+    the first job yet, or its search of that name, a trainer is opened for it in advance.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(kept_for_the_next())
@@ -323,14 +359,17 @@ def opened_for(
         database = stack.enter_context(open_database(storage_url, create=True))
         reporter = stack.enter_context(reporting(what))
         # Not before it is clear that the job can be trained.
-        stack.enter_context(shared_by(jobs, reporter.tell))
-        yield database, trainers, reporter
+        with shared_by(jobs, reporter.tell):
+            yield database, trainers, reporter
+            if not is_further_job():
+                identities = [job.identity for job in to_train]
+                copy_to_mlflow(mlflow, database, identities, reporter.tell)
 
 
 class _Trainers:
-    """Opens trainers; one may be opened in advance, and is then the first that is given out.
+    """Opens trainers; one may be opened in advance, and is then the first to be used.
 
-    Opening one loads the data and tries the model, so it shows whether the workload can be trained
+    Opening one loads the data and tries the model. So a workload that cannot be trained is found
     before anything is written about it.
     """
 
@@ -339,7 +378,7 @@ class _Trainers:
         self._ready: Trainer | None = None
 
     def open_in_advance(self) -> None:
-        """A cluster that cannot be had now may be had later: the search tries again."""
+        """Opens one, unless the cluster is not available now: the search will try again."""
         with contextlib.suppress(RetryableError):
             self._ready = self._open()
 
@@ -348,14 +387,14 @@ class _Trainers:
         return self._open() if ready is None else ready
 
     def close(self) -> None:
-        """Closes what nobody took."""
+        """Closes a trainer that was not used."""
         if self._ready is not None:
             self._ready.close()
             self._ready = None
 
 
 def _is_unknown(identity: WorkloadIdentity, study: str | None, storage_url: str) -> bool:
-    """Whether the database has no run of this job, or not this search; nothing is written.
+    """Checks whether the database lacks runs of this job, or this search; writes nothing.
 
     Raises:
         UserError: The database cannot be used.

@@ -1,4 +1,4 @@
-"""Options of the commands that make runs: `--trainer` with its kinds, and how to search."""
+"""The options of a search's strategy."""
 
 from __future__ import annotations
 
@@ -7,19 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
-from syncswitch.cli.console import print_note
 from syncswitch.cli.options import combined
-from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def noted(job: Job) -> Job:
-    """The job; says what the user should know of it beforehand."""
-    if job.note is not None:
-        print_note(job.note)
-    return job
 
 
 STRATEGY_OPTIONS = (
@@ -33,7 +24,7 @@ STRATEGY_OPTIONS = (
     "share_prefix",
     "early_stop",
 )
-"""Parameters that not every strategy has; None where nothing was asked for."""
+"""Parameters that not every strategy has; None if not given."""
 
 
 strategy_options = combined(
@@ -56,22 +47,23 @@ strategy_options = combined(
         "--threshold",
         type=float,
         help="How much accuracy may be lost against the target (beta), in the metric's unit."
-        " Default: 0.01 where its best value is 1; else measured by the first runs.",
+        " Default: 0.01 if its best value is 1; otherwise measured from the first runs.",
     ),
     click.option(
         "--guard/--no-guard",
         "guarded",
         default=None,
         help="With --guard, find the policy with the least expected time for trainings that go back"
-        " to a switch that failed, as those of syncswitch-run do; with --no-guard, one with which"
-        " enough trainings with the bare switch keep the accuracy (adaptive).  [default: --guard]",
+        " to a switch that failed, as those of syncswitch-run do; with --no-guard, a policy with"
+        " which enough trainings keep the accuracy without going back (adaptive)."
+        "  [default: --guard]",
     ),
     click.option(
         "--keep",
         metavar="SHARE",
         type=float,
-        help="With --no-guard: share of later trainings that must keep the accuracy, unless fewer"
-        " do with the first protocol alone. Default: 0.95.",
+        help="With --no-guard: the share of later trainings that must keep the accuracy, unless"
+        " fewer do with the first protocol alone. Default: 0.95.",
     ),
     click.option(
         "--uses",
@@ -84,12 +76,12 @@ strategy_options = combined(
         "switch_points",
         metavar="GRID",
         help="Switch points to choose from: halving, fine (one more between each two of these), or"
-        " percentages such as 75,50,40,30 (adaptive). Default: halving and 75 %.",
+        " percentages such as 75,50,40,30 (adaptive). Default: halving, and 75 %.",
     ),
     click.option(
         "--baseline-runs",
         type=int,
-        help="Runs of the first protocol alone (paper). Default: as --runs.",
+        help="Runs with the first protocol alone (paper). Default: as --runs.",
     ),
     click.option(
         "--least-runs",

@@ -39,7 +39,7 @@ _VERDICTS = {True: "yes", False: "no", None: "open"}
 
 
 def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> dict[str, Any]:
-    """The document of `run --json`, with the pairs of protocols that were searched together."""
+    """The document of `run --json`, with the protocol pairs that were searched together."""
     policy, cost = result.policy, result.cost
     speed_up = speed_up_of(policy, cost.baseline_seconds)
     return {
@@ -72,7 +72,7 @@ def result_as_json(result: SearchResult, pairs: Sequence[PairOutcome] = ()) -> d
 
 
 def print_result(result: SearchResult, how_to_use: str, pairs: Sequence[PairOutcome] = ()) -> None:
-    """The closing table, then the policy in words; before it what became of several pairs."""
+    """Prints the results of several pairs, the table of switch points, and the policy in words."""
     policy, cost = result.policy, result.cost
     if pairs:
         print_pairs(pairs, cost.baseline_seconds)
@@ -123,7 +123,7 @@ def _cost_sentence(cost: SearchCost, policy: TimingPolicy) -> str:
 
 
 def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
-    """A value for each pair; those that are not the answer say why."""
+    """One JSON object per pair; all but the answer say why they were dropped."""
     best = best_of(pairs)
     return [
         {
@@ -140,9 +140,9 @@ def pairs_as_json(pairs: Sequence[PairOutcome]) -> list[dict[str, Any]]:
 
 
 def print_pairs(pairs: Sequence[PairOutcome], baseline_seconds: float | None) -> None:
-    """The table, why all but one were dropped, and what all of them cost."""
+    """Prints a table of the pairs, why all but one were dropped, and the total cost."""
     best = best_of(pairs)
-    assert best is not None  # a search that ended has one
+    assert best is not None  # a finished search has one
     percents = [_pair_percent(pair) for pair in pairs]
     print_rows(
         [
@@ -184,11 +184,11 @@ def print_forecast(
     *,
     as_json: bool,
 ) -> None:
-    """Prints the cost of the search for each answer that it may find; see `forecast`.
+    """Prints the cost of the search for each possible answer; see `forecast`.
 
-    The seconds are those of a training with the first, and with the second protocol alone; None to
-    derive them from the throughput in the recorded runs of this very job. Raises UserError where
-    one is unknown or impossible.
+    The seconds are those of a training with the first and with the second protocol alone; None to
+    derive them from the throughput in the recorded runs of this job. Raises UserError if one is
+    unknown or impossible.
     """
     first, second = given_seconds
     if first is None or second is None:

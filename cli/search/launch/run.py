@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from syncswitch.cli.completion import complete_protocols, complete_workload
-from syncswitch.cli.console import EXIT_INTERRUPTED, print_error, print_json, print_note
+from syncswitch.cli.console import print_json, print_note
 from syncswitch.cli.options import (
     PROTOCOLS_HELP,
     common_options,
@@ -22,14 +22,19 @@ from syncswitch.cli.options import (
     workers_option,
 )
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
+from syncswitch.cli.search.launch.making import (
+    is_further_job,
+    jobs_option,
+    opened_for,
+    print_notes,
+    resumable,
+)
 from syncswitch.cli.search.launch.options import strategy_options
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, plan_search
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.command_lines import use_words
-from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.early_words import too_short
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.database.inspection import shown
@@ -55,16 +60,16 @@ pairs_option = click.option(
     multiple=True,
     shell_complete=complete_protocols,
     help=f"{PROTOCOLS_HELP} With several pairs, which begin with the same protocol, one search"
-    f" finds the fastest that keeps the accuracy; {_ANY} = {' '.join(_ANY_PAIRS)}. A training"
-    f" command of your own has any two names for its two ways."
+    f" finds the fastest that keeps the accuracy; {_ANY} = {' '.join(_ANY_PAIRS)}. For a training"
+    f" command of your own, any two names for its two ways of training."
     f"  [default: {TrainerChoice.default_protocols}]",
 )
 
 
 def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The pairs of `--protocols`, each once, or the usual one.
+    """The pairs of `--protocols`, each once, or the default pair.
 
-    Raises UserError where they cannot be searched together, or one is no pair.
+    Raises UserError if one is not a pair, or they cannot be searched together.
     """
     if not texts:
         return (trainer.pair(None),)
@@ -76,16 +81,16 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
         if trainer.default_protocols != USUAL_PROTOCOLS:
             raise UserError(
                 f"--protocols {_ANY} is for protocols of syncswitch, and only you know what your"
-                " command calls its ways of training; give each pair with a --protocols"
+                " command calls its two ways of training; give each pair with a --protocols"
             )
         texts = _ANY_PAIRS
     pairs = tuple(dict.fromkeys(map(trainer.pair, texts)))
     firsts = dict.fromkeys(first for first, _ in pairs)
     if len(firsts) > 1:
         raise UserError(
-            f"--protocols begin with {' and '.join(firsts)}: pairs that are searched together begin"
-            " with the same protocol, which says what the accuracy is to be; search the others"
-            " apart"
+            f"--protocols begin with {' and '.join(firsts)}: pairs that are searched together must"
+            " begin with the same protocol, which sets the target accuracy; search the others"
+            " separately"
         )
     return pairs
 
@@ -114,7 +119,7 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
 @click.option(
     "--target-accuracy",
     type=float,
-    help="Accuracy to keep (A), or value of another metric. Default: measured with the first"
+    help="Accuracy to keep (A), or the value of another metric. Default: measured with the first"
     " protocol alone.",
 )
 @click.option(
@@ -158,6 +163,7 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
     help="Duration of a training with the second protocol alone (--dry-run).",
 )
 @common_options
+@resumable
 def run(
     reference: str | None,
     workers: int | None,
@@ -177,16 +183,16 @@ def run(
     storage_url: str,
     as_json: bool,
     **options: Any,
-) -> int | None:
+) -> None:
     """Search for the timing policy of WORKLOAD and save it.
 
     WORKLOAD is a built-in name, such as digits or clicks, file.py:attribute or
     package.module:attribute. With --trainer replay it may also be the name of recorded runs or the
-    start of their fingerprint; with --trainer command it is a name for the job, by default that of
-    its script.
+    start of their fingerprint; with --trainer command it is a name for the job, by default the name
+    of its script.
 
-    Repeat the command to continue an interrupted search; once the search is finished, it answers at
-    once. Several processes on one database share the work.
+    Repeat the command to continue an interrupted search; once the search is finished, it answers
+    immediately. Several processes on one database share the work.
     """
     from syncswitch.cli.search.launch.result import print_forecast, print_result, result_as_json
 
@@ -211,24 +217,18 @@ def run(
     plan, job = planned[0]
     if dry_run and len(pairs) > 1:
         raise UserError("--dry-run forecasts the search of one pair; give it with --protocols")
-    for word in (job.note, too_short(job.identity, plan.strategy)):
-        if word is not None and not is_further_job():
-            print_note(word)
+    print_notes((job.note, too_short(job.identity, plan.strategy)))
     if dry_run:
         given = (first_seconds, second_seconds)
         print_forecast(
             plan.strategy, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
         )
-        return None
+        return
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
     called = reference or job.identity.name
     making: LoopOptions = {"checkpoints": checkpoints, "tensorboard": tensorboard}
-    try:
-        found, current = _searched(planned, called, storage_url, jobs, mlflow, making)
-    except KeyboardInterrupt:
-        print_error("interrupted; all finished runs are kept, and the same command continues")
-        return EXIT_INTERRUPTED
+    found, current = _searched(planned, called, storage_url, jobs, mlflow, making)
     policy = found.best.policy
     plan, job = next(one for one in planned if one[1].identity.fingerprint == policy.fingerprint)
     if as_json:
@@ -238,7 +238,6 @@ def run(
         print_result(found.best, how_to_use, found.pairs)
         if job.command_with is not None and policy.bare_warning is not None:
             print_note(policy.bare_warning)
-    return None
 
 
 def _searched(
@@ -252,8 +251,8 @@ def _searched(
     """Makes the runs that are missing, and publishes the policy.
 
     Returns:
-        What came of it, and the current version of the job's policies; of one pair alone nobody
-        asks what became of it.
+        The result, which lists the pairs if there are several, and the current version of the
+        job's policies.
     """
     from syncswitch.searcher.search.pairs import PairsResult, PairToSearch, search_pairs
     from syncswitch.searcher.search.plan import study_name
@@ -262,7 +261,8 @@ def _searched(
 
     to_train, (first, _) = [job for _, job in planned], planned[0]
     study = study_name(to_train[0].identity, first)
-    with opened_for(to_train, storage_url, "search", jobs, study) as (database, openings, reporter):
+    with opened_for(to_train, storage_url, "search", jobs, mlflow, study) as opened:
+        database, openings, reporter = opened
         options["reference"] = to_train[0].reference or normal_reference(called)
         options["reporter"] = reporter
         pairs = [
@@ -280,9 +280,6 @@ def _searched(
             found = PairsResult((), result)
         else:
             found = search_pairs(database, pairs, say=announce, **options)
-        if not is_further_job():
-            identities = [job.identity for job in to_train]
-            copy_to_mlflow(mlflow, database, identities, reporter.tell)
         aliases = PolicyRegistry(database).aliases(found.best.policy.fingerprint)
         return found, aliases.get(CURRENT)
 
@@ -290,7 +287,7 @@ def _searched(
 def _how_to_use(
     policy: TimingPolicy, plan: SearchPlan, job: Job, reference: str, *, is_current: bool
 ) -> str:
-    """The command line that uses this policy, with what it would not guess."""
+    """The command line that trains with this policy."""
     if job.command_with is not None:
         return job.command_with(policy)
     version = None if is_current else policy.version

@@ -1,4 +1,4 @@
-"""`syncswitch-search sweep`: the curve over switch points, whatever a search would try."""
+"""`syncswitch-search sweep`: trains at chosen switch points."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import click
 
 from syncswitch.cli.completion import complete_protocols, complete_workload
 from syncswitch.cli.console import (
-    EXIT_INTERRUPTED,
     Row,
     echo,
-    print_error,
     print_json,
     print_rows,
     print_text,
@@ -30,14 +28,18 @@ from syncswitch.cli.options import (
     tensorboard_option,
 )
 from syncswitch.cli.panels import PanelCommand
-from syncswitch.cli.search.launch.making import is_further_job, jobs_option, opened_for
-from syncswitch.cli.search.launch.options import noted
+from syncswitch.cli.search.launch.making import (
+    is_further_job,
+    jobs_option,
+    opened_for,
+    print_notes,
+    resumable,
+)
 from syncswitch.cli.search.rows import point_as_json, point_cells
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweptJob
-from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.words import (
     NONE,
@@ -93,27 +95,26 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     "variants",
     metavar="FIELD=VALUE",
     multiple=True,
-    help="Also the workload with another value of a field, such as momentum_after_switch=zero, or"
-    " of several with commas between. May be given several times.",
+    help="Also train the workload with another value of a field, such as"
+    " momentum_after_switch=zero, or of several, separated by commas. May be given several times.",
 )
 @click.option(
     "--threshold",
     type=FiniteRange(0, min_open=True),
-    help="How much accuracy may be lost against the target (beta), in the unit of the metric."
-    " Default: 0.01 where its best value is 1; else measured, as runs of the reference differ by"
-    " chance.",
+    help="How much accuracy may be lost against the target (beta), in the metric's unit."
+    " Default: 0.01 if its best value is 1; otherwise measured from the runs of the reference.",
 )
 @click.option(
     "--target-accuracy",
     type=float,
-    help="Accuracy to keep (A), or value of another metric. Default: measured with BSP alone, or"
-    " with the first protocol alone where there is no BSP.",
+    help="Accuracy to keep (A), or the value of another metric. Default: measured with BSP alone,"
+    " or with the first protocol alone if there is no BSP.",
 )
 @click.option(
     "--guard",
     "guarded",
     is_flag=True,
-    help="Train as with a guarded policy: a run that fails after its switch goes back there and"
+    help="Train as with a guarded policy: a run that fails after its switch goes back to it and"
     " continues with the first protocol; accuracy and time include that.",
 )
 @trainer_options(TRAINERS)
@@ -130,6 +131,7 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 @tensorboard_option
 @mlflow_option()
 @common_options
+@resumable
 def sweep(
     reference: str | None,
     at: str,
@@ -141,13 +143,13 @@ def sweep(
     storage_url: str,
     as_json: bool,
     **options: Any,
-) -> int | None:
+) -> None:
     """Train WORKLOAD at chosen switch points and compare them with one target.
 
-    WORKLOAD is as for `run`. Nothing is decided, and no policy is saved. For each size of cluster
-    the target is measured with BSP alone, which is trained even where --at leaves it out.
+    WORKLOAD is as for `run`. Nothing is decided, and no policy is saved. For each cluster size the
+    target is measured with BSP alone, which is trained even if --at leaves it out.
 
-    Recorded runs count as for `evaluate`; only missing ones are made. Repeat the command to
+    Recorded runs count as for `evaluate`; only missing runs are made. Repeat the command to
     continue an interrupted sweep; several processes on one database share the work.
     """
     from syncswitch.searcher.comparison import plan_sweep
@@ -156,32 +158,23 @@ def sweep(
     plan = plan_sweep(
         trainer, reference, at, sizes=_sizes(workers), storage_url=storage_url, **options
     )
-    for job in plan.jobs:
-        noted(job)
-    try:
-        with opened_for(plan.jobs, storage_url, "sweep", jobs) as opened:
-            database, openings, reporter = opened
-            say = _silent if is_further_job() else reporter.tell
-            sweeps = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
-            if not is_further_job():
-                identities = [job.identity for job in plan.jobs]
-                copy_to_mlflow(mlflow, database, identities, reporter.tell)
-    except KeyboardInterrupt:
-        print_error("interrupted; all finished runs are kept, and the same command continues")
-        return EXIT_INTERRUPTED
+    print_notes(job.note for job in plan.jobs)
+    with opened_for(plan.jobs, storage_url, "sweep", jobs, mlflow) as opened:
+        database, openings, reporter = opened
+        say = _silent if is_further_job() else reporter.tell
+        sweeps = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
     if as_json:
         print_json([row for one in sweeps for row in rows_as_json(one)])
     else:
         print_sweeps(sweeps)
-    return None
 
 
 def _silent(_: str) -> None:
-    """The first job says what is next."""
+    """Ignores a line that the first job prints."""
 
 
 def _sizes(text: str | None) -> tuple[int | None, ...]:
-    """The sizes of `--workers`, each once. Raises UserError."""
+    """The sizes of `--workers`, each once. Raises UserError for anything else."""
     if text is None:
         return (None,)
     parts = [part.strip() for part in text.split(",")]
@@ -193,7 +186,7 @@ def _sizes(text: str | None) -> tuple[int | None, ...]:
 
 
 def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
-    """A value for each switch point."""
+    """One JSON object per switch point."""
     return [
         {
             "workload": job.identity.name,
@@ -216,8 +209,8 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
 
 
 def print_sweeps(sweeps: Sequence[Sweep]) -> None:
-    """The table, and what its rows are compared with."""
-    # The first job is the workload as it is.
+    """Prints the table, and the targets that its rows are compared with."""
+    # The first job is the workload without variants.
     base = sweeps[0].jobs[0].reference
     title = metric_title(job.identity.decided_by for sweep in sweeps for job in sweep.jobs)
     rows: list[Row] = []

@@ -1,7 +1,7 @@
 """The prior belief about a job: guesses of how it behaves, all equally likely.
 
-A guess says of every switch point how much accuracy is lost there in the mean, how much runs
-scatter, and how often one fails. What is assumed of these is written at `guesses_at`.
+For every switch point a guess says how much accuracy is lost in the mean, how much runs scatter,
+and how often one fails. The assumptions are listed at `guesses_at`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 DIMENSIONS = 15
-"""Numbers between 0 and 1 that make a guess."""
+"""How many numbers between 0 and 1 make a guess."""
 
 _GUESSES = 4096
 _SEED = 20_210_708
@@ -24,11 +24,11 @@ _SEED = 20_210_708
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """The job as it is known before its first run.
+    """Knowledge of a job before its first run.
 
     Attributes:
         grid: Switch points in percent, ascending; the last is the first protocol alone.
-        threshold: beta, the accuracy that may be lost. The scale of everything.
+        threshold: beta, the accuracy that may be lost: the scale of everything.
         largest_loss: The most accuracy that a run can lose.
     """
 
@@ -38,7 +38,7 @@ class Prior:
 
     @property
     def octaves(self) -> Floats:
-        """(m,) how often the range is halved down to each switch point; 0 at the last."""
+        """(m,) halvings of the range that lead to each switch point; 0 at the last."""
         octaves: Floats = np.log2(self.grid[-1] / np.array(self.grid))
         return octaves
 
@@ -48,11 +48,11 @@ class Guesses:
     """P guesses of a job with m switch points.
 
     Attributes:
-        cube: (P, `DIMENSIONS`) what they are made of, each between 0 and 1.
-        losses: (P, m) mean accuracy lost by runs that do not fail; 0 at the last switch point.
+        cube: (P, `DIMENSIONS`) the numbers that they are made of, each between 0 and 1.
+        losses: (P, m) mean loss of accuracy of runs that do not fail; 0 at the last switch point.
         scatter: (P, m) standard deviation of their accuracy.
-        failures: (P, m) probability that a run fails: diverges, or ends anywhere below.
-        target_z: (P,) by how many standard errors the target lies above what was measured of it.
+        failures: (P, m) probability that a run fails: it diverges, or ends anywhere below.
+        target_z: (P,) standard errors by which the true target lies above the measured one.
     """
 
     cube: Floats
@@ -62,7 +62,7 @@ class Guesses:
     target_z: Floats
 
     def kept_shares(self, threshold: float) -> Floats:
-        """(P, m) share of the runs at each switch point that lose at most so much."""
+        """(P, m) share of the runs at each switch point that lose at most `threshold`."""
         from scipy.special import ndtr
 
         shares: Floats = (1 - self.failures) * ndtr((threshold - self.losses) / self.scatter)
@@ -74,23 +74,21 @@ def first_guesses(prior: Prior) -> Guesses:
     """Returns the 4,096 guesses, which are the same at every call."""
     from scipy.stats import qmc
 
-    # Evenly spread points instead of random ones: a fourth as many do as well.
+    # Points that are spread evenly: four times as many random ones would do as well.
     cube = qmc.Sobol(DIMENSIONS, seed=_SEED).random(_GUESSES)
-    # Every k-th point of such a sequence lies in one corner, and every k-th is resampled.
+    # Every k-th point of such a sequence lies in one corner, and resampling takes every k-th.
     return guesses_at(prior, np.random.default_rng(_SEED).permutation(cube))
 
 
 def guesses_at(prior: Prior, cube: Floats) -> Guesses:
-    """Makes guesses of points of the unit cube.
+    """Makes a guess of each point of the unit cube.
 
-    With o the octaves of a switch point and x = max(0, o - knee):
-
-    - the knee is anywhere from BSP alone to one octave below the last switch point;
-    - the loss is a step below the knee, of 0.3 to 90 beta (four in ten), or grows by 0.3 to 30 beta
-      an octave; curves may be tilted either way, as BSP with a large batch can settle where
-      asynchronous training does not stay;
-    - the scatter is near beta / 2 at BSP, and may double once or more an octave below the knee;
-    - failures begin somewhere, often near the knee, and grow to any share; there may be few
+    - The knee is anywhere from BSP alone to one octave below the last switch point.
+    - Below the knee the loss is a step of 0.3 to 90 beta (four in ten), or grows by 0.3 to 30 beta
+      an octave. Curves may be tilted either way, as BSP with a large batch can settle where
+      asynchronous training does not stay.
+    - The scatter is near beta / 2 at BSP, and may double once or more per octave below the knee.
+    - Failures begin somewhere, often near the knee, and grow to any share. There may be a few
       everywhere, or some in one place, whatever lies below it.
 
     Args:
@@ -146,7 +144,7 @@ def _failures(octaves: Floats, knee: Floats, deepest: float, u: Floats) -> Float
 
 
 def _beyond(u: Floats, edge: float) -> Floats:
-    """0 up to the edge, and from there evenly up to 1."""
+    """Maps 0 to the edge to 0, and the rest linearly to 0 to 1."""
     beyond: Floats = np.maximum(0.0, u - edge) / (1 - edge)
     return beyond
 

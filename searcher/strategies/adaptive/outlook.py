@@ -1,4 +1,4 @@
-"""The expected time of later trainings by switch point, and what one more run saves of it."""
+"""The expected time of later trainings by switch point, and what further runs save of it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from syncswitch.searcher.strategies.adaptive.belief import Belief
 from syncswitch.searcher.strategies.adaptive.guesses import Floats
 from syncswitch.storage.records.guard import target_error
 
-# Share of the second protocol's steps that have passed when a guard sees that a switch failed.
+# Share of the second protocol's steps after which a guard sees that a switch failed.
 _ALARMED_AFTER = 0.6
-# A bare failure has to be noticed first. A search counts each of those beyond what was allowed so
-# much more, in trainings with the first protocol.
+# Bare failures have to be noticed first. Each one beyond what is allowed counts so many trainings
+# with the first protocol more.
 _UNNOTICED = 5.0
-# Classes of a run by its loss in beta, of which the first two held; and of a failed one how often
-# it is in each.
+# Classes of a run by its loss in beta, of which the first two keep the accuracy, and the shares of
+# the classes among failed runs.
 _EDGES = (0.25, 1.0, 3.0)
 _HELD = 2
 _FAILED = (0.0, 0.0, 0.15, 0.85)
-# Of what a run may measure, given a guess: the middles of so many equally likely parts.
+# Outcomes of a run, given a guess: the middles of 20 equally likely parts.
 _PARTS = (np.arange(20) + 0.5) / 20
 
 
 @functools.lru_cache(maxsize=8)
 def _combinations(runs: int) -> tuple[NDArray[np.intp], Floats]:
-    """(outcomes, runs) classes that some runs may be in, whatever their order; ways to each."""
+    """Returns (outcomes, runs) the classes of some runs, in any order, and the number of orders."""
     outcomes = list(itertools.combinations_with_replacement(range(len(_FAILED)), runs))
     ways = [
         math.factorial(runs) / math.prod(math.factorial(outcome.count(c)) for c in set(outcome))
@@ -42,16 +42,17 @@ def _combinations(runs: int) -> tuple[NDArray[np.intp], Floats]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """A belief, and what follows from it for later trainings.
+    """The consequences of a belief for later trainings.
 
     Attributes:
-        shares: (m,) of W in the first protocol at each switch point.
-        ratio: Time of a training with the second protocol alone by that with the first.
-        keep: Share of later runs that shall keep the accuracy; 1 - keep is what may be lost
-            against the first protocol alone.
-        is_guarded: A run whose switch failed goes back to it, and switches again later.
+        belief: The belief.
+        shares: (m,) share of W in the first protocol at each switch point.
+        ratio: Time of a training with the second protocol alone over that with the first.
+        keep: Share of later runs that shall keep the accuracy; 1 - keep is what may be lost against
+            the first protocol alone.
+        is_guarded: Whether a run goes back to a switch that failed, and switches again later.
         tries: (m,) whether a run that failed before switches again there.
-        goes_back: A run that failed loses what came after its switch alone; else all of it.
+        goes_back: Whether a failed run loses only what came after its switch, and not all of it.
     """
 
     belief: Belief
@@ -64,19 +65,19 @@ class Outlook:
 
     @functools.cached_property
     def kept(self) -> Floats:
-        """(P, m) share of later runs with the bare switch that keep the accuracy, by guess."""
+        """(P, m) share of later runs with the bare switch that keep the accuracy."""
         return self.belief.guesses.kept_shares(self.belief.threshold)
 
     @functools.cached_property
     def good(self) -> Floats:
-        """(P, m) whether that is `keep`, or at most 1 - keep below the first protocol's own."""
+        """(P, m) 1 if that is `keep` or more, or 1 - keep or less below the last one's."""
         wanted = np.minimum(self.keep, self.kept[:, -1:] - (1 - self.keep))
         good: Floats = (self.kept >= wanted).astype(float)
         return good
 
     @functools.cached_property
     def good_probabilities(self) -> Floats:
-        """(m,) how likely each switch point is good."""
+        """(m,) probability that each switch point is good."""
         return np.minimum(1.0, self.belief.mean(self.good))
 
     @functools.cached_property
@@ -90,10 +91,10 @@ class Outlook:
 
         Guarded, from the latest switch point to the earliest: T(last) = 1, and
         T(i) = k(i) a(i) + (1 - k(i)) (T(next) + w (1 - s(i)) r), where 1 - k(i) is by how much
-        rarer it keeps the accuracy than the first protocol alone. A run whose switch failed has
-        lost w of what comes after it, and is then a run of the next switch point. One that cannot
-        go back has lost what came before its switch as well, s(i), and begins again with the first
-        protocol alone.
+        more rarely it keeps the accuracy than the first protocol alone. A run whose switch failed
+        has lost w of what comes after it, and is then a run of the next switch point. A run that
+        cannot go back has also lost what came before its switch, s(i), and begins again with the
+        first protocol alone.
 
         With the bare switch each such run is repeated with the first protocol alone.
         """
@@ -103,8 +104,8 @@ class Outlook:
     def delivered_shares(self) -> Floats:
         """(m,) expected share of delivered models that keep the accuracy.
 
-        With a guard a model is delivered by the first switch that it lets be. It goes by the
-        measured target, and forgives what that is not known to.
+        A guarded training delivers the model of the first switch that its guard accepts. The guard
+        compares with the measured target, and allows for the error of that.
         """
         if not self.is_guarded:
             return self.kept_shares
@@ -121,14 +122,14 @@ class Outlook:
 
     @functools.cached_property
     def faster_probabilities(self) -> Floats:
-        """(m,) how likely trainings take less time than with the first protocol alone."""
+        """(m,) probability that trainings take less time than with the first protocol alone."""
         faster = self._times_by_guess < 1.0
         return np.minimum(1.0, self.belief.mean(faster.astype(float)))
 
     def answers(self) -> Floats:
-        """(m,) how likely each switch point is the best: the one with the least time.
+        """(m,) probability that each switch point is the best one, with the least time.
 
-        With the bare switch the earliest from which on all are good.
+        With the bare switch it is the earliest from which on all are good.
         """
         number = self.shares.size
         if self.is_guarded:
@@ -140,15 +141,15 @@ class Outlook:
         return counted
 
     def least_times(self, index: int, answers: Sequence[int], most_runs: int) -> list[float]:
-        """Expected least time of a later training after one, two, ... more runs at a switch point.
+        """Returns the expected least time of a later training after one, two, ... further runs.
 
-        Over what the runs may measure, in four classes. One run alone may never change the answer
-        where two or three would.
+        The mean over what the runs may measure, in four classes.
 
         Args:
-            index: The switch point, which may be the answer where one of the runs holds.
-            answers: Those that may be it anyway.
-            most_runs: So many runs are thought of.
+            index: Switch point of the runs, which may be the answer if one of them keeps the
+                accuracy.
+            answers: Switch points that may be the answer anyway.
+            most_runs: Number of further runs.
         """
         sample, times = self._sampled_times
         by_class = self._class_probabilities(sample, index)
@@ -165,17 +166,17 @@ class Outlook:
         return least
 
     def least_time(self, answers: Sequence[int]) -> float:
-        """Expected least time of a later training without a further run."""
+        """Returns the expected least time of a later training without a further run."""
         return float(self._sampled_times[1][:, answers].mean(axis=0).min())
 
     @functools.cached_property
     def _sampled_times(self) -> tuple[NDArray[np.intp], Floats]:
-        """(samples,) guesses and (samples, m) times."""
+        """(samples,) sampled guesses and their (samples, m) times."""
         sample = self.belief.sample()
         return sample, self._times_by_guess[sample]
 
     def predicted(self, index: int, quantiles: Sequence[float]) -> list[float]:
-        """Quantiles of the accuracy that one more run at a switch point would measure."""
+        """Returns quantiles of the accuracy that one more run at a switch point would measure."""
         from scipy.special import ndtri
 
         sample, beta = self.belief.sample(), self.belief.threshold
@@ -197,26 +198,26 @@ class Outlook:
 
     @property
     def _alone(self) -> Floats:
-        """(m,) time of a training that is not sent back."""
+        """(m,) time of a training whose switch does not fail."""
         alone: Floats = self.shares + (1 - self.shares) * self.ratio
         return alone
 
     @functools.cached_property
     def _rarer(self) -> Floats:
-        """(P, m) by how much rarer than with the first protocol alone the accuracy is kept."""
+        """(P, m) how much more rarely the accuracy is kept than with the first protocol alone."""
         rarer: Floats = np.maximum(0.0, self.kept[:, -1:] - self.kept)
         return rarer
 
     @functools.cached_property
     def _unnoticed_by_guess(self) -> Floats:
-        """(P, m) what bare failures cost that are noticed late; a guard notices all."""
+        """(P, m) cost of bare failures that are noticed late; a guard notices all."""
         allowed = np.inf if self.is_guarded else 1 - self.keep
         unnoticed: Floats = _UNNOTICED * np.maximum(0.0, self._rarer - allowed)
         return unnoticed
 
     @functools.cached_property
     def _times_by_guess(self) -> Floats:
-        """(P, m) as `times` has it, and what failures cost that are noticed late."""
+        """(P, m) time of a later training, including failures that are noticed late."""
         if not self.is_guarded:
             bare: Floats = self._alone + self._rarer + self._unnoticed_by_guess
             return bare
@@ -229,8 +230,8 @@ class Outlook:
     def _tried_again(self, own: Floats, failing: Floats) -> Floats:
         """(P, m) V(i) = own(i) + failing(i) V(next), from the latest switch point to the earliest.
 
-        The next of a switch point is the earliest later one of `tries`, or the last of all, whose
-        V is its own.
+        The next of a switch point is the earliest later one of `tries`; if there is none it is the
+        last of all, whose V is its own.
         """
         values = own.copy()
         later = values[:, -1]
@@ -241,7 +242,7 @@ class Outlook:
         return values
 
     def _class_probabilities(self, sample: NDArray[np.intp], index: int) -> Floats:
-        """(samples, classes) of a run's loss against the measured target."""
+        """(samples, classes) probability of each class of a run at a switch point."""
         from scipy.special import ndtr
 
         guesses = self.belief.guesses

@@ -2,12 +2,12 @@
 
 The grid is that of halving from the top: 100 %, 50 %, 25 %, ... A belief over the whole curve says
 how likely runs with each switch keep the accuracy, and so how long all later trainings are expected
-to take. A run is made where it saves more of that than it costs, and the answer is the switch point
-with the least expected time.
+to take. A run is made if it saves more of that time than it costs, and the answer is the switch
+point with the least expected time.
 
-One rule for a search and for trainings that learn from each other: the expected time of everything
-to come is to be least. A run of a search is paid for beside the uses; a use that tries a switch
-point costs what it takes, and is one of them.
+The rule is the same for a search and for trainings that learn from each other: the expected time of
+everything to come is to be least. A run of a search is paid on top of the uses; a use that tries a
+switch point costs what it takes, and is one of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def halvings(settings: int) -> tuple[float, ...]:
-    """100 % and its repeated halves, descending."""
+    """Returns 100 % and its repeated halves, descending."""
     return tuple(100.0 / 2**halved for halved in range(settings + 1))
 
 
@@ -48,8 +48,8 @@ class History:
 
     Attributes:
         grid: Switch points in percent, ascending.
-        runs: Completed ones in the order in which they were made: one for each switch point and
-            replicate, as another with the same seed and the same start says little new.
+        runs: The runs in the order in which they were made. There is one for each switch point and
+            replicate: another one with the same seed and the same start says little new.
     """
 
     grid: tuple[float, ...]
@@ -62,7 +62,7 @@ class History:
         grid: tuple[float, ...],
         limits: AccuracyRange = SHARES,
     ) -> History:
-        """Leaves out what does not count, whatever the order of the rest."""
+        """Leaves out runs that do not count, whatever the order of the others."""
         runs: dict[tuple[float, int], Observation] = {}
         for run in sorted(finished, key=_order):
             if run.switch_percent in grid:
@@ -70,15 +70,15 @@ class History:
         return cls(grid, tuple(corrected(runs.values(), limits)))
 
     def at(self, index: int) -> list[Observation]:
-        """The completed runs of a switch point."""
+        """Returns the completed runs of a switch point."""
         return [run for run in self.runs if run.switch_percent == self.grid[index]]
 
     def made(self, index: int) -> int:
-        """The number of completed runs of a switch point."""
+        """Returns the number of completed runs of a switch point."""
         return len(self.at(index))
 
     def next_replicate(self, index: int) -> int:
-        """The lowest replicate number that a switch point does not have yet."""
+        """Returns the lowest replicate that a switch point does not have yet."""
         used = {run.replicate for run in self.at(index)}
         return next(number for number in itertools.count() if number not in used)
 
@@ -87,45 +87,46 @@ def _order(run: Observation) -> tuple[int, float, int, float, bool]:
     return (run.trial_number, run.switch_percent, run.replicate, run.accuracy, run.diverged)
 
 
-# A bare switch, and all later ones, are good with this probability at least.
+# The answer for bare switches is good, with all later switch points, with this probability.
 _ACCEPTANCE = 0.7
-# Nobody makes up for a bare switch that fails, so the answer is looked at but not led astray: a run
-# has to save so much more than it costs, and is made at the answer or beside it.
+# Nobody makes up for a bare switch that fails, so a run must save this many times its price, and is
+# made at the answer or beside it.
 _LEAST_WORTH = 4.5
 # A search under way accepts or rejects a switch point with less doubt than this.
 _DOUBT = 0.1
-# So many runs at one switch point are thought of: one alone may never change the answer where
-# several would. More hardly change a decision.
+# Runs at one switch point that are considered together, as a single one may never change the answer
+# where several would. More than six hardly change a decision.
 _AHEAD = 6
-# Of what a run may measure: the middles of three equally likely parts.
+# Outcomes of a run that are considered: the middles of three equally likely parts.
 _QUANTILES = (1 / 6, 1 / 2, 5 / 6)
-# Where nothing is measured nothing is compared, so any does.
+# Before the target is measured nothing is compared, so any accuracy does.
 _ANY_ACCURACY = 0.5
-# Nine of ten runs end between these.
+# Nine of ten runs end between these quantiles.
 _NINE_OF_TEN = (0.05, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveStrategy(Strategy):
-    """As many runs as the answer needs, and no more.
+    """Makes as many runs as the answer needs, and no more.
 
     Attributes:
-        guarded: Later trainings go back to a switch that failed and switch again later, as those of
-            `syncswitch-run` do; else the answer has to hold with the bare switch.
-        goes_back: That costs what came after the switch alone; else a training that failed is made
-            again from its beginning, with the first protocol alone.
-        keep: Share of later runs that shall keep the accuracy with the bare switch, or 1 - keep
-            less than those of the first protocol alone.
-        uses: How often the job will be trained with the policy: a run is made where it saves more
-            in these trainings than it costs.
-        target_runs: How many runs stand behind `target_accuracy`: so sure is it.
-        least_runs: Runs that the answer itself needs; None for one, and two without a guard.
-        budget: The most that the search may cost, in trainings with the first protocol alone;
-            None for no limit. After the first run none is begun that would go beyond.
-        recorded: Switch point and replicate of each run that is recorded already and costs nothing:
-            all of them are looked at before another is made, however many R allows.
+        guarded: Whether later trainings are guarded, as those of `syncswitch-run` are: they go back
+            to a switch that failed, and switch again later. Otherwise the answer has to hold with
+            the bare switch.
+        goes_back: Whether a failed switch costs only what came after it. Otherwise a training that
+            failed is made again from its beginning, with the first protocol alone.
+        keep: Share of later runs that shall keep the accuracy with the bare switch, or at most
+            1 - keep fewer than those of the first protocol alone.
+        uses: Number of later trainings with the policy. A run is made if it saves more time in
+            these than it costs.
+        target_runs: Number of runs behind `target_accuracy`, which says how certain it is.
+        least_runs: Runs that the answer itself needs; None for one, or two without a guard.
+        budget: The most that the search may cost, in trainings with the first protocol alone; None
+            for no limit. After the first run none is begun that would exceed it.
+        recorded: Switch point and replicate of each recorded run that costs nothing. All of them
+            are taken before another run is made, even if they are more than R.
         switch_points: The switch points to choose from, in percent of the range; empty for those of
-            halving and 75 %: what is gained there is worth a look.
+            halving and 75 %.
     """
 
     share_prefix: bool = True
@@ -148,7 +149,7 @@ class AdaptiveStrategy(Strategy):
     @property
     @override
     def most_runs(self) -> int:
-        """Runs of a search that is never sure, which may measure a known target again."""
+        """Runs of a search that is never certain, which may measure a known target again."""
         return len(self.grid()) * self.runs + max(0, self.threshold_runs - self.runs)
 
     @property
@@ -158,7 +159,7 @@ class AdaptiveStrategy(Strategy):
 
     @property
     def own_runs(self) -> int:
-        """Runs that the answer itself needs."""
+        """Number of runs that the answer itself needs."""
         if self.least_runs is not None:
             return self.least_runs
         return 1 if self.guarded else 2
@@ -181,7 +182,7 @@ class AdaptiveStrategy(Strategy):
 
     @override
     def replicates(self, percent: float) -> Iterable[int]:
-        """Returns recorded ones first."""
+        """Returns recorded replicates first."""
         recorded = [number for at, number in self.recorded if at == percent]
         return itertools.chain(recorded, (n for n in itertools.count() if n not in recorded))
 
@@ -220,11 +221,12 @@ class Assessment:
     Args:
         strategy: The strategy.
         finished: Completed runs.
-        uses_left: Trainings to come, the next one included, each of which may try a switch point;
+        uses_left: Trainings to come, including the next one, each of which may try a switch point;
             None for a search, whose runs come before all `strategy.uses`.
 
     Raises:
-        UserError: As `Strategy.decide`.
+        UserError: The baseline diverged, or its runs do not differ, so that no threshold can be
+            measured.
     """
 
     def __init__(
@@ -252,12 +254,12 @@ class Assessment:
         )
 
     def decision(self) -> Decision:
-        """The answer, or the next run."""
+        """Implements `Strategy.decide`."""
         read = {(run.switch_percent, run.replicate) for run in self._history.runs}
         unread = [percent for percent, n in self._strategy.recorded if (percent, n) not in read]
         if unread:
             return NextTrial(unread[0], unread.count(unread[0]))
-        # Without a target nothing can be compared, and neither without a threshold.
+        # Without a target and a threshold nothing can be compared.
         if self._missing:
             return NextTrial(self._grid[self._last], self._missing)
         index = self._next_index() if self._has_target else self._last
@@ -296,11 +298,11 @@ class Assessment:
         return self._decided() if self._has_target else None
 
     def expected_time(self, percent: float) -> float | None:
-        """The expected time of `Decided` for a switch; None without a target."""
+        """Returns `Decided.expected_time` of any switch point; None without a target."""
         return float(self._outlook.times[self._grid.index(percent)]) if self._has_target else None
 
     def progress(self) -> SearchProgress:
-        """Implements `Strategy.progress`, with a bracket of what is sure."""
+        """Implements `Strategy.progress`, with a bracket of what is nearly certain."""
         decision = self.decision()
         verdicts = dict(zip(self._grid, self._verdicts(decision), strict=True))
         rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
@@ -314,7 +316,7 @@ class Assessment:
 
     @functools.cached_property
     def _outlook(self) -> Outlook:
-        # NumPy and SciPy take a while to import, and commands that only show a search need neither.
+        # NumPy and SciPy take a while to import, and commands that only show a search do without.
         import numpy as np
 
         from syncswitch.searcher.strategies.adaptive.belief import Datum, believe
@@ -348,11 +350,11 @@ class Assessment:
         )
 
     def _next_index(self) -> int | None:
-        """Switch point of the run to make, once there is a target; None where none is needed."""
+        """Returns the switch point of the next run, given a target; None if no run is needed."""
         paying = self._paying()
         if paying is not None or self._uses_left is not None:
             return paying
-        # Neither is an answer given that was never tried, nor BSP alone before its neighbour.
+        # An answer must have been tried; that BSP alone is one, its neighbour must have shown.
         answer = self._answer
         if answer == self._last and self._outlook.ratio >= 1:
             return None
@@ -365,12 +367,12 @@ class Assessment:
 
     @property
     def _neighbour(self) -> int:
-        """The latest switch point of halving before the first protocol alone."""
+        """Index of the latest switch point of halving before the first protocol alone."""
         middle = (self._strategy.lowest_percent + self._strategy.highest_percent) / 2
         return max(i for i, percent in enumerate(self._grid) if percent <= middle)
 
     def _paying(self) -> int | None:
-        """The run that makes the time of all trainings to come least; None where none does."""
+        """Returns the run that most reduces the time of everything to come; None if none does."""
         asked = list(range(len(self._grid)))
         if not self._is_guarded:
             asked = [i for i in asked if abs(i - self._answer) <= 1 or i == self._last]
@@ -378,16 +380,16 @@ class Assessment:
         best = min(totals, key=lambda index: totals[index], default=None)
         if best is None or totals[best] >= self._time_without:
             return None
-        # A use at the answer is what all of them are without any search.
+        # A use at the answer tries nothing.
         return None if self._uses_left is not None and best == self._answer else best
 
     @property
     def _time_without(self) -> float:
-        """All uses to come, without another run."""
+        """Expected time of all uses to come, without another run."""
         return self._uses * self._outlook.least_time(self._possible)
 
     def _total_time(self, index: int) -> float:
-        """A few runs at a switch point and all uses to come, those at the best one then."""
+        """Returns the expected time of a few runs at a switch point and of all uses after them."""
         outlook = self._outlook
         least = outlook.least_times(index, self._possible, _AHEAD)
         if self._uses_left is None:
@@ -407,8 +409,8 @@ class Assessment:
     def _possible(self) -> list[int]:
         """Switch points that may be the answer: those where a run kept the accuracy, and the last.
 
-        A policy that contradicts all that was measured of it would be no answer, however little
-        its failures cost. With the bare switch any may, and is run before it is the answer.
+        A policy that contradicts all its measurements would be no answer, however little its
+        failures cost. With the bare switch any may be it, and is run before it is the answer.
         """
         if not self._is_guarded:
             return list(range(len(self._grid)))
@@ -425,9 +427,9 @@ class Assessment:
 
     @functools.cached_property
     def _answer(self) -> int:
-        """The switch point with the least expected time, of those where a run held.
+        """Index of the possible answer with the least expected time.
 
-        For the bare switch the earliest good one with only good later ones.
+        For the bare switch it is the earliest good switch point with only good later ones.
         """
         times = self._outlook.times
         if self._is_guarded:
@@ -442,7 +444,7 @@ class Assessment:
 
     @property
     def _likely(self) -> Floats:
-        """(m,) how likely each switch point saves time guarded, or is good bare."""
+        """(m,) probability that each switch point saves time if guarded, or else is good."""
         outlook = self._outlook
         return outlook.faster_probabilities if self._is_guarded else outlook.good_probabilities
 
@@ -460,7 +462,7 @@ class Assessment:
         )
 
     def _reason(self) -> str:
-        """Why no earlier switch is the answer."""
+        """Returns why no earlier switch is the answer."""
         if self._outlook.ratio >= 1:
             return "an earlier switch saves no time"
         if self._is_guarded:
@@ -468,7 +470,7 @@ class Assessment:
         return "no earlier switch is likely enough to keep the accuracy as often as wanted"
 
     def _may_run(self, index: int) -> bool:
-        """Whether one more run is within R and the budget; a use is wanted anyway."""
+        """Returns whether one more run is within R and the budget; a use is made anyway."""
         if self._uses_left is not None:
             return True
         if self._history.made(index) >= self._strategy.runs:
@@ -481,20 +483,20 @@ class Assessment:
         return self._costs.next(self._grid[index], self._history.next_replicate(index))
 
     def _summaries(self, verdicts: dict[float, bool | None]) -> tuple[SwitchPointSummary, ...]:
-        """Summaries in the order in which the switch points were first tried."""
+        """Returns summaries in the order in which the switch points were first tried."""
         return tuple(
             summary_of(percent, self._history.at(self._grid.index(percent)), verdicts[percent])
             for percent in dict.fromkeys(run.switch_percent for run in self._history.runs)
         )
 
     def _verdicts(self, decision: Decision) -> list[bool | None]:
-        """Whether each switch point is acceptable; None while that is open."""
+        """Returns whether each switch point is acceptable; None while that is open."""
         verdicts: list[bool | None] = [None] * len(self._grid)
         if self._has_target:
             acceptable = list(itertools.accumulate(map(float, self._outlook.answers())))
             if isinstance(decision, Decided):
                 answer = self._grid.index(decision.switch_percent)
-                # What saves no time, or is as likely good as not, is no answer and not too early.
+                # A switch point that saves no time, or is as likely good as not, is not too early.
                 return [
                     index >= answer or (None if likely > 1 - _ACCEPTANCE else False)
                     for index, likely in enumerate(acceptable)

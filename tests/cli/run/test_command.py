@@ -255,22 +255,13 @@ def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (
-            ["--launcher", "processes"],
-            2,
-            "--launcher needs --trainer local, and this is --trainer command",
-        ),
-        (["--output", "m.keras"], 2, "--output cannot be used with --trainer command, which has"),
-        (["--resume"], 2, "--resume cannot be used with --trainer command, which has no cluster"),
         (["--trainer", "local"], 2, "--command needs --trainer command, and this is --trainer loc"),
         (
             ["--command", "nowhere", "--switch-at", "9"],
             2,
-            "--command starts with 'nowhere', which is no program",
+            "--command starts with 'nowhere', which is not a program",
         ),
         (["--policy", "none.json"], 2, "cannot read the policy file none.json"),
-        (["--switch-at", "9", "--policy", "1"], 2, "--switch-at and --policy both say when to"),
-        (["--learn", "--no-guard"], 2, "--learn needs the guard: leave out --no-guard"),
         (["--switch-at", "50", "--seed", "13"], 1, "the training diverged after 0 of its steps"),
     ],
 )

@@ -102,56 +102,6 @@ def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.Monk
     assert result.stderr.splitlines()[-1].startswith("error: gave up after 3 failures in a row")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--settings", "0"], "--settings is 0"),
-        (["--runs", "-1"], "--runs is -1"),
-        (["--threshold", "0"], "--threshold is 0.0"),
-        (["--threshold", "1"], "--threshold is 1.0"),
-        (["--threshold", "nan"], "--threshold is nan"),
-        (["--target-accuracy", "0"], "--target-accuracy is 0.0"),
-        (["--target-accuracy", "92"], "--target-accuracy is 92:"),
-        (["--protocols", "bsp,xyz"], "no protocol 'xyz'"),
-        (["--protocols", "bsp"], "--protocols is 'bsp'"),
-        (["--seed", "-1"], "--seed is -1"),
-        (["--protocols", "asp,bsp", "--online", "elastic"], "--online elastic acts while"),
-        (["--inject", "mild"], "No such option"),
-        # Options of another strategy.
-        (["--strategy", "paper", "--budget", "5"], "--budget is not for --strategy paper"),
-        (["--strategy", "paper", "--least-runs", "2"], "--least-runs is not for --strategy paper"),
-        (["--baseline-runs", "2"], "--baseline-runs is not for --strategy adaptive"),
-        (["--baseline-runs", "2"], "leave it out, or give --strategy paper"),
-        (["--budget", "0"], "--budget is 0.0"),
-        (["--budget", "nan"], "--budget is nan"),
-        (["--least-runs", "0"], "--least-runs is 0"),
-        (["--strategy", "paper", "--no-guard"], "--no-guard is not for --strategy paper"),
-        (["--keep", "95"], "--keep is 95.0: give a share above 0.5 and below 1, such as 0.95"),
-        (["--keep", "0.5"], "--keep is 0.5: give a share above 0.5 and below 1, such as 0.95"),
-        (["--keep", "nan"], "--keep is nan: give a share above 0.5 and below 1, such as 0.95"),
-        (
-            ["--keep", "0.9"],
-            "--keep says how many trainings must keep the accuracy without a guard",
-        ),
-        (["--uses", "0"], "--uses is 0: give a whole number, 1 to 1000000"),
-        (["--target-accuracy", "0.9", "--target-runs", "0"], "--target-runs is 0"),
-        (["--least-runs", "6"], "--least-runs is 6: give at most --runs, 5"),
-        (
-            ["--strategy", "paper", "--target-accuracy", "0.9", "--baseline-runs", "2"],
-            "--baseline-runs says how often",
-        ),
-        (["--target-runs", "3"], "--target-runs says how many runs stand behind"),
-    ],
-)
-def test_bad_input_is_one_line_and_writes_nothing(
-    invoke: Invoke, url: str, arguments: list[str], said: str
-) -> None:
-    result = invoke("run", "digits", *arguments)
-    assert result.exit_code == 2
-    assert said in error_line(result)
-    assert not database_file(url).exists()
-
-
 def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invoke) -> None:
     chosen = ["--online", "greedy", "--switch", "restart"]
     result = invoke("run", "digits", *LEAST, *chosen)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Invoke, database_file, error_line
+from command_line import Invoke
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.trials.store import TrialStore
@@ -108,56 +108,6 @@ def test_a_policy_is_evaluated_on_another_command(invoke: Invoke, train: str) ->
     result = json.loads(done.stdout)
     assert (result["workload"], result["new_runs"]) == ("longer", 2)
     assert result["protocols"] == ["ddp", "local-sgd"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], '--trainer command needs your training command: add --command "PROGRAM'),
-        (["--command", "train {switch_step}"], "needs the steps of a whole training: add --total"),
-        (
-            ["--command", "nowhere x", "--total-steps", "9"],
-            "'nowhere', which is not a program here",
-        ),
-        (["--command", "sh {x}", "--total-steps", "9"], "there is no placeholder {x}; known: "),
-        (["--command", "sh '", "--total-steps", "9"], "cannot be split into words"),
-        (["--command", " ", "--total-steps", "9"], "--command is empty; give your training"),
-        ([*SH, "--metric-name", "loss"], "--metric-name is 'loss': add --metric-goal max"),
-        ([*SH, "--metric-name", "step", "--metric-goal", "min"], "step, seconds, diverged say"),
-        ([*SH, "--metric-unit", "km"], "--metric-unit is 'km', and an accuracy has none"),
-        (["--command", "sh", "--total-steps", "1"], "--total-steps is 1: give the steps"),
-        (["--command", "sh", "--total-steps", "9", "--protocols", "a"], "two different names"),
-        (["--command", "sh", "--total-steps", "9", "--protocols", "a,A"], "two different names"),
-        (["--command", "sh", "--total-steps", "9", "--protocols", "a b,c"], "two different names"),
-        (["--command", "sh", "--total-steps", "9", "--silence", "0"], "--silence is 0: give"),
-        (["--command", "sh", "--total-steps", "9", "--online", "greedy"], "no cluster of syncswit"),
-        (["--command", "sh", "--total-steps", "9", "--launcher", "processes"], "--launcher needs"),
-        (
-            ["--command", "sh {seed} {switch_step}", "--total-steps", "9", "--share-prefix"],
-            "--share-prefix needs",
-        ),
-    ],
-)
-def test_what_a_user_gets_wrong_is_one_line_and_nothing_is_written(
-    invoke: Invoke,
-    url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = invoke("run", "--trainer", "command", *arguments)
-    assert done.exit_code == 2
-    assert message in error_line(done)
-    assert not database_file(url).exists()
-    assert not list(tmp_path.iterdir())
-
-
-def test_options_of_a_command_need_one(invoke: Invoke) -> None:
-    message = "--command needs --trainer command, and this is --trainer local"
-    assert message in error_line(invoke("run", "digits", "--command", "sh"))
-    assert "no WORKLOAD is named" in error_line(invoke("run", "--trainer", "simulated"))
 
 
 def test_a_command_that_does_not_know_its_switch_is_noticed(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Invoke, error_line
+from command_line import Invoke
 from generated_trainer import ASP_SECONDS, BSP_SECONDS
 
 PAPER = ["--strategy", "paper"]
@@ -65,23 +65,6 @@ def test_the_table_says_when_it_is_paid_back(invoke: Invoke, strategy: str, cave
     assert caveat in text
     assert "Nothing was trained." in text
     assert all(len(line) <= 80 for line in done.stdout.splitlines() if line.endswith("trainings"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--dry-run"], "give --first-seconds and --second-seconds"),
-        (["--dry-run", "--first-seconds", "5"], "give --first-seconds and --second-seconds"),
-        (["--dry-run", "--first-seconds", "-1", "--second-seconds", "1"], "is -1.0: give seconds"),
-        (["--first-seconds", "5"], "need --dry-run"),
-    ],
-)
-def test_what_cannot_be_forecast_is_one_line(
-    invoke: Invoke, arguments: list[str], words: str
-) -> None:
-    done = invoke("run", "any", *arguments)
-    assert done.exit_code == 2
-    assert words in error_line(done)
 
 
 def test_a_job_too_short_for_its_switch_points_is_told_first(invoke: Invoke, folder: Path) -> None:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from command_line import Invoke, error_line, export
 from generated_trainer import identity
-from search_program import start
 
-from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.training.policy import policies_of_cluster
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
-from tests.program import TINY_WORKLOAD
 from tests.storage.conftest import POLICY, SEARCH
 
 LARGER = ["generated", "--workers", "8"]
@@ -247,55 +241,3 @@ def test_a_baseline_that_diverges_is_one_line(
     assert done.exit_code == 2
     assert "learning rate is too high" in done.stderr.splitlines()[-1]
     assert "baseline diverged" in invoke("status").stdout
-
-
-@pytest.mark.usefixtures("one_version")
-def test_ctrl_c_keeps_what_was_made_and_the_same_command_goes_on(url: str) -> None:
-    command = ["evaluate", "generated", *LARGER, "--runs", "2"]
-    environment = {"SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.3"}
-    process = start(*command, **environment)
-    assert process.stderr.readline().startswith("[1/4] 100 % BSP, run 1 of 2")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
-    assert "the same command continues" in err.splitlines()[-1]
-
-    _, err = start(*command, **environment).communicate(timeout=60)
-    assert err.splitlines()[0] == "continuing after 1 of at most 4 runs"
-    complete = [run for run in runs_in(url) if run[0] == 8 and run[3] == "complete"]
-    assert len(complete) == len(set(complete)) == 4
-
-
-@pytest.mark.slow
-def test_on_a_real_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    (tmp_path / "evaluated_jobs.py").write_text(TINY_WORKLOAD)
-    url = f"sqlite:///{tmp_path}/jobs.db"
-
-    def call(*arguments: str) -> dict[str, Any]:
-        words = [*arguments, "--storage", url, "--json"]
-        done = CliRunner().invoke(main, words, prog_name="syncswitch-search")
-        assert done.exit_code == 0, done.stderr
-        content: dict[str, Any] = json.loads(done.stdout)
-        return content
-
-    search = ["--workers", "2", "--settings", "1", "--runs", "1", "--strategy", "paper"]
-    policy = call("run", "evaluated_jobs.py:tiny", *search, "--threshold", "0.3")["policy"]
-    evaluation = ["evaluate", "tiny", "evaluated_jobs.py:other", "--runs", "1"]
-    found = call(*evaluation)
-    assert (found["workload"], found["workers"], found["protocols"]) == ("other", 2, ["bsp", "asp"])
-    assert found["fingerprint"] != policy["fingerprint"] == found["policy"]["fingerprint"]
-    foreign, first = found["switch_points"]
-    assert foreign["switch_percent"] == policy["switch_percent"] == 50.0
-    assert [s["runs"] for s in (foreign, first)] == [1, 1]
-    # Training happened: a model that learned nothing would be at one in ten.
-    assert min(foreign["mean_accuracy"], first["mean_accuracy"]) > 0.6
-    assert found["keeps_accuracy"]
-    assert foreign["speed_up"] == pytest.approx(
-        first["training_seconds"] / foreign["training_seconds"]
-    )
-    made = runs_in(url)
-    assert len(made) == 2 + 2
-    assert call(*evaluation) == found
-    assert runs_in(url) == made

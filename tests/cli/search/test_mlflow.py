@@ -161,16 +161,6 @@ def test_aliases_and_what_was_half_copied_are_put_right(
     check_same(mlflow_uri, url)
 
 
-@pytest.mark.usefixtures("one_version")
-def test_an_evaluation_is_on_mlflow(invoke: Invoke, url: str, mlflow_uri: str) -> None:
-    words = ["evaluate", "generated", "digits", "--workers", "8", "--runs", "1"]
-    result = invoke(*words, "--mlflow", mlflow_uri)
-    assert result.exit_code == 0, result.stderr
-    keys = sorted(key.partition(" of ")[0] for key in runs_on(mlflow_uri))
-    assert keys[-2:] == ["trial 0", "trial 1"]
-    assert {run.info.status for run in runs_on(mlflow_uri).values()} == {"FINISHED"}
-
-
 def test_a_server_that_is_away_costs_one_line(
     invoke: Invoke, url: str, mlflow_uri: str, away: str
 ) -> None:

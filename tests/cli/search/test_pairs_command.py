@@ -47,8 +47,9 @@ def test_one_policy_and_why_the_others_were_dropped(invoke: Invoke) -> None:
         ),
         (
             ["--protocols", "asp,bsp", "--protocols", "bsp,asp"],
-            "--protocols begin with asp and bsp: pairs that are searched together begin with the"
-            " same protocol, which says what the accuracy is to be; search the others apart",
+            "--protocols begin with asp and bsp: pairs that are searched together must"
+            " begin with the same protocol, which sets the target accuracy; search the others"
+            " separately",
         ),
         (
             [*PAIRS, "--dry-run"],

@@ -37,7 +37,7 @@ def test_a_policy_moves_to_another_database(invoke: Invoke, tmp_path: Path) -> N
     assert "imported" not in invoke("policy", "show", "generated").stdout
     again = invoke("policy", "import", str(file), *storage)
     assert again.exit_code == 0
-    assert "there already as version 1" in again.stdout
+    assert "already there as version 1" in again.stdout
     assert export(invoke, tmp_path / "again.json", *storage).read_text() == file.read_text()
     # What was imported is not what a search here has found.
     assert json.loads(invoke("status", "--json", *storage).stdout) == []

@@ -27,7 +27,7 @@ def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:
     listed = json.loads(invoke("policy", "list", "--json").stdout)
     assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
     header, *_ = text = invoke("policy", "list").stdout.splitlines()
-    assert header.split()[-3:] == ["accuracy", "kept", "created"]
+    assert header.split()[-2:] == ["accuracy", "kept"]
     assert "12.5 %" in "\n".join(text)
 
     moved = json.loads(invoke("policy", "alias", "generated", "current", "1", "--json").stdout)

@@ -57,7 +57,7 @@ EXPECTED = [
     "continuing after 1 of at most 18 runs",
     *[
         "25 % BSP, run 2 of 3 failed and will be repeated: a server was lost",
-        "waiting for other searches, which measure 25 %",
+        "waiting for other searches, which are measuring 25 %",
         "[2/18] 25 % BSP, run 2 of 3: accuracy 0.95 in 55.0 s of training",
     ]
     * 2,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from command_line import database_file, elsewhere, error_line
 from generated_trainer import GeneratedTrainer
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
@@ -24,7 +23,6 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.trials.store import TrialStore
 from tests.identities import GENERATED
 from tests.run_tables import rows, write_table
-from tests.warm_program import run_code
 
 Replay = Callable[..., Result]
 ARGUMENTS = ("run", "generated", "--trainer", "replay", "--strategy", "paper", "--settings", "2")
@@ -95,39 +93,6 @@ def test_other_seeds_draw_and_their_draws_can_be_made_again(
     again = f"sqlite:///{folder}/again.db"
     assert replay("--runs", "3", "--seed", "5", "--storage", again).exit_code == 0
     assert measured(again) == measured(url)
-
-
-KILLED = """
-import os, signal, sys
-from syncswitch.cli.search.main import main
-from syncswitch.trainers.replay.trainer import ReplayTrainer
-
-train, runs = ReplayTrainer.train, []
-
-def deadly(self, spec, observer=None):
-    runs.append(spec)
-    if len(runs) == 5:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return train(self, spec, observer)
-
-ReplayTrainer.train = deadly
-main(sys.argv[1:])
-"""
-
-
-def test_a_killed_replay_goes_on_as_if_nothing_had_been(
-    replay: Replay, url: str, recordings: str, folder: Path
-) -> None:
-    options = ["--runs", "3", "--seed", "5"]
-    command = [*ARGUMENTS, "--recordings", recordings, "--storage", url, *options]
-    done = run_code(KILLED, *command, folder=folder)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert len(measured(url)) == 4
-    assert replay(*options).exit_code == 0
-    undisturbed = f"sqlite:///{folder}/undisturbed.db"
-    assert replay(*options, "--storage", undisturbed).exit_code == 0
-    assert len(measured(undisturbed)) == 9
-    assert sorted(measured(url)) == sorted(measured(undisturbed))
 
 
 def test_a_workload_that_can_be_trained_is_to_be_run(
@@ -214,8 +179,6 @@ def test_a_switch_point_that_nobody_recorded_ends_the_search(replay: Replay) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--trainer", "local"], "--recordings needs --trainer replay"),
-        (["--launcher", "processes"], "--launcher needs --trainer local"),
         (["--recordings", "sqlite:///nowhere.db"], "no database at nowhere.db"),
         (["--recordings", "recorded.db"], "is not a database URL"),
         (["--workers", "16"], "no complete runs of 'generated'"),
@@ -248,10 +211,3 @@ def test_replays_never_join_the_runs_that_they_replay(
     assert replay("--runs", "1").exit_code == 0
     result = replay("--recordings", url, "--storage", recordings)
     assert "no complete runs of 'generated'" in error_line(result)
-
-
-def test_the_recorded_seeds_are_those_of_a_search(recordings: str) -> None:
-    """What the first test rests on."""
-    with open_database(recordings, create=False) as database:
-        seeds = {(t.replicate, t.seed) for t in TrialStore(database).trials()}
-    assert seeds == {(replicate, replicate_seed(0, replicate)) for replicate in range(3)}

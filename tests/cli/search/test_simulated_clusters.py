@@ -119,7 +119,7 @@ def test_what_is_used_is_the_real_one_and_said_so(invoke: Invoke, tmp_path: Path
     assert read_policy_file(file).workload.identity.simulated_cluster is None
     export = ("policy", "export", "generated", "-o", str(file), "--cluster", "simulated")
     assert rows(invoke(*export)) == [f"version 1 for generated written to {file}"]
-    for added in ("added as version 1", "there already as version 1"):
+    for added in ("added as version 1", "already there as version 1"):
         (text,) = rows(invoke("policy", "import", str(file), "--storage", other))
         assert text == f"{file}: {added} of generated ({WORDS}); it is current"
     as_json = invoke("policy", "import", str(file), "--storage", other, "--json").stdout

@@ -59,7 +59,7 @@ def test_it_ends_with_the_search(url: str, search: WarmProcess, tmp_path: Path) 
     assert search.wait(PATIENCE_SECONDS) == 0
     # After the last picture what remains on the terminal.
     assert "paper, done: 3 of at most 3 runs" in terminal.text[-1500:]
-    assert "switch at 25 % (version 1)" in terminal.text[-1500:]
+    assert "switch at 25 %, version 1" in terminal.text[-1500:]
     assert "Traceback" not in terminal.text
 
 

@@ -123,13 +123,13 @@ def test_an_answer_says_what_it_promises() -> None:
         policy = replace(POLICY, version=2, **changes)  # type: ignore[arg-type]
         return drawn(overview([replace(SEARCH, policy=policy)], []), 80)[2]
 
-    assert said(confidence=0.976) == "switch at 12.5 % (version 2; 98 % sure)"
+    assert said(confidence=0.976) == "switch at 12.5 %, version 2; 98 % sure"
     shares = {"kept_share": 0.93, "baseline_kept_share": 0.954}
     assert said(confidence=0.976, **shares) == (
-        "switch at 12.5 % (version 2; kept in about 93 of 100 runs (95 with BSP alone))"
+        "switch at 12.5 %, version 2; kept in about 93 of 100 runs (95 with BSP alone)"
     )
     alone = said(switch_percent=100.0, reason="no switch saves time")
-    assert alone == "switch at 100 % (version 2; no switch saves time)"
+    assert alone == "switch at 100 %, version 2; no switch saves time"
 
 
 def test_what_is_called_accuracy_is_named_where_it_is_none() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
-from command_line import Invoke, error_line
-from search_program import start
+from command_line import Invoke
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.trials.store import TrialStore
@@ -100,48 +98,6 @@ def test_points_that_diverge_are_answers_and_a_baseline_is_none(
     assert done.exit_code == 2
     assert "learning rate is too high" in done.stderr.splitlines()[-1]
     assert len(runs_in(url)) == 6 + 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--at", "100,101"], "--at is '100,101': give 1 to 30 percents from 0 to 100"),
-        (["--at", "half"], "--at is 'half': give"),
-        (["--at", "nan"], "--at is 'nan': give"),
-        (["--workers", "4,0"], "--workers is '4,0': give whole numbers from 1 to 100,000"),
-        (["--protocols", "bsp"], "--protocols is 'bsp': give two different protocols"),
-        (["--inject", "kill:chief,at=5%"], "cannot be used with sweep, whose runs begin afresh"),
-        (["--target-accuracy", "0"], "--target-accuracy is 0.0: give above 0 and at most 1"),
-    ],
-)
-def test_bad_input_is_one_line_and_makes_no_run(
-    invoke: Invoke, folder: Path, arguments: list[str], said: str
-) -> None:
-    done = invoke("sweep", "generated", *arguments)
-    assert done.exit_code == 2
-    assert said in error_line(done)
-    assert not (folder / "search.db").exists()
-
-
-@pytest.mark.usefixtures("our_tables")
-def test_after_a_kill_several_processes_finish_it(url: str) -> None:
-    environment = {"SYNCSWITCH_STORAGE": url, "GENERATED_DELAY_SECONDS": "0.2"}
-    command = [*SWEEP, "--runs", "1", "--protocols", "bsp,asp", "--protocols", "asp,bsp", "--json"]
-    process = start(*command, **environment)
-    process.stderr.readline()
-    assert process.stderr.readline().startswith("[1/3] 100 % BSP, run 1 of 1")
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
-
-    others = [start(*command, **environment) for _ in range(2)]
-    outputs = [other.communicate(timeout=100)[0] for other in others]
-    assert [other.returncode for other in others] == [0, 0]
-    assert outputs[0] == outputs[1]
-    assert [s["runs"] for s in json.loads(outputs[0])] == [1] * 6
-    with open_database(url, create=False) as database:
-        complete = [row for row in TrialStore(database).trials() if row.state == "complete"]
-    made = {(row.first_protocol, row.switch_percent, row.replicate) for row in complete}
-    assert len(made) == 6
 
 
 def test_variants_are_jobs_of_their_own(invoke: Invoke, url: str, tmp_path: Path) -> None:

@@ -39,14 +39,6 @@ def test_what_is_refused_leaves_no_folder(invoke: Invoke, tmp_path: Path) -> Non
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.usefixtures("one_version")
-def test_each_run_of_an_evaluation_has_a_folder(invoke: Invoke, tmp_path: Path) -> None:
-    words = ["evaluate", "generated", "digits", "--workers", "8", "--runs", "1"]
-    result = invoke(*words, "--tensorboard", str(tmp_path / "logs"))
-    assert result.exit_code == 0, result.stderr
-    assert folders(tmp_path / "logs") == ["switch-100-run-1", "switch-12.5-run-1"]
-
-
 def test_from_python(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), GeneratedTrainer))
     policy = search(

@@ -129,7 +129,7 @@ def test_uses_that_wait_are_taken_in_once(
     result = invoke("uses", "import", str(path))
     assert result.exit_code == 0
     first, second = result.stdout.splitlines()
-    assert first == f"{path}: 1 taken in, 0 there already"
+    assert first == f"{path}: 1 taken in, 0 already there"
     assert second.startswith(f"- line 2 of {path} stays there: the policy of 'generated'")
     again = json.loads(invoke("uses", "import", str(path), "--json").stdout)
     assert [one["recorded"] for one in again] == [0]

@@ -20,7 +20,7 @@ from syncswitch.storage.trials.store import TrialStore
 
 
 def curve_of(*points: tuple[int, float]) -> tuple[Evaluation, ...]:
-    """Worker-step and accuracy of each."""
+    """Returns tests with these worker-steps and accuracies."""
     return tuple(Evaluation(step, step / 10, accuracy, 1.0) for step, accuracy in points)
 
 
@@ -35,37 +35,40 @@ def test_tests_after_the_same_worker_steps_are_put_together() -> None:
     )
 
 
-def test_one_run_says_nothing_of_the_deviation() -> None:
-    band = measured_band(0.7, 0.01, [curve_of((100, 0.5), (200, 0.75))])
-    assert band == Band(0.7, 0.01, 1, (BandPoint(100, 0.5, 0.0), BandPoint(200, 0.75, 0.0)))
-
-
 @pytest.mark.parametrize("curves", [[], [()]])
 def test_without_tests_only_the_target_is_known(curves: list[tuple[Evaluation, ...]]) -> None:
     assert measured_band(0.7, 0.01, curves) == Band(0.7, 0.01, 0, ())
 
 
-def test_a_run_that_was_stopped_counts_as_far_as_it_went() -> None:
-    whole = curve_of((100, 0.25), (200, 0.5), (300, 0.75))
-    stopped = curve_of((100, 0.75), (200, 0.5))
-    points = measured_band(0.7, 0.01, [stopped, whole]).curve
-    assert [(point.worker_step, point.accuracy) for point in points] == [
-        (100, 0.5),
-        (200, 0.5),
-        (300, 0.75),
-    ]
-    assert points[2].deviation == 0.0
+WHOLE = curve_of((100, 0.25), (200, 0.5), (300, 0.75))
 
 
-def test_tests_at_other_worker_steps_are_compared_with_what_lies_between() -> None:
-    coarse = curve_of((100, 0.25), (300, 0.75))
-    fine = curve_of((50, 0.0), (150, 0.5), (250, 0.5), (300, 0.75))
-    points = measured_band(0.7, 0.01, [fine, coarse]).curve
-    assert [(point.worker_step, point.accuracy) for point in points] == [(100, 0.25), (300, 0.75)]
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        pytest.param([], [(100, 0.25), (200, 0.5), (300, 0.75)], id="one run has no deviation"),
+        pytest.param(
+            [(100, 0.75), (200, 0.5)],
+            [(100, 0.5), (200, 0.5), (300, 0.75)],
+            id="a stopped run counts as far as it went",
+        ),
+        pytest.param(
+            [(50, 0.0), (150, 0.375), (250, 0.625), (300, 0.75)],
+            [(100, 0.21875), (200, 0.5), (300, 0.75)],
+            id="between two tests lies what is interpolated",
+        ),
+    ],
+)
+def test_the_longest_run_says_where_the_points_are(
+    other: list[tuple[int, float]], expected: list[tuple[int, float]]
+) -> None:
+    points = measured_band(0.7, 0.01, [curve_of(*other), WHOLE]).curve
+    assert [(point.worker_step, point.accuracy) for point in points] == expected
+    assert points[-1].deviation == 0.0
 
 
 def test_a_search_with_tests_of_untrained_models_publishes_its_band(url: str) -> None:
-    """A command may say how accurate it is at step 0."""
+    """A command may report an accuracy at step 0."""
 
     class Untrained(GeneratedTrainer):
         def _record(self, *arguments: Any) -> TrialRecord:

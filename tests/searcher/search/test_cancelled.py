@@ -1,4 +1,4 @@
-"""A run in advance that turns out not to be needed, of two searchers in one process."""
+"""Runs in advance that turn out not to be needed, with two searchers in one process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = Patience(poll_seconds=0.01, heartbeat_interval_seconds=0.0)
 
 @dataclass
 class Slow(GeneratedTrainer):
-    """Trains once it is told to."""
+    """Trains as soon as it is told to."""
 
     has_begun: threading.Event = field(default_factory=threading.Event)
     may_go_on: threading.Event = field(default_factory=threading.Event)

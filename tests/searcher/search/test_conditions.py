@@ -1,4 +1,4 @@
-"""Searches and evaluations under conditions of their own, and what is shown of them."""
+"""Searches and evaluations under unusual conditions, and how these are shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNDISTURBED = RunConditions()
 
 
 class Remembering(GeneratedTrainer):
-    """Keeps what it was asked for."""
+    """Remembers the runs that it was asked for."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,7 +121,7 @@ def test_a_forecast_is_of_undisturbed_runs(invoke: Invoke, url: str, tmp_path: P
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A search without and one with conditions of its own; only to be read."""
+    """A read-only database with a search under usual and one under unusual conditions."""
     folder = tmp_path_factory.mktemp("disturbed")
     url = f"sqlite:///{folder}/disturbed.db"
     asked_for(url, SINGLE, folder)
@@ -135,7 +135,7 @@ UNDER = "elastic, restart, straggler:worker=1,at=10%,for=5s,delay=30ms; kill:ps,
 class TestShown:
     @pytest.fixture
     def url(self, disturbed: str) -> str:
-        """What `invoke` uses."""
+        """The database that `invoke` uses."""
         return disturbed
 
     def test_conditions_where_a_run_has_some(self, invoke: Invoke) -> None:

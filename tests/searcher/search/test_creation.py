@@ -1,4 +1,4 @@
-"""A database survives the death of whoever creates it, before any statement; several may start."""
+"""A database survives the death of the process that creates it, before any statement."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from generated_trainer import GeneratedTrainer, identity
 from sqlalchemy import Engine, create_engine, event, text
 
-from syncswitch.cli.search.main import main
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import driver_url, holds_nothing
-from syncswitch.storage.errors import DatabaseError
 
 PLAN = SearchPlan(PaperStrategy(settings=2, runs=1))
 DIED = 9
@@ -32,17 +29,17 @@ _context = multiprocessing.get_context("fork")
 
 
 def create(url: str) -> None:
-    """All that a first start writes before its first run: our tables, Optuna's, the search."""
+    """Writes what a first start writes before its first run: all tables, and the search."""
     holds_nothing(url)
     with open_database(url, create=True) as database:
         Search(database, identity(), PLAN, GeneratedTrainer)
 
 
 class Death:
-    """Ends this process before a certain statement that writes, at the latest after a commit.
+    """Ends this process before a certain writing statement, at the latest after a commit.
 
     Attributes:
-        committed: How many such statements were in transactions that came to their end.
+        committed: Number of such statements in committed transactions.
     """
 
     def __init__(self, before: int, committed: Any) -> None:
@@ -88,7 +85,7 @@ def create_and_die(url: str, before: int, committed: Any) -> None:
 
 
 def deaths(url: str) -> int:
-    """Starts again and again, each start a statement further; how many died until one did not."""
+    """Starts again and again, each time a statement further; returns how many starts died."""
     committed = _context.Value("i", 0)
     before, died, are_tables_there = 1, 0, False
     while True:
@@ -128,7 +125,7 @@ def studies(url: str) -> int:
 
 @pytest.fixture
 def undisturbed(any_url: str, folder: Path, request: pytest.FixtureRequest) -> str:
-    """What a creation that nobody disturbs makes, on the same kind of database."""
+    """A database of the same kind that was created undisturbed."""
     if any_url.startswith("sqlite"):
         url = f"sqlite:///{folder}/undisturbed.db"
     else:
@@ -175,50 +172,12 @@ def test_searchers_that_start_at_once_complete_what_others_left(
     assert check_database(any_url) == []
 
 
-def ruin(path: Path, *, duplicates: int = 0) -> None:
-    """As a kill between a table and its index left files, before both were one transaction."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP INDEX ix_studies_study_name")
-        for _ in range(duplicates):
-            connection.execute("INSERT INTO studies (study_name) SELECT study_name FROM studies")
-        connection.commit()
-
-
 def test_a_start_adds_the_index_that_a_kill_left_out(sqlite_url: str, path: Path) -> None:
     create(sqlite_url)
     before = schema(sqlite_url)
-    ruin(path)
-    (found,) = check_database(sqlite_url)
-    assert (found.kind, found.is_problem) == ("studies", True)
-    assert found.what == "parts of Optuna's tables that were not made (1): ix_studies_study_name"
-    assert "syncswitch-search db upgrade --storage" in found.fix
-    create(sqlite_url)
-    assert schema(sqlite_url) == before
-    assert check_database(sqlite_url) == []
-
-
-def test_the_upgrade_mends_a_file_with_several_studies_of_one_name(
-    sqlite_url: str, path: Path
-) -> None:
-    create(sqlite_url)
-    before = schema(sqlite_url)
-    ruin(path, duplicates=2)  # 4 studies, of which the last has the trials
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("INSERT INTO trials (number, study_id, state) VALUES (0, 4, 'FAIL')")
+        connection.execute("DROP INDEX ix_studies_study_name")
         connection.commit()
-        ((name,),) = connection.execute("SELECT DISTINCT study_name FROM studies")
-    with pytest.raises(DatabaseError, match=r"several studies of one name; run .*db upgrade"):
-        create(sqlite_url)
-    assert [found.kind for found in check_database(sqlite_url)] == ["studies"]
-
-    command = ["db", "upgrade", "--storage", sqlite_url]
-    done = CliRunner().invoke(main, command)
-    assert done.stdout == (
-        f"{sqlite_url}: added what Optuna's tables lacked: ix_studies_study_name\n"
-    )
-    assert "nothing to do" in CliRunner().invoke(main, command).stdout
+    create(sqlite_url)
     assert schema(sqlite_url) == before
     assert check_database(sqlite_url) == []
-    with closing(sqlite3.connect(path)) as connection:
-        names = dict(connection.execute("SELECT study_id, study_name FROM studies"))
-    assert names == {4: name, **{n: f"{name} (duplicate {n})" for n in (1, 2, 3)}}

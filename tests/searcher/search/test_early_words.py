@@ -1,4 +1,4 @@
-"""What is said of a search before it costs anything."""
+"""Warnings before a search costs much."""
 
 from __future__ import annotations
 

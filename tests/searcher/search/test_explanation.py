@@ -1,4 +1,4 @@
-"""Why a search answered what it did: the strategy is asked again, with runs nobody made too."""
+"""Explanations: the strategy is asked again, also with imagined runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BARE = replace(ADAPTIVE, guarded=False)
 
 
 def run(percent: float, number: int, replicate: int, accuracy: float | None = None) -> Observation:
-    """At 25 % and later near 0.9, before it at 0.8."""
+    """Returns a run with an accuracy near 0.9 from 25 % on, and near 0.8 below."""
     share, usual = percent / 100, 0.9 if percent >= GOOD_FROM_PERCENT else 0.8
     return Observation(
         percent,
@@ -38,7 +38,7 @@ def run(percent: float, number: int, replicate: int, accuracy: float | None = No
 
 
 def searched(strategy: Strategy, most: int = 100) -> list[Observation]:
-    """The runs of a search, at most so many."""
+    """Returns the first runs of a search."""
     runs: list[Observation] = []
     while len(runs) < most and isinstance(wanted := course_of(strategy, runs).decision, NextTrial):
         percent = wanted.switch_percent

@@ -1,4 +1,4 @@
-"""Runs of a search that a guard would end in a later training, and that end themselves."""
+"""Runs of a search end where the guard of a later training would send them back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KNEE = 50.0
 
 
 class Testing(GeneratedTrainer):
-    """Tests 20 times, and ends where it is told to: below the knee it is half as accurate."""
+    """Tests 20 times, obeys the observer, and is half as accurate below the knee."""
 
     __test__ = False
 
@@ -78,7 +78,7 @@ class Counter(Reporter):
 
 
 def failing_runs(url: str, **options: object) -> list[StoredTrial]:
-    """Those of a search below the knee."""
+    """Returns the runs of a search below the knee."""
     settings = {"settings": 3, "early_stop": True, **options}
     plan = SearchPlan(AdaptiveStrategy(**settings))  # type: ignore[arg-type]
     counter = Counter()

@@ -1,4 +1,4 @@
-"""Searches in processes of their own, killed with -9 or side by side on one database."""
+"""Searches in separate processes, killed with -9 or side by side on one database."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make(url: str, delay_seconds: float = 0.0, plan: SearchPlan = PLAN) -> None:
 
 
 def search_and_die(url: str, place: str, when: str) -> None:
-    """Ends the process at one exact place, the second time that the search gets there."""
+    """Ends the process at an exact place, the second time that the search gets there."""
     module_name, class_name, method = place.split(":")
     owner = getattr(importlib.import_module(module_name), class_name)
     real = getattr(owner, method)

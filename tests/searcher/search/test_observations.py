@@ -1,4 +1,4 @@
-"""A strategy, and whoever looks at its search, see the same runs."""
+"""A strategy and those who look at its search see the same runs."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ EVENTS = [
 
 
 class Loop(TrialLoop[None]):
-    """Makes what it is told to."""
+    """Makes single runs."""
 
     def move(self, state: SearchState) -> None:
         raise NotImplementedError
 
 
 class History(ReplayTrainer):
-    """One search, to which things happen."""
+    """A search to which events happen."""
 
     def __init__(
         self, database: Database, folder: Path, strategy: Strategy, recording: Recording
@@ -78,7 +78,7 @@ class History(ReplayTrainer):
             pass
 
     def _make_one(self) -> bool:
-        """Whether there was a run to make."""
+        """Returns whether there was a run to make."""
         state = self.study.read()
         if not isinstance(state.plan, PlannedTrial):
             return False

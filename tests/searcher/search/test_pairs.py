@@ -1,4 +1,4 @@
-"""Several pairs of protocols at once: which wins, what is trained once, kills, other searchers."""
+"""Several pairs of protocols: which one wins, and what is trained only once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 from searches import QUICK
 
-from syncswitch.searcher.search.pairs import PairsResult, PairToSearch, search_pairs
+from syncswitch.searcher.search.pairs import Dropped, PairsResult, PairToSearch, search_pairs
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.base import Decided
-from syncswitch.searcher.strategies.pairs import Dropped
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
@@ -34,11 +33,11 @@ KNEES = {"asp": 25.0, "ssp:3": 3.0, "dssp:3-15": 12.5, "gba:3": 100.0}
 
 @dataclass
 class PairTrainer(GeneratedTrainer):
-    """Its second protocols have paces and knees of their own; it leaves checkpoints.
+    """Second protocols differ in pace and knee, and runs leave checkpoints.
 
     Attributes:
-        made: Runs, with their second protocol; those that began at a checkpoint apart.
-        dies_after: Ctrl-C comes with the run after so many.
+        made: Runs that began afresh, with their second protocol.
+        dies_after: Number of runs before Ctrl-C.
     """
 
     seconds: Mapping[str, float] = field(default_factory=lambda: SECONDS)

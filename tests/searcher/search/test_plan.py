@@ -1,4 +1,4 @@
-"""Which searches are the same study, and how one is written as a command line."""
+"""Plans: the names of studies, command lines, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a policy: what was measured, what it gains, what later runs may expect."""
+"""Policies in words: what was measured, what is gained, and what to expect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a strategy promises arrives at the policy, and in what `run --json` prints."""
+"""The promise of a strategy arrives in the policy and in `run --json`."""
 
 from __future__ import annotations
 

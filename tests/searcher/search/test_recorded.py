@@ -1,4 +1,4 @@
-"""Searches of jobs of which sweeps have recorded runs."""
+"""Searches of jobs with recorded runs of sweeps."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_of_a_decided_search_nothing_changes(sqlite_url: str) -> None:
 
 
 def test_another_search_takes_what_a_sweep_had_left_to_the_first(sqlite_url: str) -> None:
-    """It begins with the sweep's replicates, and makes those that are missing where it wants."""
+    """It begins with the sweep's replicates, and makes the missing ones that it wants."""
     trainer = FailsNowAndThen(knee_percent=25.0)
     made = {
         (run.switch_percent, run.replicate) for run in found(sqlite_url, trainer).policy.evidence

@@ -1,4 +1,4 @@
-"""Optuna's own suites for samplers, and the binary search as a user of Optuna runs it."""
+"""Optuna's own test suites for samplers, and studies as users of Optuna run them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 class TestForeignParameters(BasicSamplerTestCase, SingleOnlySamplerTestCase):
-    """The suites' parameters are not the sampler's own."""
+    """The suites' parameters belong to the independent sampler."""
 
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
@@ -27,7 +27,7 @@ class TestForeignParameters(BasicSamplerTestCase, SingleOnlySamplerTestCase):
 class TestOwnParameter(BasicSamplerTestCase, SingleOnlySamplerTestCase):
     """The suites' parameter "x" is the one that the sampler owns.
 
-    The independent sampler is one with a relative search space of its own.
+    The independent sampler has a relative search space.
     """
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""The loop in one process: what it finds, records and publishes, and how it deals with failures."""
+"""Searches in one process: what they find, record and publish, and failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows_of(url: str) -> list[tuple[float, int, str]]:
 
 
 def lock_out(method: str, times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Lets a method of the study fail at its first calls; returns the failures still to come."""
+    """Lets the first calls of a method of the study fail; returns the failures to come."""
     left = list(range(times))
     real = getattr(SearchStudy, method)
 
@@ -178,22 +178,6 @@ def test_a_test_that_is_no_accuracy_is_fatal_before_it_is_stored(url: str) -> No
         search(url, Negative())
 
 
-def test_a_result_that_was_not_told_is_told_at_the_next_start(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("syncswitch.searcher.search.search.SearchStudy.complete", killed)
-        with pytest.raises(KeyboardInterrupt):
-            search(url, None, SHORT)
-    assert states_of(url) == {"RUNNING": 1}
-    trainer = GeneratedTrainer()
-    assert search(url, trainer, SHORT).cost.completed_runs == 4
-    assert trainer.runs[0] == (100.0, 1)
-
-
 @pytest.mark.parametrize("write", ["note_result", "complete"])
 def test_a_locked_database_throws_no_finished_training_away(
     url: str, monkeypatch: pytest.MonkeyPatch, write: str
@@ -277,12 +261,6 @@ def test_a_trial_that_somebody_enqueued_is_made_only_where_the_search_wants_it(
     assert [(percent, replicate) for percent, replicate, *_ in runs] == sorted(trainer.runs)
     first = the_study(url).get_trials()[0]
     assert first.state.name == ("COMPLETE" if percent == 100 else "FAIL")
-
-
-def test_every_complete_trial_has_a_row(url: str) -> None:
-    search(url, GeneratedTrainer(failures=1, diverges_below_percent=30))
-    runs, policies = outcome(url)
-    assert (len(runs), len(policies)) == (7, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Searchers outlast a server that is away, whether they train or wait for others."""
+"""Searchers outlast an absent server, whether they train or wait for others."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from typing import Any
 
 import pytest
 from generated_trainer import GeneratedTrainer
-from searches import SINGLE, search
+from searches import search
 
+from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.search import Patience
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.policy import TimingPolicy
 from tests.conftest import postgresql, stop_server
 
+# With a budget nobody makes runs in advance, so whoever comes later waits.
+PLAN = SearchPlan(AdaptiveStrategy(settings=2, share_prefix=False, budget=100.0))
+
 
 class Told(Reporter):
-    """Knows when the search waits for others, when a run starts, and when the database is away."""
+    """Sets events when the search waits, when a run starts, and when the database is away."""
 
     def __init__(self) -> None:
         self.waits, self.runs, self.is_away = (threading.Event() for _ in range(3))
@@ -35,7 +40,7 @@ class Told(Reporter):
 
 
 class HeldTrainer(GeneratedTrainer):
-    """Ends no run before it may."""
+    """Ends its runs only when it is allowed to."""
 
     def __init__(self, may_end: threading.Event) -> None:
         super().__init__()
@@ -47,7 +52,7 @@ class HeldTrainer(GeneratedTrainer):
 
 
 def made(url: str, trainer: GeneratedTrainer, told: Told, patience: Patience) -> TimingPolicy:
-    return search(url, trainer, SINGLE, patience=patience, reporter=told, speculate=False).policy
+    return search(url, trainer, PLAN, patience=patience, reporter=told).policy
 
 
 def test_searchers_outlast_a_server_that_is_away_for_less_than_their_patience() -> None:

@@ -1,4 +1,4 @@
-"""Three searchers on one server: a team that searches together."""
+"""Several searchers on one database: a team that searches together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slow() -> GeneratedTrainer:
 
 
 def runs_of(url: str) -> list[tuple[float, int, float | None]]:
-    """Switch point, replicate and accuracy of each complete run."""
+    """Returns switch point, replicate and accuracy of each complete run."""
     with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
     assert all(row.state == "complete" or row.is_cancelled for row in rows)
@@ -40,7 +40,7 @@ def runs_of(url: str) -> list[tuple[float, int, float | None]]:
 
 
 def together(work: Callable[[], None], searchers_at_once: int) -> None:
-    """Some processes do the same, and all of them end well."""
+    """Several processes do the same work, and all of them succeed."""
     context = multiprocessing.get_context("fork")
     searchers = [context.Process(target=work) for _ in range(searchers_at_once)]
     for searcher in searchers:

@@ -1,4 +1,4 @@
-"""What the command line says of speculative runs, and of those that were cancelled."""
+"""Speculative and cancelled runs on the command line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""Why a search answered what it did, word by word."""
+"""Explanations, word by word."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from syncswitch.searcher.search.explanation import (
     Change,
@@ -11,9 +14,6 @@ from syncswitch.searcher.search.explanation import (
     Untried,
     belief_cells,
     belief_sentence,
-    certainty_sentence,
-    change_sentences,
-    untried_sentences,
     why_sentences,
 )
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
@@ -75,45 +75,36 @@ def test_the_rows_are_explained_by_what_the_search_goes_by() -> None:
     )
 
 
-def test_one_more_run_is_as_sure_as_it_is() -> None:
-    assert certainty_sentence(WHY, "BSP", Metric()) == (
+def test_all_of_it_is_said_once() -> None:
+    assert why_sentences(WHY, "BSP", Metric()) == [
         "One more run with the switch at 50 % ends between 0.9100 and 0.9300 with 90 %, and within"
-        " 0.01 of BSP's mean accuracy with 96 %."
-    )
-
-
-def test_each_reason_not_to_try_gets_a_sentence() -> None:
-    assert untried_sentences(WHY) == [
+        " 0.01 of BSP's mean accuracy with 96 %.",
         "Never tried: 6.25 % (10 % likely) and 12.5 % (30 % likely): a run there costs more than it"
         " promises to save.",
         "Never tried: 25 % (52 % likely): the search's budget was spent.",
-    ]
-
-
-def test_what_would_change_the_answer_is_counted_in_runs() -> None:
-    assert change_sentences(WHY, "BSP", Metric()) == [
         "One more run with the switch at 50 % that fails (accuracy 0.9000) would move the answer to"
         " BSP alone.",
         "2 more runs with the switch at 25 % all reaching the target (0.9200) would move the answer"
         " to 25 %, and the search would go on at 12.5 %.",
     ]
-    (nothing,) = change_sentences(replace(WHY, changes=()), "BSP", Metric())
-    assert nothing == "None of the further runs that were considered would change the answer."
 
 
-def test_all_of_it_is_said_once() -> None:
-    said = why_sentences(WHY, "BSP", Metric())
-    assert said == [
-        certainty_sentence(WHY, "BSP", Metric()),
-        *untried_sentences(WHY),
-        *change_sentences(WHY, "BSP", Metric()),
-    ]
-    assert why_sentences(replace(WHY, runs=(), untried=()), "BSP", Metric()) == [
-        "This strategy decides by the mean of a fixed number of runs and believes nothing."
-    ]
-    assert why_sentences(replace(WHY, answer=None), "BSP", Metric()) == [
-        "There is no answer yet: no run has been measured that it could be compared with."
-    ]
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"changes": ()}, "None of the further runs that were considered would change the answer."),
+        (
+            {"runs": (), "untried": ()},
+            "This strategy decides by the mean of a fixed number of runs and believes nothing.",
+        ),
+        (
+            {"answer": None},
+            "There is no answer yet: no run has been measured that it could be compared with.",
+        ),
+    ],
+)
+def test_what_is_not_there_is_said_too(changes: dict[str, Any], said: str) -> None:
+    assert why_sentences(replace(WHY, **changes), "BSP", Metric())[-1] == said
 
 
 def test_an_error_is_said_as_it_is() -> None:
@@ -133,11 +124,12 @@ def test_an_error_is_said_as_it_is() -> None:
         changes=(Change(50.0, 1, -15.0, fails=True, answer_percent=100.0, next_percent=None),),
     )
     assert belief_cells(why, 0, error)[2] == ("MeanAbsoluteError", "12.5000 km")
-    assert certainty_sentence(why, "BSP", error) == (
+    sure, *_, change = why_sentences(why, "BSP", error)
+    assert sure == (
         "One more run with the switch at 50 % ends between 12.0000 km and 13.5000 km with 90 %, and"
         " within 0.01 km of BSP's mean MeanAbsoluteError with 96 %."
     )
-    assert change_sentences(why, "BSP", error) == [
+    assert change == (
         "One more run with the switch at 50 % that fails (MeanAbsoluteError 15.0000 km) would move"
         " the answer to BSP alone."
-    ]
+    )

@@ -1,4 +1,4 @@
-"""What searches cost: the paper's tables from its own logs, and measures on a few runs."""
+"""The cost of searches: the paper's tables from its logs, and measures on a few runs."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_diverged_run_keeps_nothing() -> None:
 
 
 def test_a_search_that_costs_nothing_has_no_ratio() -> None:
-    """Nobody recorded how soon a run diverged."""
+    """It is not recorded how soon a run diverged."""
     expected = reference(PaperStrategy(settings=2), RUNS)
     summary = summarize([SimulatedSearch(50.0, 0.0, 1)], RUNS, expected)
     assert summary.search_cost.value == 0.0
@@ -261,7 +261,7 @@ def test_what_cannot_be_replayed_is_one_line(
 
 
 class Logged(NamedTuple):
-    """A run of an imported job of 200 s and as many worker-steps."""
+    """A run of an imported job with 200 worker-steps of 1 s."""
 
     candidate_percent: float
     accuracy: float = 0.9
@@ -346,9 +346,9 @@ def test_people_get_a_table(folder: Path) -> None:
 def test_an_answer_between_the_switch_points_of_the_adaptive_strategy_is_told(folder: Path) -> None:
     url = recorded_url(folder, WHOLE, HALF, Logged(25, 0.8), Logged(37.5))
     done = invoke(url, "job", "--simulations", "10")
-    assert "never answers 37.5 %: it tries 100, 75, 50, 25, 12.5 % alone" in done.stdout
+    assert "cannot answer 37.5 %: it only tries 100, 75, 50, 25, 12.5 %." in done.stdout
     paper = invoke(url, "job", "--simulations", "10", "--strategy", "paper")
-    assert "never answers" not in paper.stdout
+    assert "cannot answer" not in paper.stdout
 
 
 def test_recorded_runs_that_were_stopped_are_told(folder: Path) -> None:
@@ -358,7 +358,7 @@ def test_recorded_runs_that_were_stopped_are_told(folder: Path) -> None:
 
 
 def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Whoever watches; and not where it is done before anybody looks."""
+    """It is shown in a terminal, but not if it is done at once."""
     command = importlib.import_module("syncswitch.cli.search.cost")
     shown: list[str] = []
     for patience_seconds in (0.0, 60.0):

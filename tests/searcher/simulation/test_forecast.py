@@ -44,7 +44,7 @@ def test_a_forecast_knows_every_answer(
 
 
 def test_the_forecast_of_the_papers_first_setup() -> None:
-    """From its BSP and ASP times alone, against the replayed 12.7."""
+    """Compares it, from the times of BSP and ASP, with the replayed 12.7."""
     answers = {answer.switch_percent: answer for answer in forecast(PaperStrategy(), *TIMES)}
     assert answers[6.25].search_cost == pytest.approx(12.7, rel=0.05)
 
@@ -70,7 +70,7 @@ def test_the_adaptive_strategy_is_simulated() -> None:
 
 
 def test_the_adaptive_strategy_costs_less_the_more_is_known() -> None:
-    """About a fifth of the paper's strategy; stopping runs, which is not foreseen, saves more."""
+    """About a fifth of the paper's strategy; early stops, which are not forecast, save more."""
     recurring, unshared, new = (
         next(answer.search_cost for answer in foreseen_by(one) if answer.switch_percent == 25)
         for one in (

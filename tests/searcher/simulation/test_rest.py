@@ -1,4 +1,4 @@
-"""What a search will still cost."""
+"""Forecasts of the rest of a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the database says that a search cost is what the search itself says."""
+"""The cost of a search in the database is the cost that the search reports."""
 
 from __future__ import annotations
 

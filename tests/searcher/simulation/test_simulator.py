@@ -1,4 +1,4 @@
-"""Replayed searches: what each run is told and paid, in known answers and laws."""
+"""Replayed searches: what their runs measure and cost."""
 
 from __future__ import annotations
 

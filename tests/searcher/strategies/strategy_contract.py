@@ -1,4 +1,4 @@
-"""What every strategy keeps to, whatever it decides by; the test of each inherits it."""
+"""The contract of all strategies; the tests of each one inherit it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ SEEDS = st.integers(0, 10_000)
 
 @dataclass(frozen=True)
 class Job:
-    """Training runs that nobody makes: a run depends on nothing but switch point and replicate.
+    """Imagined training runs, which depend only on switch point and replicate.
 
     Attributes:
-        seed: Of all chance.
+        seed: Seed of all randomness.
         noise: Standard deviation of a run's accuracy.
         diverging: Share of the runs that diverge; never one of the first protocol alone.
-        shift: What is added to every accuracy.
+        shift: Added to every accuracy.
     """
 
     seed: int
@@ -54,7 +54,7 @@ class Job:
     def run(
         self, strategy: Strategy, percent: float, replicate: int, trial_number: int
     ) -> Observation:
-        """One run of a search with a strategy; some are stopped, and some might have been."""
+        """Returns a run of a search; some are stopped, and some might have been."""
         share = (percent - strategy.lowest_percent) / (
             strategy.highest_percent - strategy.lowest_percent
         )
@@ -92,7 +92,7 @@ JOBS = st.builds(
 
 
 def searched(strategy: Strategy, job: Job, *, stops: bool = False) -> list[Observation]:
-    """The runs of a whole search, one after the other; each to its end unless `stops`."""
+    """Returns the runs of a search, each made to its end unless `stops`."""
     finished: list[Observation] = []
     grid = set(strategy.grid())
     while isinstance(decision := strategy.decide(finished), NextTrial):
@@ -107,7 +107,7 @@ def searched(strategy: Strategy, job: Job, *, stops: bool = False) -> list[Obser
 
 
 def stopped(strategy: Strategy, known: Sequence[Observation], run: Observation) -> Observation:
-    """A run as it is where it may be stopped."""
+    """Returns a run as it is if it may be stopped."""
     if run.diverged or run.plateau_accuracy is None:
         return run
     measured = strategy.with_measured_threshold(known)
@@ -123,7 +123,7 @@ def answer_of(strategy: Strategy, finished: Sequence[Observation]) -> Decided:
 
 
 def switch_point_of(decision: Decision, strategy: Strategy) -> tuple[type[Decision], int]:
-    """Kind of a decision, and index of its switch point, which does not depend on the range."""
+    """Returns kind and grid index of a decision, which do not depend on the range."""
     return type(decision), strategy.grid().index(decision.switch_percent)
 
 
@@ -133,7 +133,7 @@ def shifted(strategy: Strategy, shift: float) -> Strategy:
 
 
 def numbers_of(progress: SearchProgress) -> tuple[SearchProgress, list[float], list[float | None]]:
-    """A progress without its accuracies; these; their deviations."""
+    """Returns a progress without its accuracies, these, and their deviations."""
     accuracies = [progress.target_accuracy, *(s.mean_accuracy for s in progress.summaries)]
     summaries = (
         replace(summary, mean_accuracy=None, standard_deviation=None)
@@ -154,7 +154,7 @@ class StrategyContract:
     like_ranges: ClassVar[Sequence[tuple[float, float]]] = ((0.0, 1.0),)
 
     def draw(self, data: st.DataObject, **fixed: object) -> Strategy:
-        """Any strategy of this kind."""
+        """Draws a strategy of this kind."""
         fields: dict[str, st.SearchStrategy[Any]] = {
             "settings": st.integers(1, 5),
             "runs": st.integers(1, 4),
@@ -168,7 +168,7 @@ class StrategyContract:
         return self.kind(**{**values, **fixed})
 
     def draw_for(self, data: st.DataObject, job: Job) -> Strategy:
-        """Any strategy; some measure their threshold, where runs of the job differ at all."""
+        """Draws a strategy; some measure their threshold, if runs of the job differ."""
         strategy = self.draw(data)
         if not job.noise or not data.draw(st.booleans(), label="measures its threshold"):
             return strategy

@@ -1,4 +1,4 @@
-"""How much worse a run may be, where nobody says it."""
+"""Measured thresholds."""
 
 from __future__ import annotations
 

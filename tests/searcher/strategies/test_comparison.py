@@ -1,4 +1,4 @@
-"""Runs that are known in advance: each is made once, whoever makes it and whatever it measures."""
+"""Runs that are given: each is made once, whatever it measures."""
 
 from __future__ import annotations
 

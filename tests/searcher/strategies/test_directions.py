@@ -17,7 +17,7 @@ ERROR = Metric("error", "min", "m", 0.0, None)
 
 
 def path(strategy: Strategy, seed: int, metric: Metric, scale: float) -> list[float]:
-    """The switch points in the order of the runs, the answer last."""
+    """Returns the switch points of the runs, and then the answer."""
     knee = (10.0, 30.0, 60.0)[seed % 3]
     seen: list[Observation] = []
     while True:

@@ -108,36 +108,9 @@ class TestKnowing:
         assert sum(run.plateau_accuracy is not None for run in whole) >= 3
 
 
-class TestHopelessness:
-    RULE = StopRule(0.005, DECAY, hopeless_below=0.90)
-
-    @pytest.mark.parametrize(
-        ("accuracies", "expected"),
-        [
-            ([0.880] * 5, True),  # 0.880 + 2 * 0.005 is still below
-            ([0.891] * 5, False),
-            ([0.860, 0.862, 0.865, 0.868, 0.872], True),  # rises by 0.012, and is 0.028 below
-            ([0.860, 0.865, 0.870, 0.874, 0.880], False),
-            ([0.880] * 4, False),
-        ],
-    )
-    def test_a_run_needs_to_be_clearly_below(self, accuracies: list[float], expected: bool) -> None:
-        after = [replace(e, worker_step=e.worker_step + DECAY) for e in curve(accuracies)]
-        assert self.RULE.is_hopeless(after) is expected
-
-    def test_nothing_is_hopeless_before_the_last_decay_or_without_a_target(self) -> None:
-        low = curve([0.1] * 15)
-        assert low[-5].worker_step == DECAY + INTERVAL
-        assert self.RULE.is_hopeless(low)
-        assert not self.RULE.is_hopeless(low[:-1])
-        assert not replace(self.RULE, not_before_worker_step=0).is_hopeless(low)
-        assert not replace(self.RULE, hopeless_below=None).is_hopeless(low)
-
-
 def test_the_strategy_of_a_search_follows_from_beta_and_the_schedule() -> None:
     strategy = PaperStrategy(threshold=0.02)
-    found = StopRule.of(strategy, [(400, 0.1), (600, 0.01)], 0.9)
-    assert found == StopRule(0.01, 600, pytest.approx(0.88))
+    assert StopRule.of(strategy, [(400, 0.1), (600, 0.01)]) == StopRule(0.01, 600)
     assert StopRule.of(strategy, None) == StopRule(0.01)
 
 

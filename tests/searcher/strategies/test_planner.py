@@ -1,4 +1,4 @@
-"""What a search with many runs at once may conclude, and when; else see strategy_contract.py."""
+"""Searches with several runs at once; see also strategy_contract.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST = Observation(50, 0.9, trial_number=1, replicate=0)
 
 
 def test_a_run_that_ends_a_switch_point_waits_for_those_that_come_before_it() -> None:
-    """One searcher alone would have made the first run, whatever the second one measures."""
+    """A searcher alone would have made the first run, whatever the second measures."""
     assert course_of(RULE, [SECOND]).runs == ()
     assert plan_trial(RULE, [SECOND]) == PlannedTrial(50, 0)
     assert plan_trial(RULE, [SECOND], [(50, 0)]) == Wait(50)

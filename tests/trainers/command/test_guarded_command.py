@@ -329,7 +329,5 @@ def test_whoever_watches_a_loop_may_still_stop_it(tmp_path: Path) -> None:
 def test_what_no_loop_of_this_version_says_is_one_line(tmp_path: Path, line: str) -> None:
     told = f"open(folder + '/loop.jsonl', 'w').write({line!r})"
     good = '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.75}\n'
-    with pytest.raises(
-        UserError, match=r"^line 1 of .*loop\.jsonl was not written by LoopSwitch's"
-    ):
+    with pytest.raises(UserError, match=r"^line 1 of .*loop\.jsonl was not written by LoopSwitch "):
         trained(says(tmp_path, good, told))

@@ -15,7 +15,7 @@ from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.metric import Metric
-from syncswitch.trainers.trainer import SilentObserver, Verdict
+from syncswitch.trainers.trainer import Observer, Verdict
 from tests.storage.conftest import IDENTITY, POLICY
 from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
@@ -149,7 +149,7 @@ def test_a_schedule_goes_by_worker_steps(keras: Any, fit: Callable[..., Any]) ->
 def test_a_training_that_is_stopped_or_diverges_leaves_the_model_alone(
     keras: Any, fit: Callable[..., Any]
 ) -> None:
-    class Stop(SilentObserver):
+    class Stop(Observer):
         def on_evaluation(self, evaluation: Any) -> Verdict:
             return Verdict.STOP
 

@@ -16,7 +16,7 @@ from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.trainer import SilentObserver
+from syncswitch.trainers.trainer import Observer
 from tests.trainers.clicks import CLICKS, USERS, WIDTH
 
 
@@ -38,7 +38,7 @@ def test_a_model_with_large_embeddings_is_written_without_holding_them(
     form = StateForm(CLICKS, function, make_optimizer(CLICKS, function.parameters))
     identity = workload_identity(CLICKS, 2, "bsp", "asp")
     spec = TrialSpec(identity, 50.0, 3)
-    log = RunLog(spec, SilentObserver(), lambda accuracy: False)
+    log = RunLog(spec, Observer(), lambda accuracy: False)
     write_checkpoint(tmp_path / "c.npz", form.checkpoint(form.initial(3), spec, log))
     path = tmp_path / "model.keras"
     export_model(CLICKS, tmp_path / "c.npz", path)

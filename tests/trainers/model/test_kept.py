@@ -11,7 +11,7 @@ from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.kept import computation, kept_for_the_next
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
-from syncswitch.trainers.trainer import SilentObserver, Verdict
+from syncswitch.trainers.trainer import Observer, Verdict
 from tests.trainers.jobs import BRIEF, dense_model, digits_data
 from tests.trainers.simulated.clusters import VARIED, spec_of
 
@@ -87,7 +87,7 @@ def test_another_computation_is_compiled(fields: dict[str, Any]) -> None:
 
 
 def test_a_run_that_was_interrupted_leaves_nothing(loaded: Loaded, first: Workload) -> None:
-    class Interrupting(SilentObserver):
+    class Interrupting(Observer):
         def on_evaluation(self, evaluation: Evaluation) -> Verdict:
             raise KeyboardInterrupt
 

@@ -15,7 +15,7 @@ from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.optimizer import make_optimizer
 from syncswitch.trainers.model.state import StateForm, restored_model
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.trainer import SilentObserver
+from syncswitch.trainers.trainer import Observer
 from tests.trainers.jobs import DENSE, digits_data, normalized_model, spec_of
 
 NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
@@ -34,7 +34,7 @@ def some_state(form: StateForm) -> ModelState:
 
 
 def log_of(spec: TrialSpec, done: int = 0) -> RunLog:
-    log = RunLog(spec, SilentObserver(), lambda accuracy: False)
+    log = RunLog(spec, Observer(), lambda accuracy: False)
     log.fork(done, min(done, 200), 12.5)
     return log
 

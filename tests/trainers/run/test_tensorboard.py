@@ -29,7 +29,7 @@ from syncswitch.trainers.run.tensorboard import (
     logged,
     run_folder_name,
 )
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 from tests.identities import GENERATED
 from tests.trainers.command.programs import says, trial
 
@@ -58,7 +58,7 @@ class ScriptedTrainer(Trainer):
         self.is_closed = False
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        observer = observer or SilentObserver()
+        observer = observer or Observer()
         for one in self._told:
             if isinstance(one, RunEvent):
                 observer.on_event(one)
@@ -201,6 +201,7 @@ def test_a_part_that_failed_is_replaced_by_what_follows(
 ) -> None:
     told = (
         measured(100),
+        measured(150),
         RunEvent("switched", 150, 1.5, "the switch", seconds=0.0),
         measured(200, 0.1),
         measured(300, 0.1),
@@ -213,9 +214,10 @@ def test_a_part_that_failed_is_replaced_by_what_follows(
     )
     TensorBoardTrainer(ScriptedTrainer(*told), tmp_path).train(SPEC)
     found = read(tmp_path / run_folder_name(SPEC))
-    assert scalars(found, "accuracy/test") == [(100, 0.5), (200, 0.7), (300, 0.8)]
+    assert scalars(found, "accuracy/test") == [(100, 0.5), (150, 0.5), (200, 0.7), (300, 0.8)]
     assert scalars(found, "throughput/worker_steps_per_second") == [
         (100, 100),
+        (150, 100),
         (200, 100),
         (300, 50),
     ]

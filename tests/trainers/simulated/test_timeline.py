@@ -19,7 +19,7 @@ from syncswitch.trainers.faults.injections import injections
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
 from syncswitch.trainers.simulated.timeline import TimedJob, Timeline, simulate_phases
-from syncswitch.trainers.trainer import SilentObserver
+from syncswitch.trainers.trainer import Observer
 from tests.properties import more_examples
 from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, Ledger, times_of
 
@@ -42,7 +42,7 @@ def spec_of(
 
 
 def run(spec: TrialSpec, profile: ClusterProfile = EVEN) -> tuple[TrialRecord, Ledger]:
-    log, ledger = RunLog(spec, SilentObserver(), lambda accuracy: False), Ledger()
+    log, ledger = RunLog(spec, Observer(), lambda accuracy: False), Ledger()
     times = times_of(profile, spec.identity.total_worker_steps)
     reached = [(0, 0.0)]
 

@@ -18,7 +18,7 @@ from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.trainers.cluster.processes.launcher import Launcher
 from syncswitch.trainers.cluster.processes.zygote import Zygote
-from syncswitch.trainers.trainer import Verdict
+from syncswitch.trainers.trainer import Observer, Verdict
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -92,7 +92,7 @@ def _trainer(plan: ChiefPlan, zygote: Zygote) -> ClusterTrainer:
     )
 
 
-class _Reporter:
+class _Reporter(Observer):
     """Runs the trials that are asked for, and reports on them as their observer."""
 
     def __init__(self, connection: Connection) -> None:

@@ -23,7 +23,7 @@ from syncswitch.trainers.cluster.processes.chief import ChiefPlan, Message, Prog
 from syncswitch.trainers.cluster.processes.launcher import Launcher, LocalLauncher
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, place_on_cpus
 from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
-from syncswitch.trainers.trainer import Observer, SilentObserver, Trainer, Verdict
+from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 _LOG = logging.getLogger(__name__)
 _CHIEFS_LOG = "chief.log"
@@ -75,7 +75,7 @@ class ProcessTrainer(Trainer):
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         # If the chief is lost or hangs, a run that writes checkpoints goes on from the last one on
         # another cluster, or from its start if there is none yet.
-        observer = observer or SilentObserver()
+        observer = observer or Observer()
         current, lost, self._heard, self._events = spec, None, LostChief(), []
         for _ in range(_MOST_CLUSTERS):
             try:

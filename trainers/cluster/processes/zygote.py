@@ -35,7 +35,7 @@ _OUTPUTS = (1, 2)
 
 
 @dataclass(frozen=True)
-class Fork:
+class ForkRequest:
     """A request to fork a process.
 
     Attributes:
@@ -77,9 +77,9 @@ class Zygote:
         """Forks a process.
 
         Args:
-            target: See `Fork`.
-            argument: See `Fork`.
-            log: See `Fork`.
+            target: See `ForkRequest`.
+            argument: See `ForkRequest`.
+            log: See `ForkRequest`.
             environment: Changes to the environment of this process.
             connection: A socket for a target that takes connections.
 
@@ -89,7 +89,7 @@ class Zygote:
         Raises:
             LostError: The zygote is gone; so are the methods below.
         """
-        request = Fork(
+        request = ForkRequest(
             target,
             argument,
             log,
@@ -208,7 +208,7 @@ class _Family:
         }
         asker.send(answers[method](asker, *arguments))
 
-    def _fork(self, asker: Connection, request: Fork) -> int:
+    def _fork(self, asker: Connection, request: ForkRequest) -> int:
         given: list[Connection] = []
         family = dict(self._children)
         if request.has_connections:
@@ -262,7 +262,7 @@ class _Family:
         asker.close()
 
 
-def _be(request: Fork, given: list[Connection]) -> NoReturn:
+def _be(request: ForkRequest, given: list[Connection]) -> NoReturn:
     """Becomes the requested process."""
     status = 1
     try:

@@ -1,1 +1,1 @@
-"""Where examples are read from, if they are not in memory."""
+"""Sources of examples that are not in memory."""

@@ -47,7 +47,7 @@ class Source(ABC):
 
     @property
     def form(self) -> Form | None:
-        """How the arrays make up inputs, labels and possibly weights.
+        """The form in which the arrays make up inputs, labels and possibly weights.
 
         None if they are one array of inputs and one of labels, or if the data have a `parse`.
         """

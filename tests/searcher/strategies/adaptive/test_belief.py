@@ -1,4 +1,4 @@
-"""What is believed after some runs: known answers where the runs leave no doubt."""
+"""Beliefs after some runs: known answers if the runs leave no doubt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASELINE = tuple(Datum(LAST, 0.9 + 0.002 * (-1) ** number) for number in range(6
 
 
 def outlook(belief: Belief) -> Outlook:
-    """Of bare switches."""
+    """Returns the outlook for bare switches."""
     shares, tries = np.array(GRID) / 100, np.ones(len(GRID), dtype=bool)
     return Outlook(belief, shares, ratio=0.4, keep=0.95, is_guarded=False, tries=tries)
 

@@ -1,4 +1,4 @@
-"""Expected times and shares against hand numbers, and against runs that are drawn by chance."""
+"""Expected times and shares against hand calculations and simulated runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def belief_of(
     target_z: float = 0.0,
     target_runs: int = 4,
 ) -> Belief:
-    """A guess for each row of failures."""
+    """Returns a belief with a guess for each row of failures."""
     shape = (len(failures), len(GRID))
     guesses = Guesses(
         cube=np.zeros(shape),

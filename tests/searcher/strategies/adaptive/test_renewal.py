@@ -14,7 +14,7 @@ DEVIATIONS = np.array([0.004, 0.02])
 
 
 def log_density(cube: Floats) -> Floats:
-    """Two sharp normals; the other numbers stay even."""
+    """Two sharp normal distributions; the other numbers stay uniform."""
     z = (cube[:, :2] - MEANS) / DEVIATIONS
     density: Floats = -0.5 * (z * z).sum(axis=1)
     return density

@@ -1,4 +1,4 @@
-"""The adaptive strategy in the real loop, with its forks and its stops, on recorded runs."""
+"""The adaptive strategy in a real search on recorded runs, with forks and early stops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial
@@ -64,7 +63,7 @@ def search(
 
 
 def simulated(recording: Recording, strategy: Strategy = RULE) -> SimulatedSearch:
-    """The same search on the same draws, without a database."""
+    """Plays the same search on the same draws, without a database."""
     stop = StopRule.of(strategy, recording.identity.learning_rate_boundaries)
 
     def run_at(percent: float, replicate: int) -> PlayedRun | None:
@@ -84,7 +83,7 @@ def runs_of(url: str) -> list[tuple[float, int, float | None]]:
 
 
 class Watching(ReplayTrainer):
-    """Remembers what it was asked for and what it left; may be interrupted, or damage that."""
+    """Remembers its runs and checkpoints; may be interrupted, or damage checkpoints."""
 
     def __init__(self, recording: Recording, most_runs: int = 1000, damages: bool = False) -> None:
         super().__init__(recording)
@@ -106,7 +105,7 @@ class Watching(ReplayTrainer):
 
 @dataclass(frozen=True)
 class Finished:
-    """A search of all options at their defaults."""
+    """A search with default options."""
 
     url: str
     result: SearchResult
@@ -118,7 +117,7 @@ class Finished:
         return completed(self.url)
 
     def copy(self, url: str) -> None:
-        """Into another database."""
+        """Copies the database to another one."""
         files = (sqlite3.connect(one.removeprefix("sqlite:///")) for one in (self.url, url))
         with ExitStack() as stack:
             source, target = (stack.enter_context(closing(file)) for file in files)
@@ -127,7 +126,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(search_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """With its knee at 12.5 %; only to be looked at."""
+    """A search with its knee at 12.5 %; read-only."""
     folder = tmp_path_factory.mktemp("finished")
     url = f"sqlite:///{shutil.copy(search_template, folder)}"
     trainer, checkpoints = Watching(RECORDING), folder / "checkpoints"
@@ -218,24 +217,6 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(
     assert result.cost.paid_seconds == pytest.approx(finished.result.cost.paid_seconds)
 
 
-def test_a_run_that_could_not_be_told_is_told_with_all_that_it_measured(
-    url: str, checkpoints: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost = [True]
-    real = SearchStudy.note_result
-
-    def note_result(self: SearchStudy, *args: object) -> None:
-        if lost:
-            lost.pop()
-            raise RetryableError("database is locked")
-        real(self, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(SearchStudy, "note_result", note_result)
-    search(url, checkpoints, RECORDING)
-    assert not lost
-    assert _attributes(url) == _attributes(finished.url)
-
-
 def test_the_answer_outlasts_a_baseline_that_diverges_afterwards(
     url: str, checkpoints: Path, finished: Finished
 ) -> None:
@@ -298,12 +279,6 @@ def test_a_budget_is_kept_and_still_answered(url: str, checkpoints: Path) -> Non
     assert result.cost.bsp_multiples is not None
     assert result.cost.bsp_multiples <= 1.25
     assert result.policy.confidence is not None
-
-
-def _attributes(url: str) -> list[dict[str, object]]:
-    (name,) = optuna.get_all_study_names(url)
-    trials = optuna.load_study(study_name=name, storage=url).get_trials()
-    return [{k: v for k, v in t.user_attrs.items() if k != "owner"} for t in trials]
 
 
 @pytest.mark.parametrize("lost", [0.02, 0.03, 0.06, 0.3])

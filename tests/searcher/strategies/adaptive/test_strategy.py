@@ -1,4 +1,4 @@
-"""The adaptive strategy: which runs it makes, and what it then answers."""
+"""The adaptive strategy: its runs and its answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def played(
     accuracy_at: Callable[[float, int], float],
     second_seconds: float = SECOND_SECONDS,
 ) -> list[Observation]:
-    """The runs of a whole search; an accuracy for each switch point and replicate."""
+    """Returns the runs of a search, given an accuracy for each switch point and replicate."""
     finished: list[Observation] = []
     while isinstance(decision := strategy.decide(finished), NextTrial):
         percent = decision.switch_percent
@@ -64,7 +64,7 @@ def played(
 
 
 def steps(*accuracies: float) -> Callable[[float, int], float]:
-    """Accuracies without noise from 100 %, 50 %, 25 % and so on; the last holds below."""
+    """Returns accuracies without noise at 100 %, 50 %, 25 %, ...; the last holds below."""
 
     def accuracy_at(percent: float, _: int) -> float:
         halvings = 0
