@@ -119,7 +119,7 @@ tensorboard_option = click.option(
 
 
 def _checked_uri(context: click.Context, _: click.Parameter, uri: str | None) -> str | None:
-    from syncswitch.storage.export.mlflow.server import check_mlflow
+    from syncswitch.storage.export.mlflow import check_mlflow
 
     if uri is not None and not context.resilient_parsing:
         check_mlflow(uri)

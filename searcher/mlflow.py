@@ -26,17 +26,16 @@ def copy_to_mlflow(
     """
     if uri is None:
         return
-    from syncswitch.storage.export.mlflow.job import copy_job
-    from syncswitch.storage.export.mlflow.server import MlflowServer, shown_uri
+    from syncswitch.storage.export.mlflow import copy_job, shown_uri
     from syncswitch.storage.policies.registry import PolicyRegistry
 
-    server, registry = MlflowServer(uri), PolicyRegistry(database)
+    registry = PolicyRegistry(database)
     for identity in dict.fromkeys(jobs):
         workload = registry.workload(identity.fingerprint)
         if workload is None:
             continue
         try:
-            copy_job(database, server, workload)
+            copy_job(database, uri, workload)
         except RetryableError as error:
             again = ["syncswitch-search", "export", identity.name, "--mlflow", shown_uri(uri)]
             tell(f"{error}; copy the runs later, with: {shlex.join(again)}")

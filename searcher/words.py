@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
-from syncswitch.storage.trials.rows import condition_values
+from syncswitch.storage.trials.values import condition_values
 
 _ACCURACY = Metric()
 

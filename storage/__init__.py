@@ -1,6 +1,6 @@
-"""Remembers: trials, evaluations and timing policies in one SQL database.
+"""Stores trials, evaluations and timing policies in one SQL database.
 
-What programs use is listed in `__all__`; `syncswitch.storage.frames` has the tables for pandas.
+`__all__` lists the names for programs; `syncswitch.storage.frames` has the tables for pandas.
 """
 
 from typing import TYPE_CHECKING

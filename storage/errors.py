@@ -1,10 +1,10 @@
-"""Every error that syncswitch raises on purpose.
+"""All errors that syncswitch raises on purpose.
 
 ```
 SyncSwitchError
 ├── UserError            the user must act: the message says what, the value, what is allowed and
 │   │                    what to do
-│   ├── WorkloadError    a workload cannot be loaded, or is not what a policy was found for
+│   ├── WorkloadError    a workload cannot be loaded, or is not the one of a policy
 │   ├── DatabaseError    the database is missing, foreign, older or newer than this version
 │   ├── PolicyError      a policy file is truncated or altered, or no such policy exists
 │   └── RecordingError   a recorded run, or the manifest that lists it, cannot be imported
@@ -69,14 +69,14 @@ class DatabaseAwayError(RetryableError):
 
 
 class FatalError(SyncSwitchError):
-    """A fault that trying again does not cure."""
+    """A fault that another try does not cure."""
 
 
 def one_line(error: BaseException) -> str:
-    """An error of somebody else's as a part of one line: its class and the start of its text."""
+    """Returns any error for use in a line: its class and the start of its text."""
     try:
         text = " ".join(str(error).split())
-    except Exception:  # it is code of somebody else's
+    except Exception:  # `str` runs foreign code
         text = ""
     if len(text) > _LONGEST_QUOTE:
         text = f"{text[:_LONGEST_QUOTE]}..."
@@ -84,5 +84,5 @@ def one_line(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Any error as a part of one line: of ours what it says."""
+    """Returns any error for use in a line; our own errors without their class."""
     return str(error) if isinstance(error, SyncSwitchError) else one_line(error)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, those of somebody else, and folders that go with a run."""
+"""Writes files that appear whole or not at all, reads foreign ones, and owns temporary folders."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from syncswitch.storage.errors import UserError
 
 @contextmanager
 def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryIO]:
-    """A new file to write; whoever reads the path sees the old file or the new one, whole.
+    """Opens a new file to write; readers of the path see the old file or the new one, whole.
 
-    After an error there is the old file, or none. Of a symbolic link it is what that points at. A
-    file that begins otherwise than `replaces` is not lost for it. Raises UserError where the file
-    cannot be written.
+    After an error the old file is still there, if there was one. A symbolic link stays, and its
+    target is replaced. A file with another beginning than one of `replaces` is not overwritten.
+    Raises UserError if the file cannot be written.
     """
     try:
         target = _target(path)
         if replaces and not _begins_with(target, replaces):
             raise UserError(
-                f"{path} is there, and no file of the kind that is to be written; delete it first,"
-                " or name another file"
+                f"{path} exists, and is not a file of the kind that is to be written; delete it"
+                " first, or name another file"
             )
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
@@ -50,7 +50,7 @@ def whole_file(path: Path, replaces: tuple[bytes, ...] = ()) -> Iterator[BinaryI
 
 
 def _begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
-    """Whether a file begins with one of these, is empty, or is not there."""
+    """Returns whether a file begins with one of these, is empty, or does not exist."""
     try:
         with path.open("rb") as file:
             found = file.read(max(map(len, beginnings)))
@@ -60,12 +60,12 @@ def _begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
 
 
 def _target(path: Path) -> Path:
-    """The plain file that is there, or is going to be."""
+    """Returns the regular file that is there, or is to be made."""
     if not path.name:
-        raise OSError("that names no file")
-    # What is there and no file, such as a device, would be lost.
+        raise OSError("this is not the name of a file")
+    # Replacing it would destroy a device, for example.
     if path.exists() and not path.is_file():
-        raise OSError("it is there and no plain file")
+        raise OSError("it exists and is not a regular file")
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise OSError("its symbolic links lead in a circle")
@@ -73,68 +73,70 @@ def _target(path: Path) -> Path:
 
 
 def check_plain_file(path: Path, most_bytes: int) -> None:
-    """Makes sure that reading a file comes to an end: a pipe or a device may have none.
+    """Makes sure that reading a file comes to an end, unlike a pipe or a device.
 
-    Raises OSError where it is missing, larger than any file of its kind, or no plain file.
+    Raises OSError if it is missing, larger than `most_bytes`, or not a regular file.
     """
     found = path.stat()
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # a folder says so itself
-        raise OSError(errno.EINVAL, "it is no plain file")
+    if not (
+        stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    ):  # reading a folder says so itself
+        raise OSError(errno.EINVAL, "it is not a regular file")
     if found.st_size > most_bytes:
         raise OSError(
-            errno.EFBIG, f"it has {found.st_size:,} bytes, allowed are at most {most_bytes:,}"
+            errno.EFBIG, f"it has {found.st_size:,} bytes; allowed: at most {most_bytes:,}"
         )
 
 
 def open_plain_file(path: Path) -> BinaryIO:
-    """Opens a file that may be replaced by anything at any time.
+    """Opens a file that others may replace by anything at any time.
 
-    Raises OSError where it is missing, or no plain file.
+    Raises OSError if it is missing, or not a regular file.
     """
-    # To open a pipe that nobody writes to would wait for ever.
+    # Otherwise, opening a pipe without a writer would wait for ever.
     file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")  # noqa: SIM115 (the caller closes)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is no plain file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     return file
 
 
 class OwnedFolder:
-    """A new folder that goes with its owner; if that is killed, with the next one of its kind.
+    """A new folder that is removed with its owner; if that is killed, by the next owner.
 
-    The owner holds a lock on it, which the kernel frees with him. A context manager.
+    The owner holds a lock on it, which the kernel frees when the process ends. A context manager.
 
     Args:
-        prefix: Of its name, which all of its kind have in common.
-        place: Where it is; by default where temporary files are.
+        prefix: Prefix of its name; folders with the same prefix are of the same kind.
+        place: Directory that contains it; by default that of temporary files.
 
     Attributes:
-        path: Its own.
+        path: Path of the folder.
     """
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
         self._prefix = prefix
         place = Path(tempfile.gettempdir()) if place is None else place
         self._lock: int | None = None
-        with suppress(_NoLocksHereError):  # so nobody removes it either
+        with suppress(_NoLocksHereError):  # then nobody else removes it either
             _remove_ownerless(prefix, place)
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
             with suppress(_NoLocksHereError):
                 self._lock = _lock_on(self.path)
-                if self._lock is None:  # another start took it for ownerless
+                if self._lock is None:  # another process has just removed it as ownerless
                     continue
             break
 
     def keep(self, prefix: str) -> Path:
-        """Leaves it to the user for good, under a name with another prefix; gives its path."""
+        """Leaves the folder to the user, under a name with another prefix; returns its path."""
         kept = self.path.with_name(prefix + self.path.name.removeprefix(self._prefix))
         self.path.rename(kept)
         self._unlock()
         return kept
 
     def remove(self) -> None:
-        """Removes it; may be called twice."""
+        """Removes the folder; may be called twice."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._unlock()
 
@@ -151,7 +153,7 @@ class OwnedFolder:
 
 
 class _NoLocksHereError(Exception):
-    """This file system has no locks."""
+    """The file system has no locks."""
 
 
 def _remove_ownerless(prefix: str, place: Path) -> None:
@@ -164,7 +166,7 @@ def _remove_ownerless(prefix: str, place: Path) -> None:
 
 
 def _lock_on(folder: Path) -> int | None:
-    """A descriptor that holds the lock; None where somebody else has it, or there is no folder."""
+    """Returns a descriptor that holds the lock; None if another process has it, or no folder."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

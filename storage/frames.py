@@ -4,43 +4,38 @@
 from syncswitch.storage import frames
 
 frames.switch_points("sqlite:///syncswitch.db", workload="digits")
-frames.describe("switch points")  # what the columns mean
+frames.describe("switch_points")  # the meaning of the columns
 ```
 
-Every function takes an open database or its URL. Names and types of the columns are the same
-whatever the rows are, also without any, and on every database: times are in UTC, a measurement
-that is missing is NaN, software is JSON text.
+Every function takes an open database or its URL, and raises UserError if the database cannot be
+opened. The columns and their types are always the same, also without rows, and on every database:
+times are in UTC, a missing measurement is NaN, and software is JSON text.
 
-Trials are chosen by keywords, in the database: `workload` (name, normal reference, or 8 or more
-digits of the fingerprint), `fingerprint`, `study`, `since` and `until` (when they began; with a
-time zone); also, except in `switch_points`, by `kinds`, `trial_number`, `state`,
-`candidate_percent` and `trial_ids`. Later runs with a policy are trials of the kind `use`.
+Keywords choose the rows in the database: `workload` (name, normal reference, or 8 or more digits of
+the fingerprint) and `fingerprint`; for searches also `study`; for runs also `since` and `until`
+(their beginning, with a time zone); for single trials also `kinds`, `trial_number`, `state`,
+`candidate_percent` and `trial_ids`. Later runs with a policy are trials of the kind `use`. An
+impossible value raises UserError.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sqlalchemy import Select
 
+from syncswitch.storage.columns import FrameColumn, TrialFacts, columns_of_record
 from syncswitch.storage.database.engine import ROWS_AT_ONCE, Database, opened
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.queries import run_rows
-from syncswitch.storage.queries.columns import (
-    FrameColumn,
-    columns_of_record,
-    columns_of_table,
-)
 from syncswitch.storage.queries.policies import PolicyVersion, policy_versions
 from syncswitch.storage.queries.search_costs import StudyCost, study_costs
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
-from syncswitch.storage.queries.trial_details import trial_facts
-from syncswitch.storage.queries.trial_filter import RunChoice, TrialChoice
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
-from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.trials.choice import JobChoice, RunChoice, SearchChoice, TrialChoice
 
 if TYPE_CHECKING:
     import pandas
@@ -71,23 +66,23 @@ FrameName = Literal[
     "search_costs",
     "time_to_accuracy",
 ]
-"""A table; so the function that makes it is called, too."""
+"""The name of a table, and of the function that makes it."""
 
 COLUMNS: Mapping[FrameName, tuple[FrameColumn, ...]] = {
-    "trials": columns_of_table(TRIAL_FACTS),
-    "evaluations": columns_of_record(run_rows.EvaluationFacts),
-    "events": columns_of_record(run_rows.EventFacts),
+    "trials": columns_of_record(TrialFacts),
+    "evaluations": run_rows.columns_of(run_rows.EvaluationFacts),
+    "events": run_rows.columns_of(run_rows.EventFacts),
     "switch_points": columns_of_record(SwitchPointStatistics),
     "policies": columns_of_record(PolicyVersion),
     "uses": columns_of_record(PolicyUseFacts),
     "search_costs": columns_of_record(StudyCost),
-    "time_to_accuracy": columns_of_record(run_rows.AccuracyTime),
+    "time_to_accuracy": run_rows.columns_of(run_rows.AccuracyTime),
 }
 """The columns of each table, by the name of its function."""
 
 
 def describe(name: FrameName) -> pandas.DataFrame:
-    """What the columns of a table mean: name, type in pandas, meaning."""
+    """Returns the columns of a table: name, type in pandas, meaning."""
     import pandas
 
     rows = [(column.name, column.dtype, column.meaning) for column in COLUMNS[name]]
@@ -96,17 +91,14 @@ def describe(name: FrameName) -> pandas.DataFrame:
 
 
 def trials(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.DataFrame:
-    """One row per trial, in the order in which they were added.
+    """Returns one row per trial, in the order in which they were added.
 
     Args:
-        database: Open, or its URL.
+        database: The open database, or its URL.
         **choice: `workload`, `fingerprint`, `study`, `kinds`, `trial_number`, `state`,
             `candidate_percent`, `since`, `until`, `trial_ids` (see the top of this module).
-
-    Raises:
-        UserError: A value is impossible, or the database cannot be opened.
     """
-    return _whole(database, "trials", trial_facts(choice))
+    return _whole(database, "trials", run_rows.trials(choice))
 
 
 @overload
@@ -124,18 +116,15 @@ def evaluations(
 def evaluations(
     database: Database | str, *, chunk_rows: int | None = None, **choice: Unpack[TrialChoice]
 ) -> pandas.DataFrame | Iterator[pandas.DataFrame]:
-    """One row per test of a model, by trial, in the order of the worker-steps.
+    """Returns one row per test of a model, by trial, in the order of the worker-steps.
 
-    The curve of a fork begins where it was forked; `parent_trial_id` in `trials` says from what.
+    The curve of a fork begins where it was forked; `parent_trial_id` in `trials` names its parent.
 
     Args:
-        database: Open, or its URL.
-        chunk_rows: Yields tables of this many rows instead of one, in bounded memory. The rows are
-            all of one moment; without rows there is no table.
-        **choice: Which trials, as in `trials`.
-
-    Raises:
-        UserError: As in `trials`.
+        database: The open database, or its URL.
+        chunk_rows: Number of rows per table; instead of one table it yields several, in bounded
+            memory. The rows are all of the same moment; without rows there is no table.
+        **choice: The trials, as in `trials`.
     """
     query = run_rows.evaluations(choice)
     if chunk_rows is None:
@@ -146,17 +135,14 @@ def evaluations(
 
 
 def events(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.DataFrame:
-    """One row per event of a complete run, by trial, in their order.
+    """Returns one row per event of a complete run, by trial, in their order.
 
-    Events are what happened to a run (a worker was lost, a straggler detected) and what was decided
-    about it (a switch of the protocol, a worker removed), each with its reason.
+    Events are incidents of a run (a worker was lost, a straggler detected) and decisions about it
+    (a switch of the protocol, a worker removed), each with its reason.
 
     Args:
-        database: Open, or its URL.
-        **choice: Which trials, as in `trials`.
-
-    Raises:
-        UserError: As in `trials`.
+        database: The open database, or its URL.
+        **choice: The trials, as in `trials`.
     """
     return _whole(database, "events", run_rows.events(choice))
 
@@ -164,106 +150,76 @@ def events(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.Da
 def switch_points(
     database: Database | str, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
 ) -> pandas.DataFrame:
-    """One row per switch point of a workload: means over its completed runs, and how sure they are.
+    """Returns the means of each switch point over its completed runs, with confidence intervals.
 
-    Runs under different conditions (`online`, `switch_mechanism`, `injections`)
-    have rows of their own. The time of a run that was stopped is what all of it would have taken.
+    Runs under different conditions (`online`, `switch_mechanism`, `injections`) have rows of their
+    own. A run that was stopped counts with the estimated time of the whole run.
 
     Args:
-        database: Open, or its URL.
-        confidence: Of the intervals, between 0 and 1.
+        database: The open database, or its URL.
+        confidence: Confidence of the intervals, between 0 and 1.
         **choice: `workload`, `fingerprint`, `study`, `since`, `until` (see the top of this
-            module). It is the choice of the baselines, too.
-
-    Raises:
-        UserError: As in `trials`.
+            module); the choice also applies to the baselines.
     """
     with opened(database) as read:
         rows = switch_point_statistics(read, confidence=confidence, **choice)
-    return frame_of("switch_points", map(astuple, rows))
+    return frame_of("switch_points", map(_values, rows))
 
 
-def policies(
-    database: Database | str, *, workload: str | None = None, fingerprint: str | None = None
-) -> pandas.DataFrame:
-    """One row per version of a policy.
+def policies(database: Database | str, **choice: Unpack[JobChoice]) -> pandas.DataFrame:
+    """Returns one row per version of a policy.
 
     Args:
-        database: Open, or its URL.
-        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
-        fingerprint: The whole of it.
-
-    Raises:
-        UserError: As in `trials`.
+        database: The open database, or its URL.
+        **choice: `workload`, `fingerprint` (see the top of this module).
     """
     with opened(database) as read:
-        rows = policy_versions(read, workload=workload, fingerprint=fingerprint)
-    names = [column.name for column in COLUMNS["policies"]]
-    return frame_of("policies", ([row[name] for name in names] for row in rows))
+        rows = policy_versions(read, **choice)
+    return frame_of("policies", map(_values, rows))
 
 
-def uses(
-    database: Database | str, *, workload: str | None = None, fingerprint: str | None = None
-) -> pandas.DataFrame:
-    """One row per later run with a policy, in the order in which they were recorded.
+def uses(database: Database | str, **choice: Unpack[JobChoice]) -> pandas.DataFrame:
+    """Returns one row per later run with a policy, in the order of their recording.
 
     Args:
-        database: Open, or its URL.
-        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
-        fingerprint: The whole of it.
-
-    Raises:
-        UserError: As in `trials`.
+        database: The open database, or its URL.
+        **choice: `workload`, `fingerprint` (see the top of this module).
     """
     with opened(database) as read:
-        rows = use_facts(read, workload=workload, fingerprint=fingerprint)
-    return frame_of("uses", map(astuple, rows))
+        rows = use_facts(read, **choice)
+    return frame_of("uses", map(_values, rows))
 
 
-def search_costs(
-    database: Database | str,
-    *,
-    workload: str | None = None,
-    fingerprint: str | None = None,
-    study: str | None = None,
-) -> pandas.DataFrame:
-    """One row per search, in the order in which they were registered.
+def search_costs(database: Database | str, **choice: Unpack[SearchChoice]) -> pandas.DataFrame:
+    """Returns one row per search, in the order of their registration.
 
     Args:
-        database: Open, or its URL.
-        workload: Name, normal reference, or start of the fingerprint (8 digits or more).
-        fingerprint: The whole of it.
-        study: Name of the search.
-
-    Raises:
-        UserError: As in `trials`.
+        database: The open database, or its URL.
+        **choice: `workload`, `fingerprint`, `study` (see the top of this module).
     """
     with opened(database) as read:
-        rows = study_costs(read, workload=workload, fingerprint=fingerprint, study=study)
-    return frame_of("search_costs", map(astuple, rows))
+        rows = study_costs(read, **choice)
+    return frame_of("search_costs", map(_values, rows))
 
 
 def time_to_accuracy(
     database: Database | str, *, target_accuracy: float, **choice: Unpack[TrialChoice]
 ) -> pandas.DataFrame:
-    """One row per completed run: when it first tested at a target of yours, or that it never did.
+    """Returns when each completed run first reached a target of yours in a test, if ever.
 
-    `observed_seconds` and `is_censored` are what survival analysis takes; a run that was stopped
+    `observed_seconds` and `is_censored` are the input of survival analysis; a run that was stopped
     was observed until then.
 
     Args:
-        database: Open, or its URL.
+        database: The open database, or its URL.
         target_accuracy: A value of the metric, in its own unit.
-        **choice: Which trials, as in `trials`.
-
-    Raises:
-        UserError: As in `trials`.
+        **choice: The trials, as in `trials`.
     """
     return _whole(database, "time_to_accuracy", run_rows.accuracy_times(choice, target_accuracy))
 
 
 def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame:
-    """Rows of values, in the order of the columns, as a table with the types of its columns."""
+    """Makes a table of rows, whose values are in the order of its columns."""
     import pandas
 
     columns = COLUMNS[name]
@@ -275,6 +231,11 @@ def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame
         }
     )
     return frame
+
+
+def _values(record: Any) -> list[Any]:
+    # Unlike `astuple`, this copies nothing.
+    return [getattr(record, field.name) for field in fields(record)]
 
 
 def _texts(values: tuple[Any, ...], column: FrameColumn) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""Runs that were made elsewhere, from one tidy table to the database: each goes in once."""
+"""Runs that were made elsewhere, from one tidy table to the database: each is imported once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
 from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from syncswitch.storage.database.engine import Database
@@ -30,13 +38,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_BYTES = 1 << 30
-# So far floats count exactly, and no job ever gets.
+# The largest number up to which floats count exactly; no job gets there.
 _LARGEST_STEP = 2**53
-# A run that ends before W by more stopped early; one that ends beyond by more was not this job's.
+# A run that ends before W by more stopped early; one that ends beyond by more is not of this job.
 _LENGTH_TOLERANCE = 0.02
-# Per transaction: enough that committing costs little, so few that others can write in between.
+# Runs per transaction: enough that commits cost little, so few that others can write in between.
 _BATCH_RUNS = 200
-# Where a run that is there already has other values, it is another run.
+# A run that is there already is another one if it differs in these.
 _COMPARED = (
     "fingerprint",
     "candidate_percent",
@@ -49,14 +57,17 @@ _COMPARED = (
 )
 
 _Text = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f]*$")]
-_Protocol = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f]*$")]
+_Protocol = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f]*$", to_lower=True),
+]
 _Percent = Annotated[float, Field(ge=0, le=100)]
 _Size = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
-_Seconds = Annotated[float, Field(ge=0)]
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Run(BaseModel):
-    """The columns that say the same in all rows of a run; see `read_table`."""
+    """The columns that are the same in all rows of a run; see `read_table`."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, extra="ignore")
 
@@ -86,55 +97,33 @@ class _Run(BaseModel):
     metric: _Text | None = None
 
 
-# Columns of the tests with their least and greatest values.
-_TESTS = {
-    "worker_step": (0, _LARGEST_STEP),
-    "elapsed_seconds": (0.0, math.inf),
-    "accuracy": (0.0, 1.0),
-    "training_loss": (-math.inf, math.inf),
+_TESTS: Mapping[str, TypeAdapter[Any]] = {
+    "worker_step": TypeAdapter(list[Annotated[int, Field(ge=0, le=_LARGEST_STEP)]]),
+    "elapsed_seconds": TypeAdapter(list[_Seconds]),
+    "accuracy": TypeAdapter(list[Annotated[float, Field(ge=0, le=1)]]),
+    "training_loss": TypeAdapter(list[float]),
 }
-_NEEDED = (
-    *(name for name, field in _Run.model_fields.items() if field.is_required()),
-    *("worker_step", "elapsed_seconds", "accuracy"),
-)
+_MEASURED = ["worker_step", "elapsed_seconds", "accuracy"]
+_NEEDED = [name for name, field in _Run.model_fields.items() if field.is_required()] + _MEASURED
 COLUMNS = (*_Run.model_fields, *_TESTS)
-"""All that a table may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measurements:
-    """The measurements of a run; as in `TrialRecord`, except for the accuracy.
-
-    Attributes:
-        evaluations: In the order of their worker-steps.
-        phases: One for each protocol that ran; staleness is None.
-        final_accuracy: Of the last test, which is also the converged accuracy: the published
-            tables take it so, and a table with few tests would else reach back beyond a decay of
-            the learning rate.
-        converged: Whether the last 5 tests span at most 0.1 pp.
-        stopped_early: It ended well before W.
-    """
-
-    worker_steps: int
-    evaluations: tuple[Evaluation, ...]
-    phases: tuple[PhaseRecord, ...]
-    final_accuracy: float
-    converged: bool
-    stopped_early: bool
-    training_seconds: float
-    switch_overhead_seconds: float
-    started_at: datetime
-    ended_at: datetime
+"""The columns that a table may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedRun:
-    """A run that somebody made elsewhere.
+    """A run that was made elsewhere; if only its divergence is known, the rest is None or empty.
 
     Attributes:
         source: What it is known by, unique in a database.
-        candidate_percent: The switch point it counts for; None if for none.
-        measured: None for a run of which only its divergence is known.
+        identity: The job.
+        candidate_percent: The switch point that it counts for; None for none.
+        evaluations: Its tests in the order of their worker-steps.
+        phases: One for each protocol that ran, without staleness.
+        final_accuracy: Accuracy of the last test, which is also the converged accuracy: so the
+            published tables take it, and the mean of a table with few tests would reach back beyond
+            a decay of the learning rate.
+        converged: Whether the last 5 tests span at most 0.1 pp.
+        stopped_early: Whether it ended well before W.
     """
 
     source: str
@@ -143,7 +132,16 @@ class ImportedRun:
     switch_percent: float
     replicate: int
     diverged: bool
-    measured: Measurements | None
+    worker_steps: int = 0
+    evaluations: tuple[Evaluation, ...] = ()
+    phases: tuple[PhaseRecord, ...] = ()
+    final_accuracy: float | None = None
+    converged: bool | None = None
+    stopped_early: bool | None = None
+    training_seconds: float | None = None
+    switch_overhead_seconds: float | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +149,10 @@ class ImportReport:
     """The result of importing a table.
 
     Attributes:
-        present_runs: Added by an earlier import.
-        imported_evaluations: Of those added now.
-        workloads: Those of all runs.
+        imported_runs: Number of runs that were added.
+        present_runs: Number of runs that an earlier import had added.
+        imported_evaluations: Number of tests of the runs that were added.
+        workloads: The jobs of all runs.
     """
 
     imported_runs: int
@@ -165,20 +164,21 @@ class ImportReport:
 def read_table(path: Path) -> list[ImportedRun]:
     """Reads runs from a table, CSV or Parquet, with a row for each test of each run.
 
-    Columns of a run, the same in all its rows: `workload`, `run` (its name, unique in the
+    These columns are the same in all rows of a run: `workload`, `run` (its name, unique in the
     workload), `first_protocol`, `second_protocol`, `switch_percent`, `workers`,
-    `total_worker_steps`; also, where known, `candidate_percent` (the switch point that it counts
+    `total_worker_steps`; where known also `candidate_percent` (the switch point that it counts
     for, empty for none; without the column its own), `replicate`, `diverged` (such a run may have
     one row without a test),
     `worker_steps` and `training_seconds` (else those of its last test), `first_phase_seconds` (else
     from the tests around the switch), `switch_overhead_seconds`, `started_at` (else now),
     `ended_at`, `model`, `data_set`, `loss`, `optimizer`, `batch_size`, `learning_rate`, `momentum`
     and `metric`.
-    Columns of a test: `worker_step`, `elapsed_seconds` of training, `accuracy` (0 to 1), perhaps
-    `training_loss`. Other columns are left alone.
+    Columns of a test are `worker_step`, `elapsed_seconds` of training, `accuracy` (0 to 1), and
+    perhaps `training_loss`. Other columns are ignored.
 
     Raises:
-        RecordingError: It cannot be read, lacks a column, or holds what cannot be; says where.
+        RecordingError: The table cannot be read, lacks a column, or holds an impossible value; the
+            message names the line.
     """
     table = _frame(path)
     missing = [name for name in _NEEDED if name not in table]
@@ -189,9 +189,9 @@ def read_table(path: Path) -> list[ImportedRun]:
     if table.empty:
         raise RecordingError(f"{path} lists no run")
     table = table[[name for name in COLUMNS if name in table]]
-    for name, possible in _TESTS.items():
-        if name in table:
-            table = table.assign(**{name: _numbers(path, table[name], possible)})
+    table = table.assign(
+        **{name: _numbers(path, table[name]) for name in _TESTS if name in table},
+    )
     keys = ["workload", "run"]
     groups = table.groupby(keys, sort=False, dropna=False)
     for name in _Run.model_fields:
@@ -223,39 +223,34 @@ def _frame(path: Path) -> pd.DataFrame:
         ) from error
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:  # of pandas, pyarrow and the decoder
-        raise RecordingError(f"{path} is no table: {' '.join(str(error).split())}") from error
+    except ValueError as error:  # from pandas, pyarrow and the decoder
+        raise RecordingError(f"{path} is not a table: {' '.join(str(error).split())}") from error
 
 
-def _numbers(path: Path, column: pd.Series[Any], possible: tuple[float, float]) -> pd.Series[Any]:
+def _numbers(path: Path, column: pd.Series[Any]) -> pd.Series[Any]:
+    """Returns a column of the tests as numbers; missing values stay missing."""
     import pandas as pd
 
-    numbers = pd.Series([_number(value) for value in column], column.index)
-    bad = (numbers.isna() & column.notna()) | (numbers < possible[0]) | (numbers > possible[1])
-    if column.name == "worker_step":
-        bad |= numbers % 1 > 0
-    elif column.name == "elapsed_seconds":
-        bad |= numbers == math.inf
-    if bad.any():
-        line: Any = bad.idxmax()
-        least, most = possible
-        allowed = "numbers" if math.isinf(least) else f"numbers from {least:g}"
-        allowed += "" if math.isinf(most) else f" to {most:g}"
-        raise _fault(path, line, f"{column.name} is {reprlib.repr(column[line])}", allowed)
-    return numbers
-
-
-def _number(value: Any) -> float:
-    # Python reads all digits, whatever the version of pandas does.
+    known = column.dropna()
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
+        numbers = _TESTS[str(column.name)].validate_python(known.tolist())
+    except ValidationError as error:
+        position: Any = error.errors(include_url=False)[0]["loc"][0]
+        raise _refused(path, known.index[position], str(column.name), error) from error
+    return pd.Series(numbers, known.index, dtype=float).reindex(column.index)
 
 
 def _fault(path: Path, place: Any, what: str, allowed: str) -> RecordingError:
-    """The first row of values is in line 2."""
+    """Makes the error for a row; the first row is line 2."""
     return RecordingError(f"{path} line {place + 2}: {what}; allowed: {allowed}")
+
+
+def _refused(path: Path, place: Any, name: str, error: ValidationError) -> RecordingError:
+    fault = error.errors(include_url=False)[0]
+    if fault["type"] == "missing":
+        return _fault(path, place, f"{name} is empty", "a value in each run")
+    allowed = fault["msg"].removeprefix("Input should be ")
+    return _fault(path, place, f"{name} is {reprlib.repr(fault['input'])}", allowed)
 
 
 def _run(path: Path, given: Mapping[Any, Any], rows: pd.DataFrame) -> ImportedRun:
@@ -263,18 +258,11 @@ def _run(path: Path, given: Mapping[Any, Any], rows: pd.DataFrame) -> ImportedRu
     values = {name: given[name] for name in _Run.model_fields if given.get(name) is not None}
     if "candidate_percent" not in given and "switch_percent" in values:
         values["candidate_percent"] = values["switch_percent"]
-    for name in ("first_protocol", "second_protocol"):
-        if isinstance(values.get(name), str):
-            values[name] = values[name].lower()
     try:
         run = _Run.model_validate(values)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        name = ".".join(map(str, fault["loc"]))
-        if fault["type"] == "missing":
-            raise _fault(path, place, f"{name} is empty", "a value in each run") from error
-        found = f"{name} is {reprlib.repr(fault['input'])}"
-        raise _fault(path, place, found, fault["msg"].removeprefix("Input should be ")) from error
+        name = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        raise _refused(path, place, name, error) from error
     if run.first_protocol == run.second_protocol:
         both = f"both protocols are {run.first_protocol}"
         raise _fault(path, place, both, "two different ones")
@@ -301,19 +289,20 @@ def _run(path: Path, given: Mapping[Any, Any], rows: pd.DataFrame) -> ImportedRu
         switch_percent=run.switch_percent,
         replicate=run.replicate,
         diverged=run.diverged,
-        measured=_measured(path, place, run, rows),
+        **_measured(path, place, run, rows),
     )
 
 
-def _measured(path: Path, place: Any, run: _Run, rows: pd.DataFrame) -> Measurements | None:
+def _measured(path: Path, place: Any, run: _Run, rows: pd.DataFrame) -> dict[str, Any]:
+    """Returns the fields of `ImportedRun` that the tests of a run say."""
     who = f"run {run.run} of {run.workload}"
-    whole = rows[list(_NEEDED[-3:])].notna().all(axis=1)
+    whole = rows[_MEASURED].notna().all(axis=1)
     tests = rows[whole.cummin()]
     if not run.diverged and len(tests) < len(rows):
-        bad = whole.idxmin()
-        raise _fault(path, bad, f"{who} has a test without a number", "that of a diverged run")
+        what = f"{who} has a test without a number"
+        raise _fault(path, whole.idxmin(), what, "that of a diverged run")
     if tests.empty:
-        return None
+        return {}
     steps, seconds = tests["worker_step"].tolist(), tests["elapsed_seconds"].tolist()
     for now in range(1, len(steps)):
         if steps[now] <= steps[now - 1] or seconds[now] < seconds[now - 1]:
@@ -334,19 +323,20 @@ def _measured(path: Path, place: Any, run: _Run, rows: pd.DataFrame) -> Measurem
         raise _fault(path, place, f"{who} took {total_seconds:g} s", "more than 0 s of training")
     if worker_steps > W * (1.0 + _LENGTH_TOLERANCE) + run.workers:
         raise _fault(path, place, f"{who} ends at worker-step {worker_steps}", f"{W} and less")
-    return Measurements(
-        worker_steps=worker_steps,
-        evaluations=evaluations,
-        phases=_phases(run, evaluations, worker_steps, total_seconds),
-        final_accuracy=evaluations[-1].accuracy,
+    return {
+        "worker_steps": worker_steps,
+        "evaluations": evaluations,
+        "phases": _phases(run, evaluations, worker_steps, total_seconds),
+        "final_accuracy": evaluations[-1].accuracy,
         # The decays of an imported job are not known.
-        converged=len(tests) == len(rows) and is_converged(evaluations, last_decay_worker_step=0),
-        stopped_early=worker_steps < W * (1.0 - _LENGTH_TOLERANCE),
-        training_seconds=total_seconds,
-        switch_overhead_seconds=run.switch_overhead_seconds,
-        started_at=started_at,
-        ended_at=run.ended_at or started_at + timedelta(seconds=total_seconds),
-    )
+        "converged": len(tests) == len(rows)
+        and is_converged(evaluations, last_decay_worker_step=0),
+        "stopped_early": worker_steps < W * (1.0 - _LENGTH_TOLERANCE),
+        "training_seconds": total_seconds,
+        "switch_overhead_seconds": run.switch_overhead_seconds,
+        "started_at": started_at,
+        "ended_at": run.ended_at or started_at + timedelta(seconds=total_seconds),
+    }
 
 
 def _phases(
@@ -369,10 +359,10 @@ def _phases(
 
 
 def import_runs(database: Database, runs: Sequence[ImportedRun]) -> ImportReport:
-    """Adds runs to a database; repeating it, or going on after a kill, does no harm.
+    """Adds runs to a database; may be repeated, also after it was killed.
 
     A run whose source is there stays as it is. The mean accuracy of the first protocol alone
-    becomes the target of its workload's runs, unless they have one.
+    becomes the target of its workload's imported runs.
 
     Raises:
         RecordingError: A run is there with other values.
@@ -386,17 +376,16 @@ def import_runs(database: Database, runs: Sequence[ImportedRun]) -> ImportReport
     return ImportReport(
         imported_runs=len(new),
         present_runs=len(runs) - len(new),
-        imported_evaluations=sum(len(run.measured.evaluations) for run in new if run.measured),
+        imported_evaluations=sum(len(run.evaluations) for run in new),
         workloads=tuple(workloads.values()),
     )
 
 
 def _add(connection: Connection, runs: Sequence[ImportedRun]) -> list[ImportedRun]:
-    """Adds the runs that are not there, and gives them."""
+    """Adds the runs that are not there, and returns them."""
     evaluations = func.count(EVALUATIONS.c.trial_id).label("evaluations")
-    columns = [TRIALS.c[name] for name in _COMPARED]
     query = (
-        select(TRIALS.c.source, *columns, evaluations)
+        select(TRIALS.c.source, *(TRIALS.c[name] for name in _COMPARED), evaluations)
         .outerjoin(EVALUATIONS, EVALUATIONS.c.trial_id == TRIALS.c.trial_id)
         .where(TRIALS.c.source.in_([run.source for run in runs]))
         .group_by(TRIALS.c.trial_id)
@@ -406,94 +395,62 @@ def _add(connection: Connection, runs: Sequence[ImportedRun]) -> list[ImportedRu
         if run.source in present:
             _check_same(run, present[run.source])
     new = [run for run in runs if run.source not in present]
-    if new:
-        _insert(connection, new)
+    if not new:
+        return []
+    for identity in {run.identity.fingerprint: run.identity for run in new}.values():
+        upsert_workload(connection, identity, reference=identity.name)
+    statement = insert(TRIALS).returning(TRIALS.c.source, TRIALS.c.trial_id)
+    rows = connection.execute(statement, [_trial_values(run) for run in new])
+    trial_ids = {row.source: row.trial_id for row in rows}
+    phases = (
+        {"trial_id": trial_ids[run.source], "position": position, **asdict(phase)}
+        for run in new
+        for position, phase in enumerate(run.phases)
+    )
+    add_rows(connection, PHASES, phases)
+    add_evaluations(connection, ((trial_ids[run.source], run.evaluations) for run in new))
     return new
 
 
 def _check_same(run: ImportedRun, there: Mapping[str, Any]) -> None:
-    tests = len(run.measured.evaluations) if run.measured else 0
-    here = {**_trial_values(run), "evaluations": tests}
+    here = {**_trial_values(run), "evaluations": len(run.evaluations)}
     for name in (*_COMPARED, "evaluations"):
         if there[name] != here[name]:
-            what = "its workload differs" if name == "fingerprint" else f"{name} is {here[name]}"
-            was = "" if name == "fingerprint" else f", was {there[name]}"
+            what = f"{name} is {here[name]}, was {there[name]}"
+            if name == "fingerprint":
+                what = "its workload differs"
             raise RecordingError(
-                f"{run.source} is not what was imported as that: {what}{was}; give a changed run"
+                f"{run.source} is not what was imported under this name: {what}; give a changed run"
                 f" another name"
             )
+
+
+def _trial_values(run: ImportedRun) -> dict[str, Any]:
+    is_measured = run.final_accuracy is not None
+    names = set(ImportedRun.__dataclass_fields__) - {"identity", "evaluations", "phases"}
+    return {
+        **{name: getattr(run, name) for name in names},
+        "fingerprint": run.identity.fingerprint,
+        "state": TrialState.COMPLETE,
+        "converged_accuracy": run.final_accuracy,
+        "converged_evaluations": 1 if is_measured else None,
+        "inherited_seconds": 0.0 if is_measured else None,
+    }
 
 
 def _set_target(connection: Connection, fingerprint: str) -> None:
     # So that of two importers the later one sees the runs of both.
     lock_workload(connection, fingerprint)
-    target = _mean_baseline_accuracy(connection, fingerprint)
-    if target is not None:
-        record_target(connection, _is_imported(fingerprint), target)
-
-
-def _is_imported(fingerprint: str) -> ColumnElement[bool]:
-    return (TRIALS.c.fingerprint == fingerprint) & TRIALS.c.source.is_not(None)
-
-
-def _mean_baseline_accuracy(connection: Connection, fingerprint: str) -> float | None:
-    """Mean accuracy of the runs with the first protocol alone; None where there is none."""
+    is_imported: ColumnElement[bool] = (TRIALS.c.fingerprint == fingerprint) & (
+        TRIALS.c.source.is_not(None)
+    )
     query = select(TRIALS.c.converged_accuracy).where(
-        _is_imported(fingerprint),
+        is_imported,
         TRIALS.c.candidate_percent == 100.0,
         TRIALS.c.diverged.is_(False),
         TRIALS.c.converged_accuracy.is_not(None),
     )
-    accuracies = [value for value in connection.scalars(query) if value is not None]
     # Sorted, so that databases that list them in another order sum to the same bits.
-    return math.fsum(sorted(accuracies)) / len(accuracies) if accuracies else None
-
-
-def _insert(connection: Connection, runs: Sequence[ImportedRun]) -> None:
-    for identity in {run.identity.fingerprint: run.identity for run in runs}.values():
-        upsert_workload(connection, identity, reference=identity.name)
-    statement = insert(TRIALS).returning(TRIALS.c.source, TRIALS.c.trial_id)
-    rows = connection.execute(statement, [_trial_values(run) for run in runs])
-    trial_ids = {row.source: row.trial_id for row in rows}
-    phases: list[dict[str, Any]] = []
-    for run in runs:
-        if run.measured is None:
-            continue
-        trial_id = trial_ids[run.source]
-        phases.extend(
-            {"trial_id": trial_id, "position": position, **asdict(phase)}
-            for position, phase in enumerate(run.measured.phases)
-        )
-    add_rows(connection, PHASES, phases)
-    add_evaluations(
-        connection,
-        ((trial_ids[run.source], run.measured.evaluations) for run in runs if run.measured),
-    )
-
-
-def _trial_values(run: ImportedRun) -> dict[str, Any]:
-    measured = run.measured
-    values: dict[str, Any] = {
-        "source": run.source,
-        "fingerprint": run.identity.fingerprint,
-        "candidate_percent": run.candidate_percent,
-        "switch_percent": run.switch_percent,
-        "replicate": run.replicate,
-        "state": TrialState.COMPLETE,
-        "diverged": run.diverged,
-        "worker_steps": measured.worker_steps if measured else 0,
-    }
-    for name in (
-        "final_accuracy",
-        "converged",
-        "stopped_early",
-        "training_seconds",
-        "switch_overhead_seconds",
-        "started_at",
-        "ended_at",
-    ):
-        values[name] = getattr(measured, name) if measured else None
-    values["converged_accuracy"] = values["final_accuracy"]
-    values["converged_evaluations"] = 1 if measured else None
-    values["inherited_seconds"] = 0.0 if measured else None
-    return values
+    accuracies = sorted(connection.scalars(query))
+    if accuracies:
+        record_target(connection, is_imported, math.fsum(accuracies) / len(accuracies))

@@ -1,7 +1,7 @@
-"""Names that a package offers, imported when they are first used.
+"""Imports the names that a package offers when they are first used.
 
-So `from syncswitch.storage import TimingPolicy` works, and yet nobody who only asks for help waits
-for SQLAlchemy, Optuna or TensorFlow.
+So `from syncswitch.storage import TimingPolicy` works, and yet `--help` does not wait for
+SQLAlchemy, Optuna or TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The software that a measurement was made with, and its versions."""
+"""The versions of the software that a measurement was made with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DISTRIBUTIONS = ("syncswitch", "tensorflow", "keras", "numpy", "optuna")
 
 
 def software_versions() -> dict[str, str]:
-    """Version by name of distribution; those that are not installed are left out."""
+    """Returns the version of each installed distribution by its name."""
     return dict(_installed())
 
 

@@ -1,6 +1,6 @@
-"""A guarded switch inside a training loop of the user's own.
+"""A guarded switch inside your own training loop.
 
-It loads the standard library and `typing_extensions` alone, and starts no thread and no server.
+It imports only the standard library and `typing_extensions`, and starts no thread and no server.
 
 ```
 switch = LoopSwitch("job.json", seed=7, keeps=[model, optimizer])
@@ -42,42 +42,42 @@ from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record
 
 Broadcast = Callable[[int | None], int | None]
-"""Gives every process what the chief has."""
+"""Passes the chief's value to every process."""
 
 
 class Stateful(Protocol):
-    """Anything with a state, such as a model or an optimizer of PyTorch."""
+    """An object with a state, such as a model or an optimizer of PyTorch."""
 
     def state_dict(self) -> Any:
-        """The whole state; it may share memory with the object."""
+        """Returns the whole state, which may share memory with the object."""
 
     def load_state_dict(self, state: Any, /) -> Any:
-        """Takes a state over."""
+        """Restores a state."""
 
 
 class LoopSwitch:
-    """Says which of two ways of training holds at a step, and when to go back to a saved state.
+    """Tells a loop in which of two ways to make a step, and when to go back to a saved state.
 
-    Where `syncswitch-run` or a search started the script, these say when to switch and what the run
-    is held against, and get what it measured. With a policy file alone the run is added to
+    If `syncswitch-run` or a search started the script, that decides when to switch and how good the
+    run has to be, and gets its measurements. With a policy file alone the run is added to
     `NAME.uses.jsonl` beside the file. Without either all steps are in the first way.
 
     Args:
         policy: Policy file, or `{plan}` of `--trainer command`; None or empty for neither.
-        seed: Seed of this run; one that was started by `syncswitch-run` has that seed.
-        keeps: Copied in memory at the switch, and put back after an alarm; empty where the loop
-            saves and loads its state itself, see `saves_at`.
-        clock: Training time so far, in seconds.
-        is_chief: Whether this process decides and records; of several, one does. None for rank 0
-            of `torch.distributed` where that is initialized at the first test, and for a single
+        seed: Seed of this run, unless `syncswitch-run` started it, which has its own.
+        keeps: Objects to copy in memory at the switch, and to restore after an alarm; empty if the
+            loop saves and loads its state itself, see `saves_at`.
+        clock: Returns the training time so far, in seconds.
+        is_chief: True if this process decides and records, as one of several has to. None for rank
+            0 of `torch.distributed` if that is initialized at the first test, and for a single
             process otherwise.
-        broadcast: Gives every process what the chief has; None as above.
+        broadcast: Passes the chief's value to every process; None as above.
 
     Attributes:
-        events: The alarms so far, where this process decides.
+        events: The alarms so far, if this process decides.
 
     Raises:
-        PolicyError: The file is no policy of one switch.
+        PolicyError: The file is not a policy with one switch.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class LoopSwitch:
 
     @property
     def switch_step(self) -> int | None:
-        """The step from which on the second way holds; None for the first way alone."""
+        """The first step in the second way; None if all are in the first."""
         if self._guarding is None:
             return self._told_step
         plan = self._guarding.plan
@@ -122,27 +122,27 @@ class LoopSwitch:
 
     @property
     def total_steps(self) -> int | None:
-        """The steps of the job, where a policy file or a plan says them."""
+        """The steps of the job, if there is a policy file or a plan."""
         return None if self._guarding is None else self._guarding.plan.identity.total_worker_steps
 
     @property
     def may_go_back(self) -> bool:
-        """Whether a switch is guarded here, so that its state has to be saved."""
+        """True if the switch is guarded here, so that its state has to be saved."""
         return self._guarding is not None and self._guarding.is_on
 
     def is_second(self, step: int) -> bool:
-        """Whether the step after so many is made in the second way.
+        """Returns True if the next step, after `step` ones, is to be made in the second way.
 
-        To be asked before each step: here the states to keep are copied, if there are any.
+        Call it before each step, as it copies the states to keep.
         """
         if self._keeps:
             self.saves_at(step)
         return self.switch_step is not None and step >= self.switch_step
 
     def saves_at(self, step: int) -> bool:
-        """Whether to save the state now, after so many steps: it is the one to go back to.
+        """Returns True if the state after `step` steps has to be saved, as the one to go back to.
 
-        To be asked before each step, where the switch was not given what it `keeps`.
+        Call it before each step if the switch `keeps` nothing itself.
         """
         guarding = self._guarding
         if step != self.switch_step:
@@ -154,18 +154,18 @@ class LoopSwitch:
         return True
 
     def test(self, step: int, value: float, loss: float = math.nan) -> int | None:
-        """Takes a test of the model; the last one, after all steps, ends the run.
+        """Takes a test of the model; the one after all steps ends the run.
 
-        All processes call it after the same steps; what the chief gives counts.
+        All processes call it after the same steps; the chief's values count.
 
         Args:
             step: Steps done.
-            value: Of the policy's metric; an accuracy, 0 to 1, where that is what counts.
-            loss: Mean training loss since the test before; nan where nobody knows.
+            value: The policy's metric, an accuracy from 0 to 1 unless it has another one.
+            loss: Mean training loss since the last test; nan if unknown.
 
         Returns:
-            The step whose state is to be loaded, from which the loop goes on; else None. What the
-            switch `keeps` is loaded already.
+            The step to go back to, whose state has to be loaded; None to go on. What the switch
+            `keeps` is restored already.
         """
         guarding = self._guarding
         if self._processes is None:
@@ -173,7 +173,7 @@ class LoopSwitch:
         is_chief, broadcast = self._processes
         if guarding is None:
             if is_chief and self._told_step is not None:
-                # Without a clock of the loop's own, that of whoever reads the report is as good.
+                # Without a clock of the loop's own the reader of the report uses its own.
                 seconds = None if self._clock is time.monotonic else self._clock() - self._started
                 report(step, value, seconds=seconds, loss=None if math.isnan(loss) else loss)
             return None
@@ -187,11 +187,11 @@ class LoopSwitch:
             guarding.fail(FailedSwitch(guarding.plan.switch_percent, "", step, 0.0, 0.0))
         for one, state in zip(self._keeps, self._kept, strict=True):
             one.load_state_dict(state)
-        self._kept = []  # what was loaded may share its memory
+        self._kept = []  # the objects may share their memory now
         return back
 
     def state_dict(self) -> dict[str, Any]:
-        """What a loop that was killed needs to go on; to be saved with its own checkpoints."""
+        """Returns the state to save with the loop's own checkpoints, to go on after a kill."""
         guarding = self._guarding
         mark = None if guarding is None else guarding.switch
         return {
@@ -207,9 +207,9 @@ class LoopSwitch:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over the state of a loop that was killed, or of an earlier step of this one.
+        """Restores the state of a loop that was killed, or of an earlier step of this one.
 
-        One from before the last alarm changes nothing: a switch that failed is not forgotten.
+        A state from before the last alarm changes nothing: a failed switch is not forgotten.
         """
         guarding, history = self._guarding, state["history"]
         if guarding is None or history is None or len(history["failed"]) < len(guarding.failed):
@@ -294,7 +294,7 @@ class LoopSwitch:
 
 
 def _torch_processes() -> tuple[bool, Broadcast | None]:
-    """Whether this is rank 0, and how it tells the others; a single process without PyTorch."""
+    """Returns `is_chief` and `broadcast` of PyTorch, or those of a single process."""
     dist: Any = sys.modules.get("torch.distributed")  # nothing is initialized that is not loaded
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return True, None
@@ -308,7 +308,7 @@ def _torch_processes() -> tuple[bool, Broadcast | None]:
 
 
 def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
-    """A policy file and the run by it; or a plan, which is a run that `syncswitch-run` watches."""
+    """Reads a policy file and makes its run, or a plan, the run that `syncswitch-run` watches."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
         if "trial" in content:
@@ -320,7 +320,7 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
             raise ValueError("it was altered, or another version wrote it")
         policy, identity = _policy(values["policy"]), _identity(values["workload"])
         if policy.fingerprint != identity.fingerprint:
-            raise ValueError("it is for another workload than it says")
+            raise ValueError("it is for another workload than the one it names")
     except OSError as error:
         raise PolicyError(
             f"cannot read the policy file {path}: {error.strerror or error};"
@@ -328,7 +328,7 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PolicyError(
-            f"{path} is no policy file ({error}); export it again with `syncswitch-search policy"
+            f"{path} is not a policy file ({error}); export it again with `syncswitch-search policy"
             " export`"
         ) from error
     retries = later_switch_points(policy.switch_percent) if policy.band else ()

@@ -31,14 +31,12 @@ def export(reference: str | None, mlflow: str, storage_url: str, as_json: bool) 
 
     The command may be repeated: it adds what is new and leaves the rest as it is.
     """
-    from syncswitch.storage.export.mlflow.job import copy_job
-    from syncswitch.storage.export.mlflow.server import MlflowServer, shown_uri
+    from syncswitch.storage.export.mlflow import copy_job, shown_uri
 
-    server = MlflowServer(mlflow)
     with open_database(storage_url, create=False) as database:
         workloads = _workloads(TrialStore(database), PolicyRegistry(database), reference)
         counts = [
-            (workload.identity, copy_job(database, server, workload)) for workload in workloads
+            (workload.identity, copy_job(database, mlflow, workload)) for workload in workloads
         ]
     if as_json:
         print_json(

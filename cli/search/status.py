@@ -31,7 +31,7 @@ from syncswitch.storage.errors import SyncSwitchError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialState
-from syncswitch.storage.trials.rows import condition_values
+from syncswitch.storage.trials.values import condition_values
 
 _INTERVAL_SECONDS = 1.0
 _OF_POLICY = (

@@ -38,9 +38,10 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.export import tables
 from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
-from syncswitch.storage.queries.trial_details import TrialDetails, trial_details, trial_facts
-from syncswitch.storage.queries.trial_filter import TrialChoice
 from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.trials.choice import TrialChoice
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 
 _Rows = Literal["evaluations", "events", "trials"]
 _FORMATS = ("table", "csv", "json", "parquet")
@@ -129,13 +130,13 @@ def _export(
     file: BinaryIO,
 ) -> None:
     if kind == "json" and name == "trials":
-        details = trial_details(database, **choice)
-        tables.write_text(file, tables.json_text(map(_document, details)))
+        found = TrialStore(database).each_trial(**choice)
+        tables.write_text(file, tables.json_text(map(_document, found)))
         return
     queries = {
         "evaluations": run_rows.evaluations,
         "events": run_rows.events,
-        "trials": trial_facts,
+        "trials": run_rows.trials,
     }
     blocks = database.row_blocks(queries[name](choice))
     if kind == "json":
@@ -148,54 +149,44 @@ def _export(
         tables.write_parquet(name, blocks, file)
 
 
-def _document(trial: TrialDetails) -> dict[str, Any]:
+def _document(trial: StoredTrial) -> dict[str, Any]:
     """All fields of a trial, with its present state."""
-    owner = trial.owner
-    return {
-        **trial.facts,
-        "state": state_of(trial),
-        "end": trial.end,
-        "parent_trial_number": trial.fork.trial_number if trial.fork else None,
-        "heartbeat_at": trial.heartbeat_at,
-        "process_id": owner.process_id if owner else None,
-        "process_started_at": owner.process_started_at if owner else None,
-        "phases": [dataclasses.asdict(phase) for phase in trial.phases],
-    }
+    known = dataclasses.asdict(trial)
+    del known["failed"]  # their number is told
+    return {**known, "state": state_of(trial), "end": trial.end}
 
 
 def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None:
-    newest = Newest(trial_details(database, **choice))
+    newest = Newest(TrialStore(database).each_trial(**choice))
     if not newest.rows:
         echo(nothing)
         return
     title = metric_title(map(_metric, newest.rows))
     rows = [_cells(trial, title) for trial in newest.rows]
-    if not any(trial.facts["simulated_cluster"] for trial in newest.rows):
+    if not any(trial.simulated_cluster for trial in newest.rows):
         rows = [[cell for cell in row if cell[0] != "workers"] for row in rows]
     print_rows(rows, {"speculative", "from", "under"}, prose="under")
     newest.print_rest()
 
 
-def _metric(trial: TrialDetails) -> Metric:
-    facts = trial.facts
-    return Metric(facts["metric"], facts["metric_goal"], facts["metric_unit"])
+def _metric(trial: StoredTrial) -> Metric:
+    return Metric(trial.metric, trial.metric_goal, trial.metric_unit)
 
 
-def _cells(trial: TrialDetails, title: str) -> Row:
-    facts, metric = trial.facts, _metric(trial)
-    accuracy = None if facts["diverged"] else facts["converged_accuracy"]
-    number = f"{facts['study']} {facts['trial_number']}"
-    fork = trial.fork
-    conditions = conditions_text(facts["online"], facts["switch_mechanism"], facts["injections"])
+def _cells(trial: StoredTrial, title: str) -> Row:
+    metric, fork = _metric(trial), trial.fork
+    accuracy = None if trial.diverged else trial.converged_accuracy
+    number = f"{trial.study} {trial.trial_number}"
+    conditions = conditions_text(trial.online, trial.switch_mechanism, trial.injections)
     return [
-        ("run", facts["source"] or number),
-        ("workers", workers_text(facts["workers"], facts["simulated_cluster"])),
-        ("candidate", _candidate(facts["candidate_percent"], facts["switch_percent"])),
-        ("speculative", "yes" if facts["speculative"] else "-"),
+        ("run", trial.source or number),
+        ("workers", workers_text(trial.workers, trial.simulated_cluster)),
+        ("candidate", _candidate(trial.candidate_percent, trial.switch_percent)),
+        ("speculative", "yes" if trial.speculative else "-"),
         ("from", f"{fork.trial_number} at {fork.percent:g} %" if fork else NONE),
         ("end", trial.end or state_of(trial)),
         (title, named_text(accuracy_text(accuracy, metric), metric, title)),
-        ("seconds", value_text(facts["training_seconds"], ".1f")),
+        ("seconds", value_text(trial.training_seconds, ".1f")),
         ("under", conditions or NONE),
     ]
 

@@ -20,7 +20,7 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.summary import observation_of, switches_kept
+from syncswitch.storage.uses.summary import switches_kept
 
 # Replicates of uses begin here, so that they are none of a search.
 _FIRST_REPLICATE = 1_000_000
@@ -131,7 +131,7 @@ class UsedJob:
     @property
     def has_begun_anew(self) -> bool:
         """Whether a use lost what came before its switch as well."""
-        first_failures = (use.failed_switches[0] for use in self.uses if use.failed_switches)
+        first_failures = (use.failed[0] for use in self.uses if use.failed)
         return any(
             one.switch_percent > 0 and one.lost_seconds >= one.elapsed_seconds > 0
             for one in first_failures
@@ -140,7 +140,7 @@ class UsedJob:
     @property
     def kept(self) -> list[bool]:
         """Whether the switch kept the accuracy, for each use of this version with its switch."""
-        return switches_kept(self.policy, map(observation_of, self.uses))
+        return switches_kept(self.policy, self.uses)
 
     @property
     def threshold(self) -> float:
@@ -225,7 +225,7 @@ class UsedJob:
                 use.seed or 0,
                 [
                     (one.switch_percent, one.accuracy if one.worker_step >= whole else None)
-                    for one in use.failed_switches
+                    for one in use.failed
                 ],
             )
         )

@@ -32,7 +32,6 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 from syncswitch.storage.trials.workloads import register_workload
 from syncswitch.storage.uses.store import use_curves, uses, uses_of
-from syncswitch.storage.uses.summary import is_counted
 
 
 def next_run(
@@ -197,7 +196,7 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
         goes_back: Whether a run that failed goes back to its switch; None for what the searches of
             the job were told, and else for what its failed switches have cost.
     """
-    counted = (use for use in uses(database, policy.fingerprint) if is_counted(use))
+    counted = (use for use in uses(database, policy.fingerprint) if not use.injections)
     job = UsedJob(policy, tuple(counted))
     if goes_back is None:
         searches = TrialStore(database).searches(workload=policy.fingerprint)

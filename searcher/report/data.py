@@ -30,16 +30,14 @@ from syncswitch.storage.queries.summaries import (
     SwitchPointStatistics,
     switch_point_statistics,
 )
-from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.queries.uses import PolicyUseFacts, use_facts
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
-from syncswitch.storage.trials.rows import condition_values
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo, StoredTrial
-from syncswitch.storage.uses.store import use_observations
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial, condition_values
+from syncswitch.storage.uses.store import uses
 from syncswitch.storage.uses.summary import UseSummary, use_summary
 from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
 
@@ -501,7 +499,7 @@ def load_report(
             }
             finished = read_observations(read, search.study, of_it)
             path, target, trouble = _course(stored_strategy(search), finished)
-        used = use_observations(read, fingerprint)
+        used = uses(read, fingerprint)
         return ReportData(
             identity=job.identity,
             namesakes=tuple(other.identity for other in namesakes),
@@ -522,7 +520,7 @@ def load_report(
             path=path,
             why=_why(read, policy, search),
             acceptance=_acceptance(policy, search, target, switch_points, job.identity.decided_by),
-            software=policy.policy.software if policy else _software(read, complete),
+            software=policy.policy.software if policy else _software(complete),
             uses=tuple(use_facts(read, fingerprint=fingerprint)),
             use_summaries={
                 entry.policy.version: use_summary(entry.policy, used) for entry in versions
@@ -548,12 +546,9 @@ def _evidence(registry: PolicyRegistry, policy: PolicyEntry | None) -> tuple[Evi
     return tuple(registry.evidence_trials(policy.policy.fingerprint, policy.policy.version))
 
 
-def _software(database: Database, complete: Sequence[StoredTrial]) -> Mapping[str, str]:
-    """Of the newest complete run."""
-    last = [trial.trial_id for trial in complete[-1:]]
-    for details in trial_details(database, trial_ids=last):
-        return details.facts["software"] or {}
-    return {}
+def _software(complete: Sequence[StoredTrial]) -> Mapping[str, str]:
+    """The software of the newest complete run."""
+    return (complete[-1].software or {}) if complete else {}
 
 
 def _is_under(switch_point: SwitchPointStatistics, conditions: RunConditions) -> bool:

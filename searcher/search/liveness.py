@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 
 import psutil
 
-from syncswitch.storage.queries.trial_details import TrialDetails
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.values import Owner, StoredTrial
 
@@ -31,9 +30,7 @@ def is_alive(owner: Owner) -> bool:
     return abs(started_at - owner.process_started_at) <= _START_TIME_TOLERANCE_SECONDS
 
 
-def is_run_by_anyone(
-    row: StoredTrial | TrialDetails, heartbeat_seconds: float = HEARTBEAT_SECONDS
-) -> bool:
+def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
     """Returns whether a running trial goes on, by its process here or its heartbeat elsewhere."""
     owner = row.owner
     if owner is None or row.heartbeat_at is None:
@@ -44,7 +41,7 @@ def is_run_by_anyone(
     return silent <= heartbeat_seconds
 
 
-def state_of(row: StoredTrial | TrialDetails) -> TrialState:
+def state_of(row: StoredTrial) -> TrialState:
     """Returns the stored state, or `stale` for a running trial whose process is dead."""
     return (
         TrialState.STALE

@@ -85,7 +85,6 @@ from syncswitch.storage.records.trial import (
     TrialSpec,
     TrialState,
 )
-from syncswitch.storage.trials.rows import condition_values
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import (
     CANCELLED,
@@ -94,6 +93,7 @@ from syncswitch.storage.trials.values import (
     Owner,
     SearchInfo,
     StoredTrial,
+    condition_values,
 )
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.replay.recording import RecordedRun

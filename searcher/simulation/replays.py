@@ -69,7 +69,7 @@ def _played(run: RecordedRun, identity: WorkloadIdentity, stop: StopRule) -> Pla
         return played_run(run, stop)
     # It may be stopped where its record ends; the rest of its time is estimated.
     seconds = whole_run_seconds(
-        run.training_seconds, run.phases, run.worker_steps, identity.total_worker_steps, True
+        run.training_seconds, run.phases, run.worker_steps, identity.total_worker_steps
     )
     rest_seconds = 0.0 if seconds is None else seconds - run.training_seconds
     is_first = bool(run.phases) and run.phases[-1].protocol == identity.first_protocol

@@ -36,7 +36,7 @@ from syncswitch.searcher.training.uses import (
 )
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError
-from syncswitch.storage.export.mlflow.server import check_mlflow
+from syncswitch.storage.export.mlflow import check_mlflow
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -228,7 +228,7 @@ def train(
     watching = observer if callable(observer) else lambda _: nullcontext(observer)
     try:
         with closing(kept.open()):
-            record = trained(loaded, workload, cluster, kept, tensorboard, watching)
+            record = trained(loaded, workload, cluster, kept, tensorboard, tell, watching)
             # A run that is killed from here on continues, and saves and records the same again.
             if not record.diverged:
                 save_model(loaded, record, kept, output)
@@ -265,6 +265,7 @@ def trained(
     cluster: ClusterChoice,
     checkpoints: RunCheckpoints,
     tensorboard_folder: Path | None,
+    tell: Tell,
     watching: Watching,
 ) -> TrialRecord:
     """Trains, and shows how far it is.
@@ -280,6 +281,7 @@ def trained(
                 cluster.open(workload, reference, identity.workers),
                 tensorboard_folder,
                 _name_of_logs(checkpoints.spec),
+                tell,
             ) as trainer,
             watching(identity) as observer,
         ):
@@ -299,8 +301,6 @@ def _copy_to_mlflow(
     uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
 ) -> None:
     """Copies a run that is over."""
-    from syncswitch.storage.export.mlflow.runs import use_copy
-    from syncswitch.storage.export.mlflow.server import MlflowServer
+    from syncswitch.storage.export.mlflow import copy_run
 
-    copy = use_copy(use_id, record, None if policy is None else policy.version)
-    MlflowServer(uri).put(record.spec.identity, [copy])
+    copy_run(uri, use_id, record, None if policy is None else policy.version)

@@ -163,12 +163,12 @@ def recorded_alone(storage_url: str, identity: WorkloadIdentity) -> list[float]:
     database has none, or cannot be read: a report is never worth a run.
     """
     from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.queries.trial_details import times_alone
+    from syncswitch.storage.trials.store import TrialStore
 
     host = None if identity.simulated_cluster else socket.gethostname()
     try:
         with open_database(storage_url, create=False) as database:
-            return times_alone(database, identity.fingerprint, host)
+            return TrialStore(database).times_alone(identity.fingerprint, host)
     except SyncSwitchError:
         return []
 

@@ -1,4 +1,4 @@
-"""Checks that a database is whole: only reads, and asks Alembic and SQLite."""
+"""Checks that a database is whole, with Alembic and SQLite; only reads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that somebody should know about a database.
+    """One result of a check of a database.
 
     Attributes:
-        kind: What was looked at, for example `schema`.
-        is_problem: Whether it needs a remedy; otherwise it is only information.
-        what: What was found, with a few examples; one line.
+        kind: The part that was checked, for example `schema`.
+        is_problem: Whether it needs a remedy, or is only information.
+        what: The finding in one line, with a few examples.
+        fix: The remedy, as a clause.
     """
 
     kind: str
@@ -36,24 +37,24 @@ class Finding:
 
 
 def database_findings(database: Database) -> Iterator[Finding]:
-    """Yields whatever keeps a database with our tables from being trusted."""
+    """Yields the faults of a database with our tables."""
     if missing := _missing(database):
         yield Finding("schema", True, listed("missing or changed", missing), RESTORE)
     if database.engine.dialect.name != "sqlite":
-        return  # a server looks after its files and references itself
+        return  # a server checks its files and references itself
     if damage := _damage(database):
         fix = "restore the file from a copy; what is readable, `sqlite3 FILE .recover` prints"
         yield Finding("integrity", True, listed("faults in the file", damage), fix)
 
 
 def listed(what: str, examples: Sequence[str]) -> str:
-    """For example `parts that are missing (7): a, b, c, d, e, ...`."""
+    """Lists a few examples, as in `parts that are missing (7): a, b, c, d, e, ...`."""
     more = ", ..." if len(examples) > _EXAMPLES else ""
     return f"{what} ({len(examples)}): {', '.join(examples[:_EXAMPLES])}{more}"
 
 
 def _missing(database: Database) -> list[str]:
-    """Parts of our tables that somebody removed or changed; what somebody added does no harm."""
+    """Returns parts of our tables that were removed or changed; additions do no harm."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -73,7 +74,7 @@ def _missing(database: Database) -> list[str]:
 
 
 def _lacking(change: Any) -> list[str]:
-    """Names of what a change of Alembic's would add or modify; none where it would remove."""
+    """Returns the names that a change of Alembic would add or modify; none if it would remove."""
     match change:
         case [(_, _, table, column, *_), *_]:
             return [f"{table}.{column}"]
@@ -85,7 +86,7 @@ def _lacking(change: Any) -> list[str]:
 
 
 def _damage(database: Database) -> list[str]:
-    """The faults that SQLite reports of its file."""
+    """Returns the faults that SQLite reports in its file."""
     try:
         with database.transaction(read_only=True) as connection:
             run = connection.exec_driver_sql
@@ -93,5 +94,5 @@ def _damage(database: Database) -> list[str]:
             lost = run("PRAGMA foreign_key_check").all()
     except SyncSwitchError as error:
         return [one_line(error)]
-    rows = [f"a row of {table} refers to none of {other}" for table, _, other, _ in lost]
+    rows = [f"a row of {table} refers to a missing row of {other}" for table, _, other, _ in lost]
     return [" ".join(str(fault).split()) for fault in faults if fault != "ok"] + rows

@@ -1,4 +1,4 @@
-"""Where the database is when nobody says; light, so that `--help` can tell."""
+"""The default place of the database, in a module without imports for `--help`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an error of a database's driver means: its class says what to do next."""
+"""Translates errors of database drivers; the class of the result says what to do next."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from syncswitch.storage.errors import (
     SyncSwitchError,
 )
 
-# SQLSTATEs: two transactions met, which a new one cures; a row is there already; the disk is full.
+# SQLSTATEs of transactions that met (another try helps), a duplicate row, and a full disk.
 _MEETING = frozenset({"40001", "40P01"})
 _UNIQUE = "23505"
 _DISK_FULL = "53100"
 
 
 class CollisionError(RetryableError):
-    """A row with this key is there already: of a writer at the same moment, or for good."""
+    """A row with this key exists: another writer added it just now, or long ago."""
 
 
 def translated(error: DBAPIError, place: str) -> SyncSwitchError:
-    """Our error for one of the driver's; `place` is what messages call the database."""
+    """Returns our error for one of a driver; `place` names the database in messages."""
     why = reason(error)
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     is_server = not isinstance(error.orig, sqlite3.Error)
@@ -43,10 +43,10 @@ def translated(error: DBAPIError, place: str) -> SyncSwitchError:
 
 
 def is_away(error: BaseException | None) -> bool:
-    """Whether an error that another library passes on means that the database may come back."""
+    """Returns whether an error from another library means that the database may come back."""
     return isinstance(error, DBAPIError) and isinstance(translated(error, ""), DatabaseAwayError)
 
 
 def reason(error: DBAPIError) -> str:
-    """The driver's own words, in one line."""
+    """Returns the message of the driver in one line."""
     return " ".join(str(error.orig).split())

@@ -1,4 +1,4 @@
-"""Opens the database, and runs each operation on it as one transaction."""
+"""Opens databases, and runs each operation on them as one transaction."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ WRITER = "syncswitch_writer"
 """Execution option of an engine whose transactions may write."""
 
 ROWS_AT_ONCE = 10_000
-"""Rows of a block, which takes a few megabytes."""
+"""Number of rows in a block, which takes a few megabytes."""
 
 _BUSY_SECONDS = 30.0
-_CACHE_KIBIBYTES = 64 * 1024  # at most: summaries of 100,000 trials read them more than once
+_CACHE_KIBIBYTES = 64 * 1024  # an upper limit: summaries of 100,000 trials read them more than once
 _EXTRAS = {"psycopg": "'syncswitch[postgresql]'"}
 
 
 def new_engine(parsed: URL, url: str) -> Engine:
-    """An engine for a URL with its driver; connects to nothing yet.
+    """Makes an engine for a URL; connects to nothing yet.
 
-    Raises DatabaseError where the driver is missing, or cannot be used.
+    Raises DatabaseError if the driver is missing, or cannot be used.
     """
     is_sqlite = parsed.get_backend_name() == "sqlite"
     arguments: dict[str, Any] = (
@@ -71,9 +71,9 @@ def new_engine(parsed: URL, url: str) -> Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
-    connection.isolation_level = None  # the driver must not send BEGIN: `_begin_sqlite` does
+    connection.isolation_level = None  # `_begin_sqlite` sends BEGIN instead of the driver
     connection.execute("PRAGMA foreign_keys=ON")
-    # Some builds of SQLite would lose the last commits when the power fails.
+    # Otherwise some builds of SQLite would lose the last commits when the power fails.
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA cache_size=-{_CACHE_KIBIBYTES}")
 
@@ -84,7 +84,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def use_write_ahead_log(engine: Engine) -> None:
-    """Lets readers and a writer work side by side; the file remembers it.
+    """Switches a file, for good, to a mode in which readers and a writer work side by side.
 
     SQLite refuses this change at once, without waiting, while another process uses the file.
     """
@@ -105,10 +105,10 @@ def use_write_ahead_log(engine: Engine) -> None:
 
 
 RESTART_SECONDS = 120.0
-"""How long a server may be away; what a long run measured is worth the wait."""
+"""How long to wait for a server that is away; the results of a long run are worth it."""
 
 _ATTEMPTS = 4
-_ADVISORY_LOCK = 0x53594E43  # any number that all versions of this software share
+_ADVISORY_LOCK = 0x53594E43  # any number, but the same in all versions of this software
 
 _T = TypeVar("_T")
 
@@ -119,13 +119,13 @@ class Database:
     Threads may share it; a process and its fork may not.
 
     Attributes:
-        url: As given, password included.
-        engine: For reading; its transactions do not lock out writers.
+        url: The URL as given, password included.
+        engine: An engine for reading; its transactions do not lock out writers.
     """
 
     def __init__(self, url: str, engine: Engine) -> None:
         self.url = url
-        # So that all statements of a transaction see the same rows; on SQLite they always do.
+        # All statements of a transaction see the same rows, as they always do on SQLite.
         is_server = engine.dialect.name == "postgresql"
         snapshot = {"isolation_level": "REPEATABLE READ"} if is_server else {}
         self.engine = engine.execution_options(**snapshot)
@@ -133,10 +133,10 @@ class Database:
 
     @contextmanager
     def transaction(self, *, read_only: bool = False) -> Iterator[Connection]:
-        """One transaction: committed at the end, rolled back by an exception.
+        """Runs one transaction: commits it at the end, and rolls it back after an exception.
 
-        On SQLite a transaction that may write waits for the others from its start, as one that
-        starts by reading could find its snapshot out of date and would have to fail.
+        On SQLite a transaction that may write waits for other writers at its start: one that
+        started by reading could find its snapshot out of date, and would have to fail.
 
         Raises:
             SyncSwitchError: The database refused; the class says whether to try again.
@@ -147,7 +147,7 @@ class Database:
                 yield connection
         except DBAPIError as error:
             raise translated(error, shown(self.url)) from error
-        except (ValueError, TypeError) as error:  # of what turns columns into Python's values
+        except (ValueError, TypeError) as error:  # from the conversion of columns to Python values
             raise DatabaseError(
                 f"{shown(self.url)} holds a value that cannot be read ({one_line(error)}); see"
                 f" `syncswitch-search db check --storage {shown(self.url)}`"
@@ -156,24 +156,25 @@ class Database:
     def row_blocks(
         self, query: Select[Any], rows_at_once: int = ROWS_AT_ONCE
     ) -> Iterator[Sequence[Row[Any]]]:
-        """The rows of a query in blocks, in bounded memory; all are of the moment of the first.
+        """Yields the rows of a query in blocks, in bounded memory; all are of the same moment.
 
-        The transaction is open until the last block was taken or the iterator is closed. The last
+        The transaction is open until the last block is taken, or the iterator closed. The last
         block may be smaller; without rows there is none.
         """
         with self.transaction(read_only=True) as connection:
-            # A server sends no more than this at a time, too.
+            # A server also sends only so many rows at a time.
             options = {"yield_per": rows_at_once}
             yield from connection.execute(query, execution_options=options).partitions()
 
     def write(
         self, operation: Callable[[Connection], _T], *, patience_seconds: float = RESTART_SECONDS
     ) -> _T:
-        """Runs an operation as one transaction, and anew in a new one after a passing fault.
+        """Runs an operation as one transaction, and again in a new one after a passing fault.
 
         Args:
-            operation: Called once or more; what it did before is rolled back, except that a
-                server may be lost after it committed. So repeating it must do no harm.
+            operation: The operation, which may be called several times. Its earlier changes are
+                rolled back, but a server may also be lost after it committed: so repeating it must
+                do no harm.
             patience_seconds: How long to wait for a database that is busy or lost.
 
         Raises:
@@ -187,7 +188,7 @@ class Database:
                 with self.transaction() as connection:
                     return operation(connection)
             except CollisionError as error:
-                if attempt >= _ATTEMPTS:  # by now the other writer is long done
+                if attempt >= _ATTEMPTS:  # the other writer has long finished
                     raise FatalError(str(error)) from error
             except RetryableError:
                 if attempt >= _ATTEMPTS and time.monotonic() > deadline:
@@ -217,11 +218,11 @@ def open_database(url: str, *, create: bool) -> Database:
 
     Args:
         url: SQLAlchemy URL of a SQLite file or a PostgreSQL database.
-        create: Whether a missing file or missing tables are made.
+        create: Whether to make a missing file or missing tables.
 
     Raises:
-        DatabaseError: It cannot be reached or read, or is foreign, of another revision or (without
-            `create`) missing.
+        DatabaseError: It cannot be reached or read, belongs to another application, is of another
+            revision, or (without `create`) is missing.
     """
     is_ours, engine = examined(url, may_create=create)
     try:
@@ -239,9 +240,9 @@ def open_database(url: str, *, create: bool) -> Database:
 
 
 def opened(database: Database | str) -> AbstractContextManager[Database]:
-    """A database that is there, for functions that take it open or as its URL.
+    """Opens an existing database for functions that take it open or as its URL.
 
-    What was open stays open at the end. Raises DatabaseError as `open_database`.
+    A database that was open stays open at the end. Raises DatabaseError as `open_database`.
     """
     if isinstance(database, str):
         return open_database(database, create=False)
@@ -249,10 +250,10 @@ def opened(database: Database | str) -> AbstractContextManager[Database]:
 
 
 def examined(url: str, *, may_create: bool) -> tuple[bool, Engine]:
-    """Whether a database holds our tables, and an engine for it, which the caller disposes of.
+    """Returns whether a database holds our tables, and an engine that the caller disposes of.
 
-    `may_create` is whether a SQLite file may still be missing. Raises DatabaseError where it cannot
-    be reached or read, or is foreign or of another revision.
+    With `may_create` a SQLite file may be missing. Raises DatabaseError if the database cannot be
+    reached or read, belongs to another application, or is of another revision.
     """
     parsed = parse_url(url)
     path = sqlite_path(parsed)
@@ -279,9 +280,9 @@ def examined(url: str, *, may_create: bool) -> tuple[bool, Engine]:
 
 
 def _make_tables(engine: Engine, place: str) -> None:
-    """Makes all tables and the view as the models describe them, or nothing.
+    """Makes all tables and the view, or nothing.
 
-    Of several processes that try, one does and the others wait.
+    If several processes try at once, one makes them and the others wait.
     """
     import syncswitch.storage.tables.indexes  # noqa: F401 (completes METADATA)
     from syncswitch.storage.tables.base import METADATA

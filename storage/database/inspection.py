@@ -1,4 +1,4 @@
-"""Says what a database URL leads to, before anything is written there."""
+"""Examines the database of a URL before anything is written there."""
 
 from __future__ import annotations
 
@@ -44,20 +44,22 @@ _ALLOWED = "allowed: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
 def parse_url(url: str) -> URL:
-    """Parses a database URL; raises DatabaseError where it is of no kind that can hold a search."""
+    """Parses a database URL; raises DatabaseError if no search can be stored there."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
         if re.fullmatch(_PLAIN_PATH, url):
             hint = f"; for a file write sqlite:///{url}"
             raise DatabaseError(f"{url!r} is not a database URL; {_ALLOWED}{hint}") from error
-        # Not from the error, which may quote the password.
+        # Without the error as its cause, which may quote the password.
         raise DatabaseError(f"{shown(url)} cannot be read as a URL; {_ALLOWED}") from None
     if parsed.get_backend_name() == "postgres":  # as hosting providers print it
         parsed = parsed.set(drivername=parsed.drivername.replace("postgres", "postgresql", 1))
     kind = parsed.get_backend_name()
     if kind not in {"sqlite", "postgresql"}:
-        raise DatabaseError(f"{shown(url)}: databases of kind {kind!r} do not work; {_ALLOWED}")
+        raise DatabaseError(
+            f"{shown(url)}: databases of kind {kind!r} are not supported; {_ALLOWED}"
+        )
     if kind == "sqlite":
         name = parsed.database or ":memory:"
         if name == ":memory:" or name.startswith("file:"):
@@ -67,7 +69,7 @@ def parse_url(url: str) -> URL:
             )
         if parsed.query or "\0" in name:
             raise DatabaseError(
-                f"{shown(url)!r} has options, or a character that no file has in its name;"
+                f"{shown(url)!r} has options, or a character that no file name can have;"
                 f" allowed: sqlite:///FILE alone"
             )
     elif _is_doubtful(parsed):
@@ -75,18 +77,18 @@ def parse_url(url: str) -> URL:
             f"{shown(url)} has an @ or a = in its host or database; {_ALLOWED}; write %40 for an @"
             " of the password, and a ? before options"
         )
-    # Without a driver's name SQLAlchemy would choose one by its own version.
+    # Without the name of a driver, the version of SQLAlchemy would decide on one.
     is_plain = parsed.drivername == "postgresql"
     return parsed.set(drivername="postgresql+psycopg") if is_plain else parsed
 
 
 def driver_url(url: str) -> str:
-    """The URL as SQLAlchemy and Optuna need it: with the driver's name, password included."""
+    """Returns the URL for SQLAlchemy and Optuna: with the driver's name and the password."""
     return parse_url(url).render_as_string(hide_password=False)
 
 
 def shown(url: str) -> str:
-    """The URL without its secrets; nothing of one in which they cannot be told from the rest."""
+    """Returns the URL without its secrets; a placeholder if they cannot be told from the rest."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -97,19 +99,19 @@ def shown(url: str) -> str:
 
 
 def _is_doubtful(url: URL) -> bool:
-    """Whether what SQLAlchemy takes for the host or the database may hold a password."""
+    """Returns whether SQLAlchemy may have taken a part of the password for host or database."""
     return bool({"@", "="} & {*(url.host or ""), *(url.database or "")})
 
 
 def sqlite_path(url: URL) -> Path | None:
-    """The file of a SQLite URL; None for a server."""
+    """Returns the file of a SQLite URL; None for a server."""
     return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
 
 
 def is_same_database(one: str, other: str) -> bool:
-    """Whether two URLs lead to the same file, or to the same database of a server.
+    """Returns whether two URLs lead to the same file, or to the same database of a server.
 
-    Raises DatabaseError where one is no URL of a database that can hold a search.
+    Raises DatabaseError if no search can be stored at one of them.
     """
     return _place(parse_url(one)) == _place(parse_url(other))
 
@@ -118,15 +120,16 @@ def _place(url: URL) -> tuple[object, ...]:
     path = sqlite_path(url)
     if path is not None:
         return (path.resolve(),)
-    # What is not said is PostgreSQL's default; the user and the driver do not matter.
+    # Missing parts are PostgreSQL's defaults; the user and the driver do not matter.
     host = url.host or url.query.get("host") or "localhost"
     return (host, url.port or 5432, url.database or url.username)
 
 
 def check_sqlite_file(path: Path, *, may_create: bool) -> None:
-    """Refuses a path that holds, or can hold, no SQLite database; opens it for reading alone.
+    """Checks that a path leads to a SQLite database; opens it only for reading.
 
-    Raises DatabaseError where it is missing, a directory, unreadable, or not a SQLite file.
+    Raises DatabaseError if it is a directory, unreadable, not a SQLite file, or missing; with
+    `may_create` a missing file only needs a directory.
     """
     try:
         with path.open("rb") as file:
@@ -152,7 +155,7 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
             f"cannot read the database {path}: {error.strerror or error};"
             f" make it readable, or name another with --storage URL"
         ) from error
-    # SQLite itself takes an empty file for an empty database.
+    # For SQLite, an empty file is an empty database.
     if header and header != _SQLITE_HEADER:
         raise DatabaseError(
             f"{path} is not a SQLite database (it starts with {header[:16]!r});"
@@ -161,10 +164,10 @@ def check_sqlite_file(path: Path, *, may_create: bool) -> None:
 
 
 def holds_nothing(url: str) -> bool:
-    """Whether a database is still missing or empty for us; only reads.
+    """Returns whether a database is missing, or has none of our tables yet; only reads.
 
-    False also where the database does not answer: opening it says why. Raises DatabaseError where
-    no database can be made there, or it belongs to another application.
+    It is False if the database does not answer: opening it says why. Raises DatabaseError if no
+    database can be made there, or it belongs to another application.
     """
     parsed = parse_url(url)
     path = sqlite_path(parsed)
@@ -173,7 +176,7 @@ def holds_nothing(url: str) -> bool:
         if not path.exists():
             return True
     try:
-        # Unlike a pool this keeps no connection open.
+        # Unlike a pool, this leaves no connection open.
         with create_engine(parsed, poolclass=NullPool).connect() as connection:
             return not has_our_tables(connection, shown(url))
     except (DBAPIError, ImportError, NoSuchModuleError):
@@ -181,12 +184,12 @@ def holds_nothing(url: str) -> bool:
 
 
 def has_our_tables(connection: Connection, place: str) -> bool:
-    """Whether our tables are there; else there are none, or Optuna's alone.
+    """Returns whether our tables are there; if not, there are none, or only those of Optuna.
 
-    `place` is what messages call the database. Raises DatabaseError where it belongs to another
+    `place` names the database in messages. Raises DatabaseError if it belongs to another
     application, or its tables are of another revision.
     """
-    # One look: between two, another process may make the tables.
+    # One query, as between two of them another process may make the tables.
     tables = set(inspect(connection).get_table_names())
     if VERSION_TABLE not in tables:
         if tables and not _is_optunas(connection, tables):
@@ -207,12 +210,12 @@ def has_our_tables(connection: Connection, place: str) -> bool:
 
 
 def holds_studies(connection: Connection) -> bool:
-    """Whether Optuna's tables are there."""
+    """Returns whether Optuna's tables are there."""
     return set(inspect(connection).get_table_names()) >= _OPTUNA_ALWAYS
 
 
 def _is_optunas(connection: Connection, tables: set[str]) -> bool:
-    """Whether these are Optuna's tables alone; another application may have `trials`, too."""
+    """Returns whether all these tables are Optuna's; other applications may have `trials`, too."""
     if not _OPTUNA_ALWAYS <= tables <= _OPTUNA_TABLES:
         return False
     return "study_name" in {column["name"] for column in inspect(connection).get_columns("studies")}

@@ -1,1 +1,1 @@
-"""What leaves the database for other tools: tables in files, runs and policies on MLflow."""
+"""Exports for other tools: tables in files, runs and policies on MLflow."""

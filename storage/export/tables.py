@@ -1,7 +1,7 @@
-"""Tables as CSV, JSON and Parquet, written block by block in bounded memory.
+"""Writes tables as CSV, JSON and Parquet, block by block in bounded memory.
 
 CSV and Parquet have the columns of `frames.COLUMNS`. In CSV a missing value is empty, times are
-ISO 8601 in UTC, and software is JSON. JSON, which has no infinite numbers, says null for them.
+ISO 8601 in UTC, and software is JSON. In JSON, infinite numbers become null.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _JSON = json.JSONEncoder(allow_nan=False, default=datetime.isoformat)
 
 
 def beginnings() -> tuple[bytes, ...]:
-    """The first bytes of such files, in any format."""
+    """Returns the possible first bytes of such files, in any format."""
     headers = (_lines([[column.name for column in columns]]) for columns in COLUMNS.values())
     return (b"[", b"PAR1", *(header.encode() for header in headers))
 
@@ -35,14 +35,14 @@ def write_text(file: BinaryIO, texts: Iterable[str]) -> None:
 
 
 def csv_text(name: FrameName, blocks: Blocks) -> Iterator[str]:
-    """A table as CSV, with a header; rows have their values in the order of the columns."""
+    """Yields a table as CSV, with a header; rows have their values in the order of the columns."""
     yield _lines([[column.name for column in COLUMNS[name]]])
     for block in blocks:
         yield _lines([_cell(value) for value in row] for row in block)
 
 
 def json_text(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Documents as a JSON array, each on a line of its own."""
+    """Yields documents as a JSON array, each on a line of its own."""
     before = "[\n"
     for document in documents:
         yield before + _document(document)
@@ -53,7 +53,7 @@ def json_text(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def write_parquet(name: FrameName, blocks: Blocks, file: BinaryIO) -> None:
     """Writes a table as Parquet; pandas reads it with the same types.
 
-    Raises UserError where pyarrow is missing.
+    Raises UserError if pyarrow is missing.
     """
     empty = frame_of(name, ())
     try:
@@ -80,7 +80,7 @@ def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        # With all digits: readers take the form of the first time for that of all.
+        # With all digits, as readers expect all times in the format of the first one.
         return value.isoformat(timespec="microseconds")
     return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
 

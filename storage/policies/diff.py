@@ -1,4 +1,4 @@
-"""Differences between two timing policies. Pure."""
+"""Compares two timing policies; pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 
-_ASIDE = frozenset({"name", "version", "created_at"})  # the name of the job is in the policy, too
+_ASIDE = frozenset({"name", "version", "created_at"})  # the policy has the name of the job, too
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """A field in which two policies or their jobs differ; None where one has no value.
+    """A field in which two policies or their jobs differ; None if one has no value.
 
-    A distribution has the field `software`, a point and its name.
+    The field of a distribution is `software`, a space, and its name.
     """
 
     field: str
@@ -31,7 +31,7 @@ def policy_differences(
     first_job: WorkloadIdentity,
     second_job: WorkloadIdentity,
 ) -> list[FieldDifference]:
-    """Compares two policies and their jobs, versions and times of creation aside."""
+    """Compares two policies and their jobs, except versions and times of creation."""
     before, after = _fields(first, first_job), _fields(second, second_job)
     return [
         FieldDifference(name, before.get(name), after.get(name))
@@ -44,7 +44,7 @@ def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
     content = {**asdict(policy), "speed_up": policy.speed_up, **asdict(job)}
     content["band"] = _band_text(policy.band)
     if policy.decided_by.is_less_better:
-        # People know its own values alone.
+        # People know only its own values.
         content = policy.decided_by.with_values(content)
         del content["target_accuracy"], content["mean_accuracy"]
     content["evidence"] = sorted(
@@ -55,5 +55,5 @@ def _fields(policy: TimingPolicy, job: WorkloadIdentity) -> Mapping[str, Any]:
 
 
 def _band_text(band: Band | None) -> str | None:
-    """How much a band rests on; its target and threshold are the policy's."""
+    """Says how much a band rests on; its target and threshold are the policy's."""
     return None if band is None else f"{band.runs} runs, {len(band.curve)} tests"

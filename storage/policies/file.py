@@ -1,12 +1,12 @@
-"""A timing policy as a file: JSON with a schema version and a checksum.
+"""Reads and writes policy files: JSON with a schema version and a checksum.
 
 ```
 {"schema_version": 1, "checksum": "sha256:...", "workload": {...}, "policy": {...}}
 ```
 
-The checksum is over the values, so a file may be reformatted but not altered. With the workload
-another database can take the policy. `schema` says what the values may be; it is imported when a
-file or JSON is wanted, as pydantic takes a while and a lookup does without.
+The checksum is over the values, so a file may be reformatted but not altered. The workload lets
+another database import the policy. `schema` holds the limits of the values; it is imported on
+demand, as a lookup does not need pydantic, which takes a while.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class PolicyFile:
     """The contents of a policy file.
 
     Attributes:
-        path: Where it was read from.
+        path: Path of the file.
         policy: The policy; its version is that of the registry it came from.
-        workload: What it was found for.
+        workload: The workload that it was found for.
     """
 
     path: Path
@@ -47,9 +47,9 @@ class PolicyFile:
 
 
 def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
-    """The policy as JSON values.
+    """Returns the policy as JSON values.
 
-    Raises PolicyError where a file with one of them could not be read again.
+    Raises PolicyError if a file with these values could not be read again.
     """
     from syncswitch.storage.policies.schema import PolicyContent
 
@@ -61,9 +61,9 @@ def policy_to_dict(policy: TimingPolicy) -> dict[str, Any]:
 
 
 def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
-    """The text of a policy file.
+    """Returns the text of a policy file.
 
-    Raises PolicyError where a value is impossible, or the policy is for another workload.
+    Raises PolicyError if a value is impossible, or the policy is for another workload.
     """
     from syncswitch.storage.policies.schema import SCHEMA_VERSION, WorkloadContent
 
@@ -80,7 +80,7 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
 
 
 def write_policy(path: str | Path, policy: TimingPolicy, workload: RegisteredWorkload) -> None:
-    """Writes a policy file; whoever reads the path sees the old file or the new one, whole.
+    """Writes a policy file; readers of the path see the old file or the new one, whole.
 
     Raises:
         PolicyError: The file cannot be written, or a value is impossible.
@@ -136,7 +136,7 @@ def read_policy_file(path: str | Path) -> PolicyFile:
 
 
 def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None:
-    """Says where a policy contradicts its workload; None where it does not."""
+    """Says how a policy contradicts its workload; None if it does not."""
     for name in (
         "fingerprint",
         "workers",
@@ -155,7 +155,7 @@ def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None
 
 
 def impossible_accuracy(policy: TimingPolicy) -> str | None:
-    """Says which accuracy of a policy its metric cannot have; None where all are possible."""
+    """Says which accuracy of a policy its metric cannot have; None if all are possible."""
     metric = policy.decided_by
     for name, accuracy in _accuracies(policy):
         if not metric.is_possible(accuracy):
@@ -165,7 +165,7 @@ def impossible_accuracy(policy: TimingPolicy) -> str | None:
 
 
 def _accuracies(policy: TimingPolicy) -> Iterator[tuple[str, float]]:
-    """All accuracies of a policy, measured or aimed at, each with its name."""
+    """Yields all accuracies of a policy, measured or aimed at, with their names."""
     yield "target_accuracy", policy.target_accuracy
     if policy.mean_accuracy is not None:
         yield "mean_accuracy", policy.mean_accuracy

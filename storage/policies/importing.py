@@ -1,4 +1,4 @@
-"""Takes timing policies of other databases, from policy files."""
+"""Imports timing policies of other databases from policy files."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class ImportedPolicy:
 
     Attributes:
         policy: The policy as it is in this database now.
-        is_new: False where it was there already.
-        current_version: Which version of its workload is current now.
+        is_new: Whether it was added; False if it was there already.
+        current_version: The version of its workload that is current now.
+        identity: The workload as this database knows it.
     """
 
     policy: TimingPolicy
@@ -44,13 +45,12 @@ class ImportedPolicy:
 def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[ImportedPolicy]:
     """Adds each file's policy as the next version of its workload: all of them, or none.
 
-    A policy is known again by its fingerprint, study and time of creation; one that is there
-    already stays as it is. A workload that is unknown is registered, one that is known keeps its
-    name and reference.
+    A policy is recognized by its fingerprint, study and time of creation; one that is there already
+    stays as it is. An unknown workload is registered, a known one keeps its name and reference.
 
     Args:
-        database: Takes them.
-        files: In the order in which versions are given.
+        database: The database.
+        files: The policies in the order in which they get their versions.
 
     Raises:
         PolicyError: A policy that is there says something else.
@@ -79,7 +79,7 @@ def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[Imp
 
 
 def _check_texts(file: PolicyFile) -> None:
-    """Refuses what no column takes: SQLite would, but PostgreSQL would not."""
+    """Refuses texts that are too long for a column, which only PostgreSQL would refuse itself."""
     values: list[tuple[Table, dict[str, object]]] = [(POLICIES, asdict(file.policy))]
     values += [(EVIDENCE, asdict(run)) for run in file.policy.evidence]
     workload = {**asdict(file.workload.identity), "reference": file.workload.reference}
@@ -98,7 +98,7 @@ def _check_texts(file: PolicyFile) -> None:
 
 
 def _register_and_lock(connection: Connection, file: PolicyFile) -> WorkloadIdentity:
-    """The workload of a policy, which is known then, and locked."""
+    """Registers the workload of a policy if need be, locks it, and returns it."""
     fingerprint = file.policy.fingerprint
     row = lock_workload(connection, fingerprint)
     if row is None:
@@ -113,7 +113,7 @@ def _register_and_lock(connection: Connection, file: PolicyFile) -> WorkloadIden
 
 
 def _add(connection: Connection, file: PolicyFile) -> tuple[TimingPolicy, bool]:
-    """The policy as it is in the database, and whether it is new there."""
+    """Returns the policy as it is in the database then, and whether it is new there."""
     fingerprint = file.policy.fingerprint
     created_at = datetime.fromisoformat(file.policy.created_at).astimezone(timezone.utc)
     query = select(POLICIES).where(

@@ -49,8 +49,9 @@ class PolicyEntry:
 
     Attributes:
         policy: The policy.
-        aliases: That point at it, in alphabetical order.
-        imported_at: ISO 8601, UTC; None where a search in this database published it.
+        aliases: The aliases that point at it, in alphabetical order.
+        imported_at: Time of the import, ISO 8601, UTC; None if a search in this database published
+            it.
         identity: The workload that it was found for.
     """
 
@@ -62,11 +63,11 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceTrial:
-    """Whether the database still has a trial that a policy rests on.
+    """A trial that a policy rests on, as the database has it now.
 
     Attributes:
-        trial_id: Its number; None where it is not in this database.
-        agrees: Whether it is complete and measured what the policy says.
+        trial_id: Its number; None if it is not in this database.
+        agrees: Whether it is complete, with the measurements that the policy states.
     """
 
     trial_id: int | None
@@ -76,7 +77,7 @@ class EvidenceTrial:
 def read_policies(
     connection: Connection, query: Select[Any]
 ) -> list[tuple[Row[Any], TimingPolicy]]:
-    """Rows with their records, newest first; times of creation are in UTC."""
+    """Returns the rows of a query with their policies, newest first; times are in UTC."""
     newest_first = query.order_by(
         POLICIES.c.created_at.desc(), POLICIES.c.version.desc(), POLICIES.c.fingerprint
     )
@@ -86,7 +87,7 @@ def read_policies(
 
 
 def _evidence(connection: Connection, query: Select[Any]) -> dict[tuple[str, int], list[Evidence]]:
-    """By fingerprint and version; as plain rows, of which a registry may have 100,000."""
+    """Returns the evidence of policies by fingerprint and version."""
     chosen = query.with_only_columns(POLICIES.c.fingerprint, POLICIES.c.version).subquery()
     columns = columns_of(Evidence, EVIDENCE)
     statement = (
@@ -115,7 +116,7 @@ def _policy(row: Row[Any], evidence: list[Evidence]) -> TimingPolicy:
 
 
 def last_version(connection: Connection, fingerprint: str) -> int:
-    """The highest version; 0 where there is none."""
+    """Returns the highest version; 0 if there is none."""
     query = select(func.max(POLICIES.c.version)).where(POLICIES.c.fingerprint == fingerprint)
     return connection.scalar(query) or 0
 
@@ -140,7 +141,7 @@ def add_version(
 
 
 def point(connection: Connection, fingerprint: str, alias: str, version: int) -> None:
-    """Points an alias at a version that is there."""
+    """Points an alias at an existing version."""
     if pointed_at(connection, fingerprint, alias) is None:
         values = {"fingerprint": fingerprint, "alias": alias, "version": version}
         connection.execute(insert(ALIASES).values(values))
@@ -151,7 +152,7 @@ def point(connection: Connection, fingerprint: str, alias: str, version: int) ->
 
 
 def pointed_at(connection: Connection, fingerprint: str, alias: str) -> int | None:
-    """The version that an alias points at; None where there is no such alias."""
+    """Returns the version that an alias points at; None if there is no such alias."""
     query = select(ALIASES.c.version).where(_is_alias(fingerprint, alias))
     return connection.scalar(query)
 
@@ -172,18 +173,18 @@ class PolicyRegistry:
     def publish(self, policy: TimingPolicy, *, replaces: int | None = None) -> TimingPolicy:
         """Adds a policy as the next version for its fingerprint, and points `current` at it.
 
-        A study publishes once: later calls return what it published, and change nothing. What was
+        A study publishes once: later calls return what it published, and change nothing. A policy
         imported from a study of the same name in another database does not count.
 
         Args:
-            policy: Its version is ignored.
-            replaces: Only while `current` is this version; None for whatever it is.
+            policy: The policy; its version is ignored.
+            replaces: The version that `current` has to be at; None for any.
 
         Raises:
             PolicyError: The workload is not registered, a value is impossible, or `current` was
                 moved to another version.
         """
-        policy_to_dict(replace(policy, version=1))  # what cannot be exported is not published
+        policy_to_dict(replace(policy, version=1))  # it must be possible to export it
 
         def operation(connection: Connection) -> TimingPolicy:
             if lock_workload(connection, policy.fingerprint) is None:
@@ -210,7 +211,7 @@ class PolicyRegistry:
         return self._database.write(operation)
 
     def published(self, fingerprint: str, study: str) -> TimingPolicy | None:
-        """The policy that a search of this database published; None where it has not."""
+        """Returns the policy that a search of this database published; None if it has not."""
         found = self._read(_published_by(fingerprint, study))
         return found[0] if found else None
 
@@ -222,7 +223,7 @@ class PolicyRegistry:
         protocols: tuple[str, str] | None = None,
         alias: str = CURRENT,
     ) -> list[TimingPolicy]:
-        """The policy that an alias points at, one per fingerprint, newest first.
+        """Returns the policies that an alias points at, one per fingerprint, newest first.
 
         Args:
             workload: Name, normal reference, or start of the fingerprint (8 digits or more).
@@ -231,7 +232,7 @@ class PolicyRegistry:
             alias: Name of the alias.
         """
         query = (
-            _of_workload(select(POLICIES), workload)
+            _of_workload(workload)
             .join(
                 ALIASES,
                 (ALIASES.c.fingerprint == POLICIES.c.fingerprint)
@@ -249,7 +250,7 @@ class PolicyRegistry:
         return self._read(query)
 
     def choose(self, workload: str, choice: str) -> list[TimingPolicy]:
-        """A version, or what an alias points at: one per fingerprint, newest first.
+        """Returns a version, or the one that an alias points at, per fingerprint, newest first.
 
         Args:
             workload: As in `lookup`.
@@ -261,49 +262,37 @@ class PolicyRegistry:
         return [policy for policy in versions if str(policy.version) == choice]
 
     def get(self, fingerprint: str, version: int) -> TimingPolicy | None:
-        """One version; None where there is none."""
+        """Returns one version; None if there is none."""
         found = self._read(select(POLICIES).where(_is_version(fingerprint, version)))
         return found[0] if found else None
 
     def policies(self, *, workload: str | None = None) -> list[TimingPolicy]:
-        """All versions, newest first; `workload` as in `lookup`."""
-        query = select(POLICIES)
-        if workload is not None:
-            query = _of_workload(query, workload)
-        return self._read(query)
+        """Returns all versions, newest first; `workload` as in `lookup`."""
+        return self._read(_of_workload(workload))
 
     def entries(self, *, workload: str | None = None) -> list[PolicyEntry]:
-        """All versions with their aliases, newest first; `workload` as in `lookup`."""
-        query, aliases = select(POLICIES), select(ALIASES)
-        if workload is not None:
-            query = _of_workload(query, workload)
-            aliases = aliases.join(
-                WORKLOADS, WORKLOADS.c.fingerprint == ALIASES.c.fingerprint
-            ).where(is_workload(workload))
-        return self._entries(query, aliases)
+        """Returns all versions with their aliases, newest first; `workload` as in `lookup`."""
+        return self._entries(_of_workload(workload))
 
     def entry(self, fingerprint: str, version: int) -> PolicyEntry | None:
-        """One version with its aliases; None where there is none."""
-        found = self._entries(
-            select(POLICIES).where(_is_version(fingerprint, version)),
-            select(ALIASES).where(ALIASES.c.fingerprint == fingerprint),
-        )
+        """Returns one version with its aliases; None if there is none."""
+        found = self._entries(select(POLICIES).where(_is_version(fingerprint, version)))
         return found[0] if found else None
 
     def workload(self, fingerprint: str) -> RegisteredWorkload | None:
-        """The workload of a fingerprint; None where the database does not know it."""
+        """Returns the workload of a fingerprint; None if the database does not know it."""
         with self._database.transaction(read_only=True) as connection:
             query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint)
             row = connection.execute(query).one_or_none()
             return None if row is None else registered_workload(row)
 
     def workloads(self, selector: str) -> list[RegisteredWorkload]:
-        """All that `selector` names, newest first; it is as the workload of `lookup`."""
+        """Returns the workloads of a name, reference or start of a fingerprint, newest first."""
         with self._database.transaction(read_only=True) as connection:
             return read_workloads(connection, selector)
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
-        """The trials that a version rests on, in their order, as far as the database has them."""
+        """Returns the trials that a version rests on, in their order."""
         measured = (
             TRIALS.c.state == TrialState.COMPLETE,
             TRIALS.c.switch_percent == EVIDENCE.c.switch_percent,
@@ -331,7 +320,7 @@ class PolicyRegistry:
             ]
 
     def aliases(self, fingerprint: str) -> dict[str, int]:
-        """The version that each alias points at."""
+        """Returns the version that each alias points at."""
         query = (
             select(ALIASES).where(ALIASES.c.fingerprint == fingerprint).order_by(ALIASES.c.alias)
         )
@@ -339,10 +328,10 @@ class PolicyRegistry:
             return {row.alias: row.version for row in connection.execute(query)}
 
     def set_alias(self, fingerprint: str, alias: str, version: int) -> None:
-        """Points an alias at a version, wherever it pointed before.
+        """Points an alias at a version, whatever it pointed at before.
 
         Raises:
-            PolicyError: The alias is no legal name, or there is no such version.
+            PolicyError: The name cannot be an alias, or there is no such version.
         """
         if not _ALIAS.fullmatch(alias):
             raise PolicyError(
@@ -351,7 +340,7 @@ class PolicyRegistry:
             )
 
         def operation(connection: Connection) -> None:
-            # Versions have no gaps, and a number that is too large cannot be asked for.
+            # Versions have no gaps, and databases cannot compare with a number that is too large.
             last = last_version(connection, fingerprint)
             if not 1 <= version <= last:
                 allowed = f"allowed: 1 to {last}" if last else "it has no policy yet"
@@ -370,7 +359,7 @@ class PolicyRegistry:
             The version before, and the one after.
 
         Raises:
-            PolicyError: There is no such alias, it is at the lowest version, or somebody else
+            PolicyError: There is no such alias, it is at the lowest version, or another process
                 moved it at the same moment.
         """
         known = self.aliases(fingerprint)
@@ -392,7 +381,7 @@ class PolicyRegistry:
                     f"{alias} of workload {fingerprint[:12]} is version {before}, the lowest one:"
                     f" there is none to roll back to"
                 )
-            # A repeated attempt may find its own work done, and must not go further back.
+            # A repeated attempt may find its own change, and must not go further back.
             if pointed_at(connection, fingerprint, alias) not in {before, lower}:
                 raise PolicyError(
                     f"{alias} of workload {fingerprint[:12]} was moved from version {before} by"
@@ -407,13 +396,14 @@ class PolicyRegistry:
         with self._database.transaction(read_only=True) as connection:
             return [policy for _, policy in read_policies(connection, query)]
 
-    def _entries(self, query: Select[Any], aliases: Select[Any]) -> list[PolicyEntry]:
+    def _entries(self, query: Select[Any]) -> list[PolicyEntry]:
         names: dict[tuple[str, int], list[str]] = defaultdict(list)
+        wanted = query.with_only_columns(POLICIES.c.fingerprint)
+        workloads = select(WORKLOADS).where(WORKLOADS.c.fingerprint.in_(wanted))
+        aliases = select(ALIASES).where(ALIASES.c.fingerprint.in_(wanted)).order_by(ALIASES.c.alias)
         with self._database.transaction(read_only=True) as connection:
-            for alias in connection.execute(aliases.order_by(ALIASES.c.alias)):
-                names[alias.fingerprint, alias.version].append(alias.alias)
-            wanted = query.with_only_columns(POLICIES.c.fingerprint)
-            workloads = select(WORKLOADS).where(WORKLOADS.c.fingerprint.in_(wanted))
+            for row in connection.execute(aliases):
+                names[row.fingerprint, row.version].append(row.alias)
             jobs = {row.fingerprint: row for row in connection.execute(workloads)}
             return [
                 PolicyEntry(
@@ -439,11 +429,14 @@ def _is_version(fingerprint: str, version: int) -> ColumnElement[bool]:
 
 
 def _equals(column: Column[Any], value: int) -> ColumnElement[bool]:
-    # No database can be asked for what is too large for it.
+    # Databases cannot compare with a number that is too large.
     return column == value if abs(value) <= LARGEST_INTEGER else false()
 
 
-def _of_workload(query: Select[Any], selector: str) -> Select[Any]:
+def _of_workload(selector: str | None) -> Select[Any]:
+    query = select(POLICIES)
+    if selector is None:
+        return query
     return query.join(WORKLOADS, WORKLOADS.c.fingerprint == POLICIES.c.fingerprint).where(
         is_workload(selector)
     )

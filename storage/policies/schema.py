@@ -1,6 +1,6 @@
-"""The schema of policy files, as pydantic models and as the JSON Schema that we publish.
+"""The schema of policy files, as pydantic models and as the published JSON Schema.
 
-The models have the fields of the records, with limits to their values.
+The models have the fields of the records, with limits on their values.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
     "training_seconds": _AT_LEAST_0,
     "trial_number": _INDEX,
     "version": _COUNT,
-    # What was never trained may be tested, too.
+    # The model may be tested before it is trained.
     "worker_step": {"ge": 0, "le": _LARGEST_WORKER_STEP},
     "workers": _COUNT,
     "workload": _NAME,
@@ -66,14 +66,14 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
 
 
 class _Content(BaseModel):
-    # Most commands need one of these models, and no command all of them.
+    # A command needs one of these models, if any.
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def _model(name: str, record: type, meaning: str, **types: Any) -> type[BaseModel]:
-    """A model with the fields of a record, all of them required.
+    """Makes a model with the fields of a record, all of them required.
 
-    The types are those of fields that have another one here, or that the record lacks.
+    `types` are those of fields that have another type here, or that the record lacks.
     """
     entries = re.findall(r"^        (\w+): ((?:.|\n {12})+)", record.__doc__ or "", re.MULTILINE)
     meanings = {field: " ".join(text.split()).replace("None", "null") for field, text in entries}
@@ -117,7 +117,7 @@ BandPointContent = _model(
 BandContent = _model(
     "BandContent",
     Band,
-    "What the first protocol alone has shown, and what a run is held against.",
+    "Results of the first protocol alone, which a run is compared with.",
     curve=Annotated[tuple[BandPointContent, ...], AfterValidator(_ascending)],  # type: ignore[valid-type]
 )
 
@@ -134,7 +134,7 @@ PolicyContent = _model(
 WorkloadContent = _model(
     "WorkloadContent",
     WorkloadIdentity,
-    "The job that the policy was found for; null is what nobody recorded.",
+    "The job that the policy was found for; null is what was not recorded.",
     reference=str,
     metric_goal=Literal["max", "min"],
 )
@@ -154,7 +154,7 @@ class Document(_Content):
 
 
 def policy_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of policy files."""
+    """Returns the JSON Schema (draft 2020-12) of policy files."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:syncswitch:timing-policy:{SCHEMA_VERSION}",
@@ -163,12 +163,12 @@ def policy_schema() -> dict[str, Any]:
 
 
 def largest_integer(name: str) -> int:
-    """The largest integer that a column of this name holds in every database."""
+    """Returns the largest integer that a column of this name holds in every database."""
     return _LARGEST_WORKER_STEP if "worker_step" in name else LARGEST_INTEGER
 
 
 def first_fault(error: ValidationError) -> str:
-    """The first fault in a few words, for example `switch_percent 140.0: ...`."""
+    """Describes the first fault in a few words, for example `switch_percent 140.0: ...`."""
     fault = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in fault["loc"]) or "policy"
     value = "" if fault["type"] == "missing" else f" {str(fault['input'])[:60]!r}"

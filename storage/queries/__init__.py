@@ -1,1 +1,1 @@
-"""Questions about many runs, answered by the database; `frames.py` is their face."""
+"""Queries about many runs, which the database answers; `frames.py` makes tables of them."""

@@ -1,40 +1,41 @@
-"""What runs did, row by row: their evaluations and events, and when they reached a target."""
+"""Tables of runs: trials, their evaluations and events, and when they reached a target."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from sqlalchemy import Column, Select, Table, func, literal, select
 from sqlalchemy.types import Double
 
+from syncswitch.storage.columns import FrameColumn, TrialFacts, columns_of_record
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.queries.trial_filter import TrialChoice, conditions
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import own_value
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import EVALUATIONS, EVENTS, WORKLOADS
+from syncswitch.storage.trials.choice import TrialChoice, conditions
 from syncswitch.storage.trials.evaluations import inherited_accuracy_seconds
 
 _FACTS = TRIAL_FACTS.c
 
 
-class RunKeys:
-    """The keys of a run's rows: runs are comparable where all keys but the first agree."""
+_RUN_KEYS = (
+    "trial_id",
+    "workload",
+    "workers",
+    "simulated_cluster",
+    "candidate_percent",
+    "switch_percent",
+    "replicate",
+    "online",
+    "switch_mechanism",
+    "injections",
+)
+"""The first columns of each table; runs that agree in all but `trial_id` are comparable."""
 
-    trial_id: Annotated[int, "number of the trial in this database"]
-    workload: Annotated[str, "name of the workload"]
-    workers: Annotated[int, "n, size of the cluster"]
-    simulated_cluster: Annotated[str | None, "digest of its profile; null for a real one"]
-    candidate_percent: Annotated[float | None, "switch point the run counts for; null if for none"]
-    switch_percent: Annotated[float, "percent of W in the first protocol"]
-    replicate: Annotated[int, "number of this repeat of the switch point"]
-    online: Annotated[str, "online policy: none, greedy or elastic"]
-    switch_mechanism: Annotated[str, "how it switched: hot or restart"]
-    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
 
-
-class EvaluationFacts(RunKeys):
+class EvaluationFacts:
     """The columns of `evaluations`: one row per test of a model.
 
     A test belongs to the run that made it: the curve of a fork begins where it left its parent.
@@ -43,56 +44,70 @@ class EvaluationFacts(RunKeys):
     worker_step: Annotated[int, "worker-steps done"]
     elapsed_seconds: Annotated[float, "training time so far, a fork's prefix included"]
     accuracy: Annotated[
-        float, "test accuracy, 0 to 1; of another metric what is compared, more is better"
+        float, "test accuracy, 0 to 1, or in another metric's own sense; more is better"
     ]
-    metric: Annotated[str, "name of what the runs are compared by"]
-    value: Annotated[float, "the metric's own value, in its unit"]
+    metric: Annotated[str, "name of the metric that the runs are compared by"]
+    value: Annotated[float, "the same as a value of the metric, in its unit"]
     training_loss: Annotated[
-        float | None, "mean since the evaluation before; null where it was not a number"
+        float | None, "mean training loss since the evaluation before; null if it was not a number"
     ]
     further: Annotated[
-        dict[str, float] | None, "own values of further metrics by name, JSON; null for none"
+        dict[str, float] | None, "values of further metrics by name, JSON; null for none"
     ]
 
 
-class EventFacts(RunKeys):
+class EventFacts:
     """The columns of `events`: one row per event of a complete run."""
 
-    study: Annotated[str | None, "search it belongs to; null if imported"]
-    trial_number: Annotated[int | None, "number in its search; null if imported"]
-    position: Annotated[int, "number of the event in its run, from 0"]
-    kind: Annotated[str, "what it was, for example detected, removed or lost"]
-    worker: Annotated[int | None, "number of the worker; null where it is about no single one"]
+    study: Annotated[str | None, "search that it belongs to; null for none"]
+    trial_number: Annotated[int | None, "number in its search; null without one"]
+    position: Annotated[int, "index of the event in its run, from 0"]
+    kind: Annotated[str, "kind of event, for example detected, removed or lost"]
+    worker: Annotated[int | None, "index of the worker; null if it does not concern a single one"]
     worker_step: Annotated[int, "worker-steps done at that moment"]
     elapsed_seconds: Annotated[float, "training time at that moment"]
-    seconds: Annotated[float | None, "how long it took; null where that says nothing"]
-    reason: Annotated[str, "why, with figures, for people"]
+    seconds: Annotated[float | None, "duration; null if that is meaningless"]
+    reason: Annotated[str, "reason for people, with figures"]
 
 
-class AccuracyTime(RunKeys):
+class AccuracyTime:
     """The columns of `accuracy_times`: one row per completed run."""
 
     diverged: Annotated[bool, "whether it diverged"]
-    metric: Annotated[str, "name of what the runs are compared by"]
-    target_value: Annotated[float, "as asked for, in the metric's unit"]
+    metric: Annotated[str, "name of the metric that the runs are compared by"]
+    target_value: Annotated[float, "target as given, in the metric's unit"]
     time_to_accuracy_seconds: Annotated[
         float | None,
         "training time at the first evaluation at the target, in a fork's prefix or after;"
-        " null if never there",
+        " null if there was none",
     ]
-    is_censored: Annotated[bool, "never at the target: it would take longer than was observed"]
+    is_censored: Annotated[
+        bool, "whether it never reached the target: that takes longer than was observed"
+    ]
     observed_seconds: Annotated[
-        float | None, "the time to the target, or where censored the training time until the end"
+        float | None,
+        "the time to the target, or for a censored run the training time until its end",
     ]
 
 
-_RUN_KEYS = tuple(_FACTS[name] for name in RunKeys.__annotations__)
+def columns_of(rows: type) -> tuple[FrameColumn, ...]:
+    """Returns the columns of a table of runs: the run's keys, and those that `rows` describes."""
+    facts = {column.name: column for column in columns_of_record(TrialFacts)}
+    return (*(facts[name] for name in _RUN_KEYS), *columns_of_record(rows))
+
+
+def trials(choice: TrialChoice) -> Select[Any]:
+    """Selects the columns of `TRIAL_FACTS`, in the order in which the trials were added.
+
+    Raises UserError if the choice is impossible.
+    """
+    return select(TRIAL_FACTS).where(*conditions(choice)).order_by(_FACTS.trial_id)
 
 
 def evaluations(choice: TrialChoice) -> Select[Any]:
     """Selects the evaluations of trials, each curve in the order of its worker-steps.
 
-    Raises UserError where the choice is impossible.
+    Raises UserError if the choice is impossible.
     """
     return _rows(EvaluationFacts, EVALUATIONS, EVALUATIONS.c.worker_step, choice)
 
@@ -100,24 +115,24 @@ def evaluations(choice: TrialChoice) -> Select[Any]:
 def events(choice: TrialChoice) -> Select[Any]:
     """Selects the events of trials, those of each in their order.
 
-    Raises UserError where the choice is impossible.
+    Raises UserError if the choice is impossible.
     """
     return _rows(EventFacts, EVENTS, EVENTS.c.position, choice)
 
 
 def _rows(
-    keys: type[RunKeys],
+    rows: type,
     table: Table,
     order: Column[Any],
     choice: TrialChoice,
 ) -> Select[Any]:
-    """Rows of a table with what is known of their trials, in the order of the trials."""
+    """Selects rows of a table with the facts of their trials, in the order of the trials."""
     known = {
         **dict(_FACTS.items()),
         **dict(table.c.items()),  # both have a kind
         "value": own_value(EVALUATIONS.c.accuracy, _FACTS.metric_goal).label("value"),
     }
-    columns = [known[name] for name in get_type_hints(keys)]
+    columns = [known[column.name] for column in columns_of(rows)]
     return (
         select(*columns)
         .select_from(TRIAL_FACTS)
@@ -128,10 +143,10 @@ def _rows(
 
 
 def accuracy_times(choice: TrialChoice, target_value: float) -> Select[Any]:
-    """Selects when each completed run first tested at a value of its metric, or a better one.
+    """Selects when each completed run first reached a value of its metric in a test.
 
-    The time of a fork counts from the start of the whole run. One that was stopped is censored at
-    its stop. Raises UserError where the target or the choice is impossible.
+    The time of a fork counts from the start of the whole run. A run that was stopped is censored at
+    its stop. Raises UserError if the target or the choice is impossible.
     """
     if not math.isfinite(target_value):
         raise UserError(f"target_accuracy is {target_value}; give a number, for example 0.9")
@@ -150,7 +165,7 @@ def accuracy_times(choice: TrialChoice, target_value: float) -> Select[Any]:
     )
     reached = (
         select(
-            *_RUN_KEYS,
+            *(_FACTS[name] for name in _RUN_KEYS),
             _FACTS.diverged,
             _FACTS.metric,
             _FACTS.training_seconds,
@@ -160,11 +175,11 @@ def accuracy_times(choice: TrialChoice, target_value: float) -> Select[Any]:
         .outerjoin(inherited, inherited.c.trial_id == _FACTS.trial_id)
         .where(*chosen)
         .cte()
-        .prefix_with("MATERIALIZED", dialect="postgresql")  # or it looks up each time thrice
+        .prefix_with("MATERIALIZED", dialect="postgresql")  # or it would look up each time thrice
         .c
     )
     return select(
-        *(reached[column.name] for column in _RUN_KEYS),
+        *(reached[name] for name in _RUN_KEYS),
         reached.diverged,
         reached.metric,
         given.label("target_value"),

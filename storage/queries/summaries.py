@@ -1,9 +1,9 @@
-"""What the runs of each switch point measured together: the database counts, adds and averages.
+"""Statistics of the runs at each switch point, computed by the database.
 
-Only completed runs count, and every mean is over those of them that did not diverge. Runs of all
-searches and imported runs count alike, once they have a switch point. A run that was stopped early
-counts with the accuracy that it had by then, and with the time that all of it would have taken.
-Runs under different conditions (online policy, switch mechanism, injections) are kept apart.
+Only completed runs count, and means are over those that did not diverge. Runs of all searches and
+imported runs count alike, if they count for a switch point. A run that was stopped early counts
+with its accuracy by then, and with the estimated time of the whole run. Runs under different
+conditions (online policy, switch mechanism, injections) are kept apart.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
+from syncswitch.storage.columns import MeasuredJobColumns
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import student_half_width
-from syncswitch.storage.queries.columns import MeasuredJobColumns
-from syncswitch.storage.queries.trial_filter import RunChoice, conditions
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import WORKLOADS
+from syncswitch.storage.trials.choice import RunChoice, conditions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
 _FACTS = TRIAL_FACTS.c
-# Squares of what is smaller come near the least number that there is.
+# The squares of smaller numbers would come near the least float.
 _LEAST = 1e-150
 _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 
@@ -39,64 +39,68 @@ _CONDITIONS = (_FACTS.online, _FACTS.switch_mechanism, _FACTS.injections)
 class SwitchPointStatistics(MeasuredJobColumns):
     """The completed runs of one switch point of one workload, all under the same conditions.
 
-    Means are over those that did not diverge. Standard deviations are those of a sample (n - 1), so
-    unknown for a single run, and so is the confidence interval, which is Student's.
+    Means are over those that did not diverge. Standard deviations are those of a sample (n - 1),
+    and intervals are Student's, so both are unknown for a single run.
     """
 
-    online: Annotated[str, "online policy: none, greedy or elastic"]
-    switch_mechanism: Annotated[str, "how the runs switched: hot or restart"]
+    online: Annotated[str, "policy on stragglers: none, greedy or elastic"]
+    switch_mechanism: Annotated[str, "way of switching: hot or restart"]
     injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
     candidate_percent: Annotated[float, "the switch point: percent of W in the first protocol"]
-    runs: Annotated[int, "completed runs"]
-    diverged_runs: Annotated[int, "how many of them diverged; all that follows leaves these out"]
+    runs: Annotated[int, "number of completed runs"]
+    diverged_runs: Annotated[int, "how many of them diverged; these are left out below"]
     stopped_runs: Annotated[int, "how many of the others were stopped early"]
     mean_accuracy: Annotated[float | None, "mean converged accuracy, 0 to 1"]
-    mean_value: Annotated[float | None, "the metric's own value of it, in its unit"]
+    mean_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
     sd_accuracy: Annotated[float | None, "its standard deviation between runs"]
-    lower_accuracy: Annotated[float | None, "lower end of the mean's confidence interval, from 0"]
-    upper_accuracy: Annotated[float | None, "upper end of it, to 1"]
-    lower_value: Annotated[float | None, "lower end of the same interval, in the metric's unit"]
-    upper_value: Annotated[float | None, "upper end of it"]
+    lower_accuracy: Annotated[
+        float | None, "lower end of the confidence interval of the mean, from 0"
+    ]
+    upper_accuracy: Annotated[float | None, "upper end of the interval, to 1"]
+    lower_value: Annotated[float | None, "lower end of the interval of `mean_value`"]
+    upper_value: Annotated[float | None, "upper end of that interval"]
     mean_final_accuracy: Annotated[float | None, "mean accuracy of the last evaluation, 0 to 1"]
-    mean_final_value: Annotated[float | None, "the metric's own value of it, in its unit"]
+    mean_final_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
     mean_training_seconds: Annotated[
         float | None,
-        "mean training time of whole runs: prefixes of forks included, and of stopped runs what"
-        " they would have taken",
+        "mean training time of whole runs, prefixes of forks included; stopped runs count with an"
+        " estimate for the whole",
     ]
     sd_training_seconds: Annotated[float | None, "its standard deviation between runs"]
-    mean_paid_seconds: Annotated[float | None, "mean training time that the runs paid themselves"]
+    mean_paid_seconds: Annotated[
+        float | None, "mean training time that the runs paid for themselves"
+    ]
     mean_switch_overhead_seconds: Annotated[
-        float | None, "mean time of the switch, of the runs that made it themselves"
+        float | None, "mean time of the switch, over the runs that made it themselves"
     ]
     target_accuracy: Annotated[
-        float | None, "that the runs were to reach; null where unknown or not the same for all"
+        float | None, "target of the runs; null if unknown or not the same for all"
     ]
-    target_value: Annotated[float | None, "the metric's own value of it, in its unit"]
+    target_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
     mean_time_to_accuracy_seconds: Annotated[
-        float | None, "mean time to that target, of the runs that reached it"
+        float | None, "mean time to the target, over the runs that reached it"
     ]
-    censored_runs: Annotated[int | None, "how many had not reached it when they ended"]
+    censored_runs: Annotated[int | None, "number of runs that had not reached it when they ended"]
     speed_up: Annotated[
         float | None,
-        "mean training time of the first protocol alone (switch point 100), under the same"
-        " conditions, over this one's",
+        "mean training time of the first protocol alone (switch point 100) under the same"
+        " conditions, over that of this switch point",
     ]
 
 
 def switch_point_statistics(
     database: Database, *, confidence: float = 0.95, **choice: Unpack[RunChoice]
 ) -> list[SwitchPointStatistics]:
-    """Statistics of every switch point, by workload and cluster, the longest first protocol first.
+    """Returns the statistics of switch points, by workload and cluster, the latest switch first.
 
-    The choice is that of the baselines, too. Raises UserError where it, or the confidence of the
+    The choice also applies to the baselines. Raises UserError if it, or the confidence of the
     intervals, is impossible.
     """
     if not 0 < confidence < 1:
         raise UserError(f"confidence is {confidence}; allowed: between 0 and 1, for example 0.95")
     counting = [
         _FACTS.state == TrialState.COMPLETE,
-        _FACTS.candidate_percent.is_not(None),  # also leaves out the uses of policies
+        _FACTS.candidate_percent.is_not(None),  # leaves out the uses of policies as well
         *conditions(choice, RunChoice),
     ]
     with database.transaction(read_only=True) as connection:
@@ -115,7 +119,7 @@ def switch_point_statistics(
 
 
 def _metrics(connection: Connection, fingerprints: Collection[str]) -> dict[str, Metric]:
-    """The metric of some jobs, by fingerprint."""
+    """Returns the metrics of some jobs by fingerprint."""
     query = select(
         WORKLOADS.c.fingerprint,
         WORKLOADS.c.metric_name,
@@ -135,7 +139,7 @@ def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _place(switch_point: SwitchPointStatistics) -> tuple[Any, ...]:
-    """Under the conditions that are the default first."""
+    """Returns the key to sort by; the default conditions come first."""
     conditions = (
         (switch_point.injections is not None, switch_point.injections or ""),
         (switch_point.online != "none", switch_point.online),
@@ -168,7 +172,7 @@ def _statistics(
         row["censored_runs"] = None
     accuracies = {
         **{name: value for name, value in row.items() if name.endswith("accuracy")},
-        # An accuracy lies between 0 and 1, whatever the interval of few runs.
+        # The interval of few runs may leave the range of the metric.
         "lower_accuracy": None if half is None else metric.limited(mean - half),
         "upper_accuracy": None if half is None else metric.limited(mean + half),
     }
@@ -181,9 +185,9 @@ def _statistics(
 
 
 def _deviation(squares: float | None, surplus: float | None, count: int) -> float | None:
-    """Standard deviation of a sample, from its distances to its rounded mean.
+    """Computes the standard deviation of a sample from its distances to the rounded mean.
 
-    With an exact mean that sum would be 0; it takes the rounding of the mean out of the squares.
+    Their sum, the surplus, would be 0 with an exact mean; it corrects the squares for the rounding.
     """
     if squares is None or surplus is None or count < 2:
         return None
@@ -191,15 +195,15 @@ def _deviation(squares: float | None, surplus: float | None, count: int) -> floa
 
 
 def _measured(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The value of a run that did not diverge, else null, which no aggregate sees."""
+    """Returns the value for a run that did not diverge, else null, which aggregates ignore."""
     return case((~_FACTS.diverged, column))
 
 
 def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
-    """One row per switch point.
+    """Selects one row per switch point.
 
-    The variances take two passes, first the means, then the squares of what differs from them:
-    the squares of the values themselves would lose all digits of a small spread.
+    The variances take two passes, first the means, then the squared distances from them: the
+    squares of the values themselves would lose all digits of a small spread.
     """
     accuracy, seconds = _measured(_FACTS.converged_accuracy), _FACTS.whole_run_seconds
     keys = (_FACTS.fingerprint, _FACTS.candidate_percent, *_CONDITIONS)
@@ -209,7 +213,7 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
         .group_by(*keys)
         .subquery()
     )
-    # Of one workload these are all the same.
+    # These are the same for all runs of a workload.
     workload = [
         func.min(column).label(column.name)
         for column in (
@@ -265,5 +269,5 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
 
 
 def _squared(value: ColumnElement[float]) -> ColumnElement[float]:
-    # PostgreSQL refuses a product that is too small for a number.
+    # PostgreSQL raises an error for a product that is too small for a float.
     return case((func.abs(value) < _LEAST, 0.0), else_=value * value)

@@ -1,4 +1,4 @@
-"""What a guard knows about a job, and what it did in a run."""
+"""The knowledge of a guard about a job, and its actions in a run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# As of a usual search.
-_MOST_HALVINGS = 6
-
+_MOST_HALVINGS = 6  # as in a usual search
 
 _LUCK = 1.0
 """Thresholds by which one run ends above the mean of all at most, with 95 % confidence.
@@ -20,10 +18,10 @@ searcher's prior has it; 2.01 times that half is the 95th percentile.
 
 
 def target_error(threshold: float, runs: int) -> float:
-    """Return how much too high a target may be that is the mean of few runs, with 95 % confidence.
+    """Returns how much too high a target may be, the mean of few runs, with 95 % confidence.
 
-    0 for a target that was given. Held against a lucky run, many a good switch would be sent back
-    at its end, where that costs most.
+    It is 0 for a given target. Compared with a lucky run, many a good switch would be sent back at
+    its end, where that costs most.
     """
     return _LUCK * threshold / math.sqrt(runs) if runs else 0.0
 
@@ -33,9 +31,9 @@ class BandPoint:
     """Tests of the first protocol alone after the same worker-steps.
 
     Attributes:
-        worker_step: After which they were made.
-        accuracy: Their mean.
-        deviation: Standard deviation of one test among runs, of the few that there are; 0 of one.
+        worker_step: The number of worker-steps.
+        accuracy: Mean accuracy of the tests.
+        deviation: Standard deviation of a test between the runs; 0 for a single run.
     """
 
     worker_step: int
@@ -48,10 +46,10 @@ class Band:
     """Results of the first protocol alone, which a guarded run is compared with.
 
     Attributes:
-        target_accuracy: A.
+        target_accuracy: A, the accuracy to reach.
         threshold: beta, the accuracy that may be lost.
-        runs: So many made the curve.
-        curve: In ascending order of worker-steps; empty where no curve is known.
+        runs: Number of runs that the curve rests on.
+        curve: Points in ascending order of worker-steps; empty if no curve is known.
     """
 
     target_accuracy: float
@@ -61,22 +59,22 @@ class Band:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Band:
-        """The band of its JSON values."""
+        """Rebuilds a band from its JSON values."""
         return cls(**{**values, "curve": tuple(BandPoint(**point) for point in values["curve"])})
 
 
 @dataclass(frozen=True, slots=True)
 class FailedSwitch:
-    """A switch of a guarded run that failed: what came after it was for nothing.
+    """A switch of a guarded run that failed: the training after it was in vain.
 
     Attributes:
-        switch_percent: Where it was.
-        alarm: Why it failed, as a clause.
+        switch_percent: Percent of W at which it was.
+        alarm: The reason of the alarm, as a clause.
         worker_step: Worker-steps done at the alarm.
         elapsed_seconds: Training time at the alarm.
         lost_seconds: Training time from the switch to the alarm.
-        accuracy: What it converged to where it trained to its end, else that of the last test after
-            the switch; None where there was none.
+        accuracy: The converged accuracy if it trained to its end, else the accuracy of the last
+            test after the switch; None without a test.
     """
 
     switch_percent: float
@@ -89,12 +87,12 @@ class FailedSwitch:
 
 @dataclass(frozen=True, slots=True)
 class GuardOutcome:
-    """How a guarded run went.
+    """The outcome of a guarded run.
 
     Attributes:
-        held_percent: The switch with which it came to its end; 100 for the first protocol alone,
-            None where it was ended at its alarm.
-        failed: The switches that it went back to before, in their order.
+        held_percent: The switch with which the run came to its end; 100 for the first protocol
+            alone, None if the run was ended at its alarm.
+        failed: The switches that failed before, in their order.
     """
 
     held_percent: float | None
@@ -112,6 +110,6 @@ class GuardOutcome:
 
 
 def later_switch_points(switch_percent: float) -> tuple[float, ...]:
-    """The halvings of a job that are later than a switch: where a run that fails switches again."""
+    """Returns the halvings later than a switch, at which a run that fails switches again."""
     halvings = (50.0 / 2**number for number in range(_MOST_HALVINGS))
     return tuple(sorted(percent for percent in halvings if percent > switch_percent))

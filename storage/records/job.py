@@ -1,4 +1,4 @@
-"""What is trained: the workload, the size of the cluster, the conditions."""
+"""The job: its workload, the size of the cluster, and the conditions of a run."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Any
 from syncswitch.storage.records.metric import Metric, metric_name
 
 LARGEST_INTEGER = 2**31 - 1
-"""The largest integer that a column holds in every database."""
+"""The largest integer that an integer column holds in every database."""
 
 MOST_WORKER_STEPS = 10**15
-"""The longest job: every column holds this many, and floats count them one by one."""
+"""The length of the longest job: every column holds it, and floats count up to it exactly."""
 
 LARGEST_SEED = 2**31 - 1
-"""The largest seed of a run: everything that takes a seed takes this one."""
+"""The largest seed of a run: every library that takes a seed takes this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadIdentity:
     """A job, as far as a timing policy depends on it.
 
-    Seed, paths and host are left out on purpose, and so is `name`, which only people use. What
-    nobody recorded of an imported job is None; then the job is told apart by its name, too.
+    Seed, paths and host are left out on purpose, and so is `name`, which only people use. What is
+    unknown about an imported job is None; such a job is also identified by its name.
 
     Attributes:
-        name: What people call the workload, for example `digits`.
+        name: The name for people, for example `digits`.
         model: Digest of the model's structure (layers and shapes, no weights).
         data_set: Declared name of the data set.
         loss: Name of the training loss.
-        optimizer: The optimizer and its settings as canonical JSON.
+        optimizer: The optimizer and its settings, as canonical JSON.
         total_worker_steps: W, the length of the job.
         batch_size: B, examples per worker-step.
         learning_rate: eta, for one worker.
-        momentum: Momentum of the optimizer; 0 where it has none.
+        momentum: Momentum of the optimizer; 0 if it has none.
         learning_rate_boundaries: `(worker_step, factor)`: from that worker-step on the learning
             rate is eta times factor.
-        metric: What is called accuracy, as its name or as canonical JSON.
-        evaluation_interval_worker_steps: How often the model is tested.
+        metric: The metric that is called accuracy, as its name or as canonical JSON.
+        evaluation_interval_worker_steps: Worker-steps from one test of the model to the next.
         workers: n, the size of the cluster.
         first_protocol: Protocol before the switch, for example `bsp`.
         second_protocol: Protocol after the switch, for example `asp`.
         simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
-        metric_goal: `max` where more of the metric is better, or `min`.
-        metric_unit: Of the metric; None for none.
-        metric_lowest: Its least possible value; None for no limit.
-        metric_highest: Its largest possible value; None for no limit.
+        metric_goal: `max` if more of the metric is better, or `min`.
+        metric_unit: Unit of the metric; None for none.
+        metric_lowest: Least possible value of the metric; None for no limit.
+        metric_highest: Largest possible value of the metric; None for no limit.
     """
 
     name: str
@@ -84,7 +84,7 @@ class WorkloadIdentity:
 
     @property
     def policy_fields(self) -> dict[str, Any]:
-        """What a timing policy says of its job, by field of `TimingPolicy`."""
+        """The description of the job in a timing policy, by field of `TimingPolicy`."""
         return {
             "fingerprint": self.fingerprint,
             "workload": self.name,
@@ -97,7 +97,7 @@ class WorkloadIdentity:
 
     @property
     def cluster(self) -> str:
-        """Size, kind and protocols in words, for example `4 simulated workers, bsp,asp`."""
+        """Size, kind and protocols, for example `4 simulated workers, bsp,asp`."""
         kind = "" if self.simulated_cluster is None else "simulated "
         noun = "worker" if self.workers == 1 else "workers"
         return f"{self.workers} {kind}{noun}, {self.pair}"
@@ -113,7 +113,7 @@ class WorkloadIdentity:
         content = asdict(self)
         if self.model is not None:
             del content["name"]
-        # A job is known by what it was always known by.
+        # The fingerprints of jobs without these fields must stay what they were.
         for name in _LATER_FIELDS:
             if content[name] == _USUAL[name]:
                 del content[name]
@@ -136,8 +136,8 @@ class RegisteredWorkload:
     """A workload as a database knows it.
 
     Attributes:
-        identity: What it is.
-        reference: Normal form of how to load it: a built-in name, `file.py:attribute` or
+        identity: The job.
+        reference: Normal form of the way to load it: a built-in name, `file.py:attribute` or
             `package.module:attribute`.
     """
 
@@ -147,12 +147,12 @@ class RegisteredWorkload:
 
 @dataclass(frozen=True, slots=True)
 class RunConditions:
-    """Whatever besides the job decides how a run goes; only runs under equal ones are compared.
+    """All that influences a run besides its job; only runs under equal conditions are compared.
 
     Attributes:
-        online: What is done about stragglers before the switch: `none`, `greedy` or `elastic`.
+        online: The policy on stragglers before the switch: `none`, `greedy` or `elastic`.
         switch_mechanism: `hot`, or `restart` for a checkpoint and a new cluster.
-        injections: Disturbances on purpose, each in the way in which it is recorded.
+        injections: Disturbances on purpose, each in its recorded form.
     """
 
     online: str = "none"
@@ -161,5 +161,5 @@ class RunConditions:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Nothing was injected, decided beside the timing policy, or restarted."""
+        """Whether nothing was injected, restarted, or decided by an online policy."""
         return self == RunConditions()

@@ -1,4 +1,4 @@
-"""The metric that a job is decided by: its direction, range and unit."""
+"""The metric that decides about a job: its direction, range and unit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 ACCURACY_NAME = "accuracy"
 GOALS = ("max", "min")
-"""More of it is better, or less."""
+"""Whether more of a metric is better, or less."""
 
 WORST = -1e30
-"""Accuracy of a run that measured none, by a metric without a worst value."""
+"""Accuracy of a run that measured none, for a metric without a worst value."""
 
 _LARGE, _SMALL = 100.0, 0.01
 _ENDS = {"lower_": "upper_", "upper_": "lower_"}
@@ -21,18 +21,18 @@ _ENDS = {"lower_": "upper_", "upper_": "lower_"}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What the runs of a job are compared by.
+    """The metric that the runs of a job are compared by.
 
-    Everything that compares runs goes by their *accuracy*, of which more is always better: the
-    value of the metric, and of one where less is better its negative. So nothing but this class has
-    to know of a direction.
+    Everything that compares runs uses their *accuracy*, of which more is always better: the value
+    of the metric, or its negative if less of the metric is better. So only this class knows about
+    directions.
 
     Attributes:
-        name: For people, such as `accuracy` or `MeanAbsoluteError`.
-        goal: `max` where more is better, or `min`.
-        unit: Of its values; None for none.
-        lowest: Its least possible value; None for no limit.
-        highest: Its largest possible value; None for no limit.
+        name: Name for people, such as `accuracy` or `MeanAbsoluteError`.
+        goal: `max` if more is better, or `min`.
+        unit: Unit of its values; None for none.
+        lowest: Least possible value; None for no limit.
+        highest: Largest possible value; None for no limit.
     """
 
     name: str = ACCURACY_NAME
@@ -43,7 +43,7 @@ class Metric:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """As a policy has it."""
+        """The fields of a policy that describe it."""
         return {
             "metric": self.name,
             "metric_goal": self.goal,
@@ -54,26 +54,26 @@ class Metric:
 
     @property
     def is_less_better(self) -> bool:
-        """Whether `goal` is `min`."""
+        """True if `goal` is `min`."""
         return self.goal == "min"
 
     @property
     def has_usual_threshold(self) -> bool:
-        """Whether a hundredth is a small part of it, as more is better and the best is 1."""
+        """True if a hundredth is a small amount of it: more is better, and the best value is 1."""
         return (self.goal, self.highest) == ("max", 1.0)
 
     def accuracy(self, value: float) -> float:
-        """Turns a value in the metric's unit into what is compared."""
+        """Converts a value in the metric's unit to an accuracy."""
         # The sum makes 0.0 of -0.0.
         return 0.0 - value if self.is_less_better else value
 
     def value(self, accuracy: float) -> float:
-        """Turns what is compared back into a value in the metric's unit."""
+        """Converts an accuracy back to a value in the metric's unit."""
         return self.accuracy(accuracy)
 
     @property
     def accuracies(self) -> tuple[float | None, float | None]:
-        """Least and largest possible value of what is compared; None for no limit."""
+        """Least and largest possible accuracy; None for no limit."""
         if not self.is_less_better:
             return self.lowest, self.highest
         return (
@@ -88,14 +88,14 @@ class Metric:
         return WORST if least is None else least
 
     def is_possible(self, accuracy: float) -> bool:
-        """Whether what is compared is finite and in the metric's range."""
+        """Returns whether an accuracy is finite and in the metric's range."""
         least, largest = self.accuracies
         is_above = least is None or accuracy >= least
         return math.isfinite(accuracy) and is_above and (largest is None or accuracy <= largest)
 
     @property
     def range_text(self) -> str:
-        """For example `from 0 to 1`, `0 or more`."""
+        """The possible values, for example `from 0 to 1`, `0 or more`."""
         if self.lowest is None:
             return "any number" if self.highest is None else f"{self.highest:g} or less"
         if self.highest is None:
@@ -104,43 +104,43 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """Heading of an axis or a column of its own values, for example `mae in km`."""
+        """Heading of an axis or column of its values, for example `mae in km`."""
         return f"{self.name} in {self.unit}" if self.unit else self.name
 
     @property
     def axis_title(self) -> str:
-        """The title, with the direction where it is not the usual one."""
+        """The title, with the direction if less is better."""
         return f"{self.title} (less is better)" if self.is_less_better else self.title
 
     @property
     def with_article(self) -> str:
-        """For example `an accuracy`, `a loss`, `an MAE`."""
+        """The name with its article, for example `an accuracy`, `a loss`, `an MAE`."""
         # Capitals are spelled: an MAE, an R2, a UAR.
         is_spelled = self.name[:2].isupper() or self.name[1:2].isdigit()
         vowels = "AEFHILMNORSX" if is_spelled else "AEIOaeiou"
         return f"{'an' if self.name[:1] in vowels else 'a'} {self.name}"
 
     def lose_at_most(self, threshold: float) -> str:
-        """Says what good runs do: `lose at most 0.01`, `are at most 2 km worse`."""
+        """Describes what good runs do: `lose at most 0.01`, `are at most 2 km worse`."""
         amount = self.with_unit(f"{threshold:g}")
         return f"are at most {amount} worse" if self.is_less_better else f"lose at most {amount}"
 
     def limited(self, accuracy: float) -> float:
-        """The possible accuracy that is next to this one."""
+        """Returns the possible accuracy that is nearest to this one."""
         least, largest = self.accuracies
         accuracy = accuracy if least is None else max(least, accuracy)
         return accuracy if largest is None else min(largest, accuracy)
 
     @property
     def naming(self) -> dict[str, str | None]:
-        """Its columns in rows for programs."""
+        """The columns that describe it in rows for programs."""
         return {"metric": self.name, "metric_goal": self.goal, "metric_unit": self.unit}
 
     def with_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row for programs, with the metric's own values beside the accuracies.
+        """Adds the metric's own values to a row for programs, beside its accuracies.
 
-        Beside `mean_accuracy` stands `mean_value`, beside `accuracy` `value`. Of an interval the
-        lower end of one is that of the other's upper end where less is better.
+        `mean_value` stands beside `mean_accuracy`, `value` beside `accuracy`. If less is better,
+        the lower end of an interval of values is the upper end of that of the accuracies.
         """
         values = dict(row)
         if "accuracies" in row:
@@ -155,32 +155,35 @@ class Metric:
         return values
 
     def text(self, accuracy: float) -> str:
-        """The value of what is compared, in the metric's unit, for example `0.9132`, `12.5 km`."""
+        """Formats an accuracy as a value of the metric, for example `0.9132`, `12.5 km`."""
         return self.amount(self.value(accuracy))
 
     def amount(self, value: float) -> str:
-        """Formats a value, or a difference of two, with the metric's unit."""
+        """Formats a value, or the difference of two, with the metric's unit."""
         return self.with_unit(self.number(value))
 
     def number(self, value: float) -> str:
-        """Formats a value without its unit, for a column or an axis that says it."""
+        """Formats a value without its unit, for a column or axis whose heading has it."""
         if abs(value) >= _LARGE:
             return f"{value:,.6g}"
         is_small = 0 < abs(value) < _SMALL and not self.has_usual_threshold
         return f"{value:.3g}" if is_small else f"{value:.4f}"
 
     def with_unit(self, number: str) -> str:
-        """A number that is written already, with the unit."""
+        """Appends the unit to a formatted number."""
         return f"{number} {self.unit}" if self.unit else number
 
 
 def metric_name(description: str | None) -> str:
-    """The name of what a job's description says, for example `AUC`; `accuracy` where unknown."""
+    """Returns the name in a job's description of its metric, for example `AUC`.
+
+    It is `accuracy` if the description does not say.
+    """
     if description is None or not description.startswith("{"):
         return description or ACCURACY_NAME
     try:
         known = json.loads(description)
-        # Of several outputs, it says whose it is.
+        # With several outputs, the description also says which one it is for.
         return str(known["class"]) if "class" in known else metric_name(known["metric"])
     except (ValueError, KeyError):
         return ACCURACY_NAME

@@ -1,4 +1,4 @@
-"""When to switch, and what that rests on."""
+"""The timing policy, and the evidence that it rests on."""
 
 from __future__ import annotations
 
@@ -28,52 +28,52 @@ class TimingPolicy:
     """When to switch, for one workload fingerprint. Immutable.
 
     Attributes:
-        fingerprint: Of the workload that it was found for.
+        fingerprint: Fingerprint of the workload that it was found for.
         version: 1, 2, ... per fingerprint.
         workload: Name of the workload, for people.
         workers: n, the size of the cluster.
-        total_worker_steps: W.
+        total_worker_steps: W, the length of the job.
         first_protocol: Protocol before the switch.
         second_protocol: Protocol after the switch.
         switch_percent: Percent of W in the first protocol.
         target_accuracy: A, mean converged accuracy of the first protocol alone, or as given.
-        threshold: beta, the accuracy that may be lost, in the unit of the metric; 0 where it is yet
+        threshold: beta, the accuracy that may be lost, in the unit of the metric; 0 if it has yet
             to be measured, in runs with the first protocol alone.
-        mean_accuracy: Measured at `switch_percent`; None where no run was made there.
-        training_seconds: Mean at `switch_percent`; None where no run was made there.
-        baseline_seconds: Mean training time of the first protocol alone; None where unknown.
+        mean_accuracy: Mean accuracy at `switch_percent`; None if no run was made there.
+        training_seconds: Mean training time at `switch_percent`; None if no run was made there.
+        baseline_seconds: Mean training time of the first protocol alone; None if unknown.
         strategy: Name of the strategy that decided.
         study: Name of the Optuna study that found it.
         evidence: The completed trials of that study.
-        created_at: ISO 8601, UTC.
+        created_at: Time of creation, ISO 8601, UTC.
         software: Version by name of distribution.
-        guarded: Found for trainings that go back to a switch that failed, as those of
-            `syncswitch-run` do; else it has to hold with the bare switch.
-        confidence: Probability, as the strategy sees it, that guarded trainings with the policy
-            take less time than with the first protocol alone; of a policy for the bare switch, that
-            enough of them keep the accuracy. None where the strategy gives none.
-        keep: So large a share with the bare switch is enough, 0 to 1, or 1 - keep less than the
-            first protocol's own; None for guarded trainings, and where the strategy has none.
+        guarded: Whether it was found for trainings that go back to a switch that failed, as those
+            of `syncswitch-run` do; if not, it has to hold with the bare switch.
+        confidence: The strategy's probability that guarded trainings with the policy take less
+            time than with the first protocol alone; for a policy for the bare switch, that enough
+            of them keep the accuracy. None if the strategy has none.
+        keep: The share of trainings with the bare switch that has to keep the accuracy, 0 to 1, or
+            1 - keep less than the first protocol's own share; None for guarded trainings, and if
+            the strategy has none.
         kept_share: Expected share of later trainings with the bare switch that lose at most beta;
-            None where the strategy gives none.
-        delivered_share: Expected share of the delivered models that do: with a guard, one whose
-            switch failed is trained on from an earlier state.
-        baseline_kept_share: Of trainings with the first protocol alone.
-        expected_time: Of a later training, by that of one with the first protocol alone; what
-            failed switches cost is part of it. None where the strategy gives none.
-        speed_up_low: Lower end of the 90 % interval of the speed-up; None where too few runs were
+            None if the strategy has none.
+        delivered_share: Expected share of delivered models that lose at most beta: with a guard, a
+            model whose switch failed is trained on from an earlier state.
+        baseline_kept_share: Expected share of trainings with the first protocol alone that do.
+        expected_time: Expected time of a later training over that of one with the first protocol
+            alone, the cost of failed switches included; None if the strategy has none.
+        speed_up_low: Lower end of the 90 % interval of the speed-up; None if too few runs were
             timed.
-        speed_up_high: Upper end of it.
+        speed_up_high: Upper end of the interval.
         reason: Why it is the first protocol alone, as a clause such as `an earlier switch saves no
-            time`; None where it is not, or nobody said.
-        band: What a training with this policy is held against while it runs; None where nobody
-            recorded it.
-        metric: Name of what is called accuracy.
-        metric_goal: `max` where more of it is better; where `min`, all accuracies are its
-            negatives.
-        metric_unit: Of the metric, and of `threshold`; None for none.
-        metric_lowest: The metric's least possible value; None for no limit.
-        metric_highest: Its largest possible value; None for no limit.
+            time`; None if it is not, or no reason is known.
+        band: Results of the first protocol alone, which a training with this policy is compared
+            with while it runs; None if they were not recorded.
+        metric: Name of the metric that is called accuracy.
+        metric_goal: `max` if more of it is better; if `min`, all accuracies are its negatives.
+        metric_unit: Unit of the metric, and of `threshold`; None for none.
+        metric_lowest: Least possible value of the metric; None for no limit.
+        metric_highest: Largest possible value of the metric; None for no limit.
     """
 
     fingerprint: str
@@ -124,21 +124,21 @@ class TimingPolicy:
 
     @property
     def cluster(self) -> str:
-        """Size and protocols in words, for example `4 workers, bsp,asp`.
+        """Size and protocols, for example `4 workers, bsp,asp`.
 
-        Whether the cluster is simulated, the workload alone knows.
+        Only the workload knows whether the cluster is simulated.
         """
         noun = "worker" if self.workers == 1 else "workers"
         return f"{self.workers} {noun}, {self.first_protocol},{self.second_protocol}"
 
     @property
     def is_for_guard(self) -> bool:
-        """Whether it has a switch, and that was found for guarded trainings."""
+        """True if it has a switch that was found for guarded trainings."""
         return self.guarded and self.switch_percent < BASELINE_PERCENT
 
     @property
     def bare_warning(self) -> str | None:
-        """A warning for whoever uses its switch without a guard; None where that is fine."""
+        """A warning against its switch without a guard; None if it needs none."""
         if not self.is_for_guard:
             return None
         share = "fewer runs"
@@ -151,7 +151,7 @@ class TimingPolicy:
 
     @property
     def speed_up(self) -> float | None:
-        """Baseline time over time with this policy; None where either is unknown."""
+        """Baseline time over time with this policy; None if either is unknown."""
         if not self.baseline_seconds or not self.training_seconds:
             return None
         return self.baseline_seconds / self.training_seconds

@@ -1,4 +1,4 @@
-"""What one training run is asked for, and what it measured."""
+"""The specification of one training run, and its measurements."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from syncswitch.storage.records.guard import Band, GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 
 CONVERGENCE_EVALUATIONS = 5
-"""So many of the last evaluations of a run make its converged accuracy."""
+"""Number of last evaluations of a run whose mean is its converged accuracy."""
 
 BASELINE_PERCENT = 100.0
 """Switch point of the first protocol alone."""
 
 
 class TrialState(str, Enum):
-    """How far a training run is; its text is what databases and JSON hold.
+    """The state of a training run; databases and JSON hold its text.
 
-    Stale is one that runs for all the database knows, but whose process is dead: never stored.
+    A stale run is stored as running, but its process is dead; the state itself is never stored.
     """
 
     RUNNING = "running"
@@ -34,7 +34,7 @@ class TrialState(str, Enum):
 
 
 MOST_FURTHER = 50
-"""The most further metrics of one evaluation."""
+"""The largest number of further metrics of one evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Evaluation:
     Attributes:
         worker_step: Worker-steps done when the parameters were copied.
         elapsed_seconds: Training time at that moment.
-        accuracy: Of the test; of another metric what is compared, see `Metric`.
+        accuracy: The test's accuracy, in the metric's own sense (see `Metric`).
         training_loss: Mean training loss since the evaluation before.
-        further: What else was measured, names and own values; nothing is decided by it.
+        further: Names and values of further metrics, which decide nothing.
     """
 
     worker_step: int
@@ -57,7 +57,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Evaluation:
-        """Rebuilds one from its `asdict`, which may have been JSON in between."""
+        """Rebuilds an evaluation from its `asdict`, which may have been JSON in between."""
         further = tuple((name, value) for name, value in values.get("further", ()))
         return cls(**{**values, "further": further})
 
@@ -70,24 +70,24 @@ class TrialSpec:
         identity: The workload, the cluster's size and the pair of protocols.
         switch_percent: Percent of W worker-steps done in the first protocol, 0 to 100.
         seed: Seed of the initial parameters and of the order of the data.
-        replicate: Number of this repeat of the switch point, from 0.
+        replicate: Index of this run among the repeats of its switch point, from 0.
         fork_from: Checkpoint to start from instead of fresh parameters.
         checkpoint_percents: Percents of W at which to write a checkpoint.
-        checkpoint_directory: Where these checkpoints go.
-        spare_directories: Where, in this order, the one at the end goes if it cannot be written
-            there: without it the run would be for nothing.
-        conditions: Under which the run trains.
-        inherited_evaluations: Tests of the part before `fork_from`: they count for the accuracy
-            that it converges to, and are not reported again.
-        resume: Go on from the last whole checkpoint that this run left in `checkpoint_directory`
-            before it was interrupted; where there is none, start afresh.
-        kept_checkpoints: So many checkpoints stay, those of the most worker-steps; None for all, as
-            other runs may start from each.
-        band: What the run is held against after its switch: where it fails, it goes back there and
-            on in the first protocol. None for no guard.
-        retry_percents: Where a run that has gone back switches again, ascending and later than the
-            switch: at the second of them if it fails after the first as well, and so on. After the
-            last it goes on in the first protocol to the end; empty for that at once.
+        checkpoint_directory: Directory of these checkpoints.
+        spare_directories: Directories to try, in this order, if the last checkpoint cannot be
+            written there: without it the run would be in vain.
+        conditions: Conditions under which the run trains.
+        inherited_evaluations: Tests of the part before `fork_from`; they count for the converged
+            accuracy, and are not reported again.
+        resume: Whether to go on from the last whole checkpoint that this run left in
+            `checkpoint_directory` before it was interrupted; without one it starts afresh.
+        kept_checkpoints: Number of checkpoints to keep, those of the most worker-steps; None for
+            all, as other runs may start from each.
+        band: Results that the run is compared with after its switch; if it fails, it goes back to
+            the switch and on in the first protocol. None for no guard.
+        retry_percents: Percents of W, ascending and later than the switch, at which a run that has
+            gone back switches again: at the second if it fails after the first as well, and so on.
+            After the last one it stays in the first protocol; if empty, at once.
     """
 
     identity: WorkloadIdentity
@@ -110,8 +110,8 @@ class TrialSpec:
 class PhaseRecord:
     """Measurements of the part of a run that used one protocol.
 
-    Staleness is counted in updates: how many were applied between a worker's pull and its push;
-    None where nobody counted.
+    Staleness is counted in updates that were applied between a worker's pull and its push; None if
+    it was not counted.
     """
 
     protocol: str
@@ -130,7 +130,7 @@ class PhaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """Something that happened to a run, or that was decided about it, and why.
+    """An incident of a run, or a decision about it, with its reason.
 
     Attributes:
         kind: `detected` (a straggler), `cleared` (no longer one), `permanent` (for too long),
@@ -139,13 +139,13 @@ class RunEvent:
             died or hung), `returned` (it is back), `rebuilt` (the state comes from a checkpoint),
             `resumed` (the chief itself was gone), `unsaved` (a checkpoint or a copy could not be
             written),
-            `alarmed` (the guard found that it fails: it goes back to its switch, perhaps to switch
-            again later, or ends where a search made it).
+            `alarmed` (the guard found that the run fails: it goes back to its switch, perhaps to
+            switch again later; a run of a search may end there).
         worker_step: Worker-steps done at that moment.
         elapsed_seconds: Training time at that moment.
-        reason: Why, with figures, for people.
-        worker: Number of the worker; None where it is about no single one.
-        seconds: How long it took; None where that says nothing.
+        reason: The reason for people, with figures.
+        worker: Index of the worker; None if it does not concern a single one.
+        seconds: Its duration; None if that is meaningless.
     """
 
     kind: str
@@ -161,29 +161,32 @@ class TrialRecord:
     """The measurements of one training run.
 
     Attributes:
-        spec: What was asked for.
+        spec: The specification of the run.
         worker_steps: Worker-steps done at the end, those of a fork's prefix included.
-        evaluations: In the order of their worker-steps; of a fork those that it made itself.
-        phases: One for each protocol that ran; of a fork likewise.
-        converged_accuracy: Mean of the last 5 evaluations, inherited ones included (finite also
-            for a diverged run).
-        converged_evaluations: It is the mean of so many, or of all where there are fewer: 5 in a
-            run that was made here.
-        guard: What its guard did; None without one.
-        converged: Whether the last 5, all after the last learning-rate decay, span at most 0.1 pp.
-        diverged: Non-finite loss or parameters, or accuracy at chance after the first decay.
-        stopped_early: The observer answered "stop".
+        evaluations: Tests in the order of their worker-steps; those that a fork made itself.
+        phases: One phase for each protocol that ran; those that a fork ran itself.
+        converged_accuracy: Mean of the last 5 evaluations, inherited ones included; finite also
+            for a diverged run.
+        converged: Whether the last 5 evaluations, all after the last learning-rate decay, span at
+            most 0.1 pp.
+        diverged: Whether loss or parameters became non-finite, or the accuracy was at chance after
+            the first decay.
+        stopped_early: Whether the observer stopped it.
         training_seconds: Training time until its end or stop, a fork's prefix included, start-up
-            excluded. Tests run beside the training, on the chief; what the training waits for
+            excluded. Tests run beside the training, on the chief; time that the training waits for
             them is excluded too.
         inherited_seconds: The part of `training_seconds` that a fork did not pay for itself.
-        switch_overhead_seconds: From the last update of one protocol to the first step of the next.
-        started_at: Time zone aware.
-        ended_at: Time zone aware.
+        switch_overhead_seconds: Time from the last update of one protocol to the first step of the
+            next.
+        started_at: Beginning of the run, time zone aware.
+        ended_at: End of the run, time zone aware.
         host: Name of the chief's machine.
         software: Version by name of distribution.
         checkpoints: Files written, by percent of W.
-        events: What happened to it, in order.
+        events: Incidents and decisions in their order.
+        converged_evaluations: Number of evaluations that `converged_accuracy` is the mean of, or
+            of all if there are fewer: 5 in a run that was made here.
+        guard: Outcome of the guard; None without one.
     """
 
     spec: TrialSpec
@@ -208,7 +211,7 @@ class TrialRecord:
 
     @property
     def final_accuracy(self) -> float:
-        """Accuracy of the last evaluation; the worst where there was none."""
+        """Accuracy of the last evaluation; the worst possible one without evaluations."""
         worst = self.spec.identity.decided_by.worst_accuracy
         return self.evaluations[-1].accuracy if self.evaluations else worst
 

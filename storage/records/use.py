@@ -1,4 +1,4 @@
-"""A later run with a policy, which tells how well the policy does."""
+"""Later runs with a policy, which show how well it does."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class PolicyUse:
     """A whole run with a policy. Study and time of creation name the policy in every database.
 
     Attributes:
-        use_id: Drawn at random before the run began; the same where the run was interrupted and
-            went on.
+        use_id: Random identifier, drawn before the run began; a run that was interrupted keeps it
+            when it goes on.
         study: Name of the study that found the policy.
-        created_at: Of the policy, ISO 8601, UTC.
-        version: Of the policy in the registry that it was taken from.
-        record: What the run measured.
+        created_at: Time of the policy's creation, ISO 8601, UTC.
+        version: Version of the policy in the registry that it was taken from.
+        record: The measurements of the run.
     """
 
     use_id: str
@@ -36,16 +36,17 @@ class PolicyUse:
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """How a job that is learnt from its runs is trained next.
+    """The next training of a job that learns from all its runs.
 
     Attributes:
-        policy: Whose use that run is; None before the first one.
-        switch_percent: Of that run, which need not be the policy's.
-        band: What it is held against; None before the first run of the first protocol alone.
-        retry_percents: Where it switches again if that fails, see `TrialSpec`.
-        number: How many runs there were before.
+        policy: The policy that the run uses; None before the first one.
+        switch_percent: The switch of the run, which may differ from the policy's.
+        band: Results that it is compared with; None before the first run of the first protocol
+            alone.
+        number: Number of runs before it.
+        retry_percents: Percents at which it switches again if that fails, see `TrialSpec`.
         begins_from: A policy of simulated runs whose switch and target the first real run takes;
-            None where the job has runs of its own, or there is no such policy.
+            None if the job has runs of its own, or there is no such policy.
     """
 
     policy: TimingPolicy | None
@@ -57,9 +58,9 @@ class NextRun:
 
 
 def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyUse | None:
-    """A run as a use of its policy; None of a run that came to no end of its own.
+    """Makes a use of a run with a policy; None if the run came to no end of its own.
 
-    What only the run itself needed is left out.
+    The parts of its specification that only the run itself needed are left out.
     """
     is_at_end = record.worker_steps >= policy.total_worker_steps
     if record.stopped_early or not (is_at_end or record.diverged):

@@ -1,4 +1,4 @@
-"""Names, types and limits that all tables share, and how rows become records."""
+"""Names, types and limits that all tables share, and the conversion of rows to records."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _NAMES = {
 
 
 def finite(column: str) -> CheckConstraint:
-    """Keeps what is no number out of a column whose limits its job alone knows."""
+    """Keeps infinities out of a column whose limits only its job knows."""
     return CheckConstraint(f"{column} BETWEEN -1e300 AND 1e300", name=column)
 
 
 def own_value(
     accuracy: SQLColumnExpression[float | None], goal: SQLColumnExpression[str]
 ) -> ColumnElement[Any]:
-    """`Metric.value` in SQL; it also turns a value back into an accuracy."""
+    """Computes `Metric.value` in SQL; it also converts a value back to an accuracy."""
     return case((goal == "min", 0.0 - accuracy), else_=accuracy)
 
 
@@ -54,18 +54,18 @@ METADATA = MetaData(naming_convention=_NAMES)
 
 
 def required(name: str, *arguments: Any, **options: Any) -> Column[Any]:
-    """A column that is never null."""
+    """Makes a column that is never null."""
     return Column(name, *arguments, nullable=False, **options)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment: aware in Python, UTC in the database, which on SQLite knows no time zones."""
+    """A time with its zone in Python, in UTC in the database: SQLite has no time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuses naive times: nobody can say later which zone was meant."""
+        """Refuses naive times, whose zone nobody could tell later."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -88,11 +88,11 @@ class StateText(TypeDecorator[TrialState]):
     cache_ok = True
 
     def process_bind_param(self, value: TrialState | None, dialect: Dialect) -> str | None:
-        """The text."""
+        """Returns the text."""
         return None if value is None else str(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> TrialState | None:
-        """The state; a database that holds anything else is damaged."""
+        """Returns the state; a database with any other text is damaged."""
         return None if value is None else TrialState(value)
 
 
@@ -100,12 +100,12 @@ _Record = TypeVar("_Record")
 
 
 def columns_of(record: type, table: Table) -> list[Column[Any]]:
-    """The columns of a table that have the names of a dataclass's fields, in their order."""
+    """Returns the columns of a table that are named like the fields of a dataclass."""
     return [table.c[field.name] for field in fields(record)]
 
 
 def record_of(record: type[_Record], row: Row[Any], **others: Any) -> _Record:
-    """A dataclass of what a row has under the names of its fields; others are given."""
+    """Makes a dataclass from the columns of a row that are named like its fields."""
     names = [field.name for field in fields(record) if field.name not in others]  # type: ignore[arg-type]
     return record(**{name: getattr(row, name) for name in names}, **others)
 
@@ -113,7 +113,7 @@ def record_of(record: type[_Record], row: Row[Any], **others: Any) -> _Record:
 def add_rows(
     connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]], **same: Any
 ) -> None:
-    """Adds rows, perhaps none, with some values that are the same in each."""
+    """Adds rows, perhaps none, with some values that are the same in all of them."""
     values = [{**row, **same} for row in rows]
     if values:
         connection.execute(insert(table), values)

@@ -1,6 +1,6 @@
-"""Indexes of some rows only, for whoever makes or checks tables; with them `METADATA` is complete.
+"""Partial indexes, which complete `METADATA` for making or checking tables.
 
-To declare one imports SQLAlchemy's dialects for both databases, which readers do without.
+Their declaration imports SQLAlchemy's dialects for both databases, which readers do not need.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from syncswitch.storage.tables.trials import TRIALS
 
 _IS_USE, _IS_OWN = text("use_id IS NOT NULL"), text("imported_at IS NULL")
 
-# Few trials are uses; an index of all would be taken for "is no use", which chooses nothing.
+# Few trials are uses; a full index would be used to find the many that are not.
 Index(
     "ix_syncswitch_trials_uses",
     TRIALS.c.fingerprint,

@@ -58,7 +58,7 @@ POLICIES = Table(
     Column("metric_lowest", Double),
     Column("metric_highest", Double),
     UniqueConstraint("fingerprint", "study", "created_at"),
-    Index(None, "workload", "fingerprint"),  # a workload is found by its former names, too
+    Index(None, "workload", "fingerprint"),  # workloads are also found by former names
     CheckConstraint("version > 0", name="version"),
     CheckConstraint("workers > 0", name="workers"),
     CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
@@ -79,9 +79,9 @@ POLICIES = Table(
     CheckConstraint("speed_up_high >= 0", name="speed_up_high"),
     info={
         "meaning": ""
-        "One version of the timing policy of a workload; never changed. `study` refers to no "
-        "table here: a policy may come from a search in another database, and then says when "
-        "it was imported. A search publishes once."
+        "One version of the timing policy of a workload; never changed. `study` is not a foreign "
+        "key: a policy may come from a search in another database, and then has the time of its "
+        "import. A search publishes once."
     },
 )
 

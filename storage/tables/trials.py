@@ -1,4 +1,4 @@
-"""The tables. Their names start with `syncswitch_`: Optuna's stand in the same database."""
+"""The tables of trials; the prefix of their names tells them from Optuna's."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ WORKLOADS = Table(
     CheckConstraint("workers > 0", name="workers"),
     info={
         "meaning": ""
-        "A workload on a cluster of one size, with one pair of protocols. What nobody "
-        "recorded of an imported job is null. `simulated_cluster` is null for a real one. "
-        "`next_seed` is the least that was not handed out to a run with a policy."
+        "A workload on a cluster of one size, with one pair of protocols. What is unknown "
+        "about an imported job is null. `simulated_cluster` is null for a real cluster. "
+        "`next_seed` is the least seed that was not handed out to a run with a policy."
     },
 )
 
@@ -193,12 +193,11 @@ TRIALS = Table(
     ),
     info={
         "meaning": ""
-        "One training run: what was asked for, who runs it, what it measured. A trial belongs "
-        "to a search, or was imported and then names its `source`, or it used a policy: then "
-        "it has a `use_id`, and counts for no switch point. The measured columns are null "
-        "until the run is complete, and in an imported run of which only its divergence is "
-        "known; imported runs ran under the conditions that are the default. A failed run has "
-        "times only where nobody needed it."
+        "One training run: its specification, its process and its measurements. A trial belongs "
+        "to a search, or was imported and names its `source`, or used a policy: then it has a "
+        "`use_id`, and counts for no switch point. The measured columns are null until the run "
+        "is complete, and for an imported run of which only the divergence is known; imported "
+        "runs ran under the default conditions. A failed run has times only if it was cancelled."
     },
 )
 
@@ -214,7 +213,7 @@ PHASES = Table(
     Column(
         "worker_steps_per_second",
         Double,
-        # An empty phase has no throughput; so short a time would overflow PostgreSQL's floats.
+        # An empty phase has no throughput; shorter times would overflow PostgreSQL's floats.
         Computed(
             "CASE WHEN seconds > 1e-9 THEN (end_worker_step - start_worker_step) / seconds END",
             persisted=True,
@@ -229,8 +228,7 @@ PHASES = Table(
     CheckConstraint("max_staleness >= 0", name="max_staleness"),
     info={
         "meaning": ""
-        "The part of a trial that used one protocol. Staleness is null where nobody measured "
-        "it."
+        "The part of a trial that used one protocol. Staleness is null if it was not measured."
     },
 )
 
@@ -251,7 +249,7 @@ FAILED_SWITCHES = Table(
     CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
     CheckConstraint("lost_seconds >= 0", name="lost_seconds"),
     finite("accuracy"),
-    info={"meaning": "A switch that a guarded trial went back to; see `FailedSwitch`."},
+    info={"meaning": "A switch that a guarded trial went back to, see `FailedSwitch`."},
 )
 
 EVALUATIONS = Table(
@@ -266,10 +264,10 @@ EVALUATIONS = Table(
     CheckConstraint("worker_step >= 0", name="worker_step"),
     CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
     finite("accuracy"),
-    # A curve lies in one piece, and the key is not stored twice.
+    # Keeps a curve in one piece, and stores the key only once.
     sqlite_with_rowid=False,
     info={
-        "meaning": "One test of a trial's model. `training_loss` is null where it was no number."
+        "meaning": "One test of a trial's model. `training_loss` is null if it was not a number."
     },
 )
 
@@ -289,7 +287,7 @@ EVENTS = Table(
     CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
     CheckConstraint("worker >= 0", name="worker"),
     CheckConstraint("seconds >= 0", name="seconds"),
-    info={"meaning": "Something that happened to a complete trial; see `RunEvent`."},
+    info={"meaning": "An incident of a complete trial, or a decision about it, see `RunEvent`."},
 )
 
 CHECKPOINTS = Table(

@@ -1,1 +1,1 @@
-"""The trial store: searches, trials, and what each measured."""
+"""The trial store: searches, trials, and their measurements."""

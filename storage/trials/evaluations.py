@@ -1,4 +1,4 @@
-"""Evaluations as rows, and back; they are most of what a database holds, so both are plain SQL."""
+"""Converts evaluations to rows and back; they are most of a database, so both use plain SQL."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _COLUMNS = columns_of(Evaluation, EVALUATIONS)
 def add_evaluations(
     connection: Connection, curves: Iterable[tuple[int, Iterable[Evaluation]]]
 ) -> None:
-    """Adds evaluations to trials of this database, by their numbers in it."""
+    """Adds evaluations to trials, given by `trial_id`."""
     rows = [
         (
             trial_id,
             int(evaluation.worker_step),
             float(evaluation.elapsed_seconds),
             float(evaluation.accuracy),
-            # SQLite has no NaN, and says so by storing null.
+            # SQLite has no NaN, and stores null instead.
             None if math.isnan(evaluation.training_loss) else float(evaluation.training_loss),
             json.dumps(dict(evaluation.further)) if evaluation.further else None,
         )
@@ -66,7 +66,7 @@ def add_evaluations(
 
 
 def read_evaluations(connection: Connection, *conditions: ColumnElement[bool]) -> list[Evaluation]:
-    """Evaluations of the chosen trial in the order of their worker-steps."""
+    """Returns the evaluations of the chosen trial in the order of their worker-steps."""
     query = (
         select(*_COLUMNS)
         .join(TRIALS, TRIALS.c.trial_id == EVALUATIONS.c.trial_id)
@@ -79,7 +79,14 @@ def read_evaluations(connection: Connection, *conditions: ColumnElement[bool]) -
 def read_curves(
     connection: Connection, fingerprint: str, study: str | None = None, *, of_uses: bool = False
 ) -> dict[int, tuple[Evaluation, ...]]:
-    """Evaluations of complete trials of a workload or one search, or of its uses, by `trial_id`."""
+    """Returns the evaluations of complete trials by `trial_id`.
+
+    Args:
+        connection: The database.
+        fingerprint: The workload.
+        study: Only trials of this search.
+        of_uses: The uses of its policies instead of the trials.
+    """
     query = (
         select(TRIALS.c.trial_id, *_COLUMNS)
         .outerjoin(EVALUATIONS, EVALUATIONS.c.trial_id == TRIALS.c.trial_id)
@@ -96,7 +103,7 @@ def read_curves(
         trial_id: tuple(
             _evaluation(*values)
             for _, *values in rows
-            if values[0] is not None  # of a trial without evaluations
+            if values[0] is not None  # as in the row of a trial without evaluations
         )
         for trial_id, rows in groupby(connection.execute(query), key=itemgetter(0))
     }
@@ -105,7 +112,7 @@ def read_curves(
 def record_target(
     connection: Connection, chosen: ColumnElement[bool], target_accuracy: float
 ) -> None:
-    """Records the accuracy that complete runs were to reach, and when each one first did.
+    """Records the target accuracy of complete runs, and when each of them first reached it.
 
     A fork may have reached it before it was forked.
     """
@@ -150,11 +157,11 @@ def _evaluation(
 def inherited_accuracy_seconds(
     trial_ids: Select[Any], target_accuracy: float | ColumnElement[float]
 ) -> Subquery:
-    """When forks first tested at an accuracy, or above it, before they left their ancestors.
+    """Selects when forks first reached an accuracy in a test before they left their ancestors.
 
-    Selects `trial_id` and `seconds` of those that got there in time. The clock of a fork goes on
-    from that of its checkpoint, so these times count from the start of the whole run, as its own
-    do. The target may be an expression of the columns of `WORKLOADS`.
+    The columns are `trial_id` and `seconds`; forks that did not reach it are left out. The clock of
+    a fork goes on from that of its checkpoint, so these times count from the start of the whole
+    run, as its own do. The target may be an expression of the columns of `WORKLOADS`.
     """
     prefix = _prefixes(trial_ids).c
     query = select(prefix.trial_id, func.min(EVALUATIONS.c.elapsed_seconds).label("seconds")).join(
@@ -173,7 +180,7 @@ def inherited_accuracy_seconds(
 
 
 def _prefixes(trial_ids: Select[Any]) -> CTE:
-    """A row for each ancestor of each fork: what up to `end_worker_step` it shares."""
+    """Selects the ancestors of each fork, each with the last worker-step that they share."""
     fork, ancestor = TRIALS.alias(), TRIALS.alias()
     first = (
         select(
@@ -192,7 +199,7 @@ def _prefixes(trial_ids: Select[Any]) -> CTE:
 
 
 def _fork_worker_step(fork: FromClause) -> Any:
-    """Where a fork begins: of its checkpoint only the percent of W is known, before rounding."""
+    """Selects where a fork begins; only the percent of its checkpoint is stored, not rounded."""
     begins = (
         select(func.min(PHASES.c.start_worker_step))
         .where(PHASES.c.trial_id == fork.c.trial_id)

@@ -1,4 +1,4 @@
-"""Facts about a search that Optuna's tables hold and ours do not; only reads."""
+"""Reads facts about a search that are in Optuna's tables, but not in ours."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _VALUES = table(
 
 
 def running_accuracies(database: Database, study: str) -> dict[int, float]:
-    """The last test accuracy of each running trial, by its number; ours have complete ones alone.
+    """Returns the accuracy of the last test of each running trial by its number.
 
     A trial that was not tested yet is left out.
     """
-    # On a server the state is an enumeration of Optuna's.
+    # On a server the state is an enumeration type.
     is_running = cast(_TRIALS.c.state, String) == "RUNNING"
     last = (
         select(_VALUES.c.trial_id, func.max(_VALUES.c.step).label("step"))
@@ -43,15 +43,15 @@ def running_accuracies(database: Database, study: str) -> dict[int, float]:
         return {
             number: accuracy
             for number, accuracy in connection.execute(query)
-            if accuracy is not None  # what is not finite
+            if accuracy is not None  # Optuna's null for a value that is not finite
         }
 
 
 def given_up_trials(database: Database, study: str) -> set[int]:
-    """Numbers of the trials that a search has as failed, and never counts.
+    """Returns the numbers of the trials that failed for a search, which never counts them.
 
-    One may be complete in our tables all the same: its searcher was silent for so long that others
-    took it for dead, and made the run again.
+    Such a trial may be complete in our tables: its searcher was silent for so long that others took
+    it for dead, and made the run again.
     """
     query = (
         select(_TRIALS.c.number)

@@ -1,27 +1,31 @@
-"""The trial store: searches, their trials, and what each trial measured."""
+"""The trial store: searches, their trials, and the measurements of each trial."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Executable, Row, delete, insert, select, update
+from sqlalchemy import Connection, Executable, Row, delete, insert, select, update
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import (
+    BASELINE_PERCENT,
     Evaluation,
     RunEvent,
     TrialRecord,
     TrialSpec,
     TrialState,
 )
-from syncswitch.storage.tables.base import add_rows, record_of
-from syncswitch.storage.tables.trials import CHECKPOINTS, SEARCHES, TRIALS, WORKLOADS
+from syncswitch.storage.tables.base import add_rows, columns_of, record_of
+from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
+from syncswitch.storage.tables.trials import CHECKPOINTS, EVENTS, SEARCHES, TRIALS, WORKLOADS
+from syncswitch.storage.trials.choice import TrialChoice, conditions
 from syncswitch.storage.trials.evaluations import (
     read_curves,
     read_evaluations,
@@ -30,9 +34,7 @@ from syncswitch.storage.trials.evaluations import (
 from syncswitch.storage.trials.rows import (
     COST,
     add_parts,
-    condition_values,
     cost_values,
-    read_events,
     read_trials,
     result_values,
     storable_text,
@@ -44,20 +46,24 @@ from syncswitch.storage.trials.values import (
     StoredCheckpoint,
     StoredTrial,
     check_times,
+    condition_values,
 )
 from syncswitch.storage.trials.workloads import is_workload, upsert_workload
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
-    """Adds a search, or brings its settings up to date; gives it as the database has it then.
 
-    Its options stay its first writer's: they may be computed from what the database held when the
-    search began, and its strategy must not change while it runs. That it was dropped stays, too,
-    and the threshold, which the search may have measured.
+def _write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
+    """Adds a search, or updates its settings; returns it as the database has it then.
+
+    The options stay those of its first writer: they may be computed from what the database held
+    when the search began, and its strategy must not change while it runs. That it was dropped, and
+    the threshold, which the search may have measured, stay as well.
 
     Raises:
         DatabaseError: The study belongs to another workload.
-        FatalError: An option is no JSON.
+        FatalError: An option is not a JSON value.
     """
     values = {**asdict(search), "options": _as_json(search)}
     query = select(SEARCHES).where(SEARCHES.c.study == search.study)
@@ -80,18 +86,18 @@ def write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
 
 
 def _as_json(search: SearchInfo) -> dict[str, Any]:
-    """The options as they come back from the database; SQLite would take a NaN, too."""
+    """Returns the options as the database gives them back; SQLite would also store a NaN."""
     try:
         options: dict[str, Any] = json.loads(json.dumps(dict(search.options), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise FatalError(
-            f"an option of search {search.study!r} is no JSON value: {error}"
+            f"an option of search {search.study!r} is not a JSON value: {error}"
         ) from error
     return options
 
 
-def check_paths(spec: TrialSpec) -> None:
-    """Refuses, before the training is paid, paths that are not UTF-8 text. Raises UserError."""
+def _check_paths(spec: TrialSpec) -> None:
+    """Raises UserError for paths that are not UTF-8 text, before the training is paid for."""
     for path in (spec.fork_from, spec.checkpoint_directory):
         whole = "" if path is None else str(path.absolute())
         try:
@@ -107,33 +113,34 @@ def _now() -> datetime:
 
 
 def _locked(connection: Connection, study: str, trial_number: int) -> Row[Any, Any] | None:
-    """`trial_id` and state of a trial that nobody else may change until this transaction ends."""
+    """Locks a trial until the transaction ends; returns its `trial_id` and state."""
     query = select(TRIALS.c.trial_id, TRIALS.c.state).where(
         TRIALS.c.study == study, TRIALS.c.trial_number == trial_number
     )
     return connection.execute(query.with_for_update()).one_or_none()
 
 
-def _open_trial(connection: Connection, study: str, trial_number: int) -> int | None:
-    """The `trial_id` of a trial, which is locked; None where it is complete.
+def _end_trial(
+    connection: Connection, study: str, trial_number: int, values: dict[str, Any]
+) -> int | None:
+    """Changes a trial at its end, unless it is complete; returns its `trial_id`, else None.
 
-    Raises FatalError where it was never begun.
+    Raises FatalError if it was never begun.
     """
     row = _locked(connection, study, trial_number)
     if row is None:
         raise FatalError(f"trial {trial_number} of {study!r} was never begun")
-    return None if row.state == TrialState.COMPLETE else row.trial_id
-
-
-def _update_trial(connection: Connection, trial_id: int, **values: Any) -> None:
-    """Changes some columns of a trial."""
-    connection.execute(update(TRIALS).where(TRIALS.c.trial_id == trial_id).values(values))
+    if row.state == TrialState.COMPLETE:
+        return None
+    connection.execute(update(TRIALS).where(TRIALS.c.trial_id == row.trial_id).values(values))
+    trial_id: int = row.trial_id
+    return trial_id
 
 
 def _parent_id(connection: Connection, study: str, fork: Fork | None) -> int | None:
-    """The `trial_id` of the run that a fork left; None for no fork.
+    """Returns the `trial_id` of the run that a fork left; None for no fork.
 
-    Raises FatalError where there is no such run.
+    Raises FatalError if there is no such run.
     """
     if fork is None:
         return None
@@ -147,7 +154,7 @@ def _parent_id(connection: Connection, study: str, fork: Fork | None) -> int | N
 
 
 class TrialStore:
-    """Remembers searches and trials. Each method is one transaction, and may be repeated."""
+    """Stores searches and trials. Each method is one transaction, and may be repeated."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -155,13 +162,13 @@ class TrialStore:
     def register(
         self, identity: WorkloadIdentity, reference: str, search: SearchInfo
     ) -> SearchInfo:
-        """Adds a search and its workload, or brings their names and switch points up to date.
+        """Adds a search and its workload, or updates their names and settings.
 
         The options of a search that is there already stay as they are.
 
         Args:
-            identity: The workload; its fingerprint is the search's.
-            reference: Normal form of what the user called the workload.
+            identity: The workload; its fingerprint is that of the search.
+            reference: Normal form of the user's reference to the workload.
             search: The search.
 
         Returns:
@@ -175,7 +182,7 @@ class TrialStore:
 
         def operation(connection: Connection) -> SearchInfo:
             upsert_workload(connection, identity, reference)
-            return write_search(connection, search)
+            return _write_search(connection, search)
 
         return self._database.write(operation)
 
@@ -193,11 +200,11 @@ class TrialStore:
 
         Args:
             study: The search.
-            trial_number: In it.
-            spec: What is asked for.
-            owner: Who runs it.
+            trial_number: Number of the trial in it.
+            spec: The specification of the run.
+            owner: The process that runs it.
             fork: The run of this search whose checkpoint it starts from.
-            speculative: It begins in advance: the search may turn out not to need it.
+            speculative: Whether it begins in advance: the search may turn out not to need it.
 
         Raises:
             FatalError: The search is not registered or has another workload, the trial is
@@ -205,7 +212,7 @@ class TrialStore:
                 apart.
             UserError: The path of its checkpoints is not UTF-8 text.
         """
-        check_paths(spec)
+        _check_paths(spec)
 
         def operation(connection: Connection) -> None:
             query = select(SEARCHES.c.fingerprint).where(SEARCHES.c.study == study)
@@ -232,19 +239,20 @@ class TrialStore:
                 "started_at": moment,
                 "heartbeat_at": moment,
                 **asdict(owner),
-                # What an earlier attempt cost is forgotten.
+                # The cost of an earlier attempt is forgotten.
                 **dict.fromkeys((*COST, "software", "ended_at", "failure")),
             }
             if row is None:
                 named = {"study": study, "trial_number": trial_number, "fingerprint": fingerprint}
                 connection.execute(insert(TRIALS).values(**named, **values))
             else:
-                _update_trial(connection, row.trial_id, **values)
+                here = TRIALS.c.trial_id == row.trial_id
+                connection.execute(update(TRIALS).where(here).values(values))
 
         self._database.write(operation)
 
     def heartbeat(self, study: str, trial_number: int, worker_step: int) -> None:
-        """Records that a running trial lives and how far it is; other trials stay as they are."""
+        """Records that a running trial lives, and its progress; other trials stay as they are."""
         self._update_running(study, trial_number, heartbeat_at=_now(), worker_steps=worker_step)
 
     def complete(
@@ -256,25 +264,24 @@ class TrialStore:
     ) -> None:
         """Records what a trial measured, evaluations, phases, checkpoints and events included.
 
-        What is complete stays as it is. A trial that was taken for failed, because its owner was
+        A complete trial stays as it is. One that was taken for failed, because its owner was
         silent, becomes complete: it did run, and its time was paid.
 
         Args:
             study: The search.
-            trial_number: In it.
-            record: What it measured.
-            plateau_accuracy: What a whole run would have measured had it been stopped early.
+            trial_number: Number of the trial in it.
+            record: The measurements.
+            plateau_accuracy: The accuracy that a whole run would have had if stopped early.
 
         Raises:
             FatalError: The trial was never begun, or a value is impossible.
         """
         check_times(record)
+        values = {**result_values(record), "plateau_accuracy": plateau_accuracy}
 
         def operation(connection: Connection) -> None:
-            trial_id = _open_trial(connection, study, trial_number)
+            trial_id = _end_trial(connection, study, trial_number, values)
             if trial_id is not None:
-                values = {**result_values(record), "plateau_accuracy": plateau_accuracy}
-                _update_trial(connection, trial_id, **values)
                 add_parts(connection, trial_id, record)
                 checkpoints = (
                     {"percent": percent, "path": str(path.absolute())}
@@ -285,7 +292,7 @@ class TrialStore:
         self._database.write(operation)
 
     def fail(self, study: str, trial_number: int, reason: str) -> None:
-        """Records that infrastructure failed a trial; what is complete stays as it is."""
+        """Records that a trial failed for its infrastructure; a complete one stays as it is."""
         failure = storable_text(reason)
         self._update_running(
             study, trial_number, state=TrialState.FAILED, failure=failure, ended_at=_now()
@@ -294,91 +301,113 @@ class TrialStore:
     def cancel(self, study: str, trial_number: int, record: TrialRecord, reason: str) -> None:
         """Records that a trial was stopped because nobody needs it, and what it cost until then.
 
-        It becomes failed, and keeps of the record how far it came, its times, its host and its
-        software. The rest is left out: part of a run is no result, and is not averaged as one.
-        What is complete stays as it is. Of a trial that was taken for failed the cost is kept too:
-        it did run, and its time was paid.
+        It becomes failed, and keeps its progress, times, host and software. The rest of the record
+        is left out: part of a run is not a result, and is not averaged as one. A complete trial
+        stays as it is. The cost of a trial that was taken for failed is kept too: it did run, and
+        its time was paid.
 
         Args:
             study: The search.
-            trial_number: In it.
-            record: Of the part that ran.
-            reason: `CANCELLED`; by this `StoredTrial.is_cancelled` knows it.
+            trial_number: Number of the trial in it.
+            record: The measurements of the part that ran.
+            reason: `CANCELLED` or `INTERRUPTED`.
 
         Raises:
             FatalError: The trial was never begun, or a value is impossible.
         """
         check_times(record)
         failure = storable_text(reason)
-
-        def operation(connection: Connection) -> None:
-            trial_id = _open_trial(connection, study, trial_number)
-            if trial_id is not None:
-                values = {**cost_values(record), "state": TrialState.FAILED, "failure": failure}
-                _update_trial(connection, trial_id, **values)
-
-        self._database.write(operation)
+        values = {**cost_values(record), "state": TrialState.FAILED, "failure": failure}
+        self._database.write(lambda connection: _end_trial(connection, study, trial_number, values))
 
     def get(self, study: str, trial_number: int) -> StoredTrial | None:
-        """One trial; None where it was never begun."""
-        found = self._read(TRIALS.c.study == study, TRIALS.c.trial_number == trial_number)
+        """Returns one trial; None if it was never begun."""
+        found = self.trials(study=study, trial_number=trial_number)
         return found[0] if found else None
 
-    def trials(
-        self,
-        *,
-        study: str | None = None,
-        fingerprint: str | None = None,
-        workload: str | None = None,
-    ) -> list[StoredTrial]:
-        """Trials of searches and imported ones, in the order in which they began.
+    def trials(self, **choice: Unpack[TrialChoice]) -> list[StoredTrial]:
+        """Returns trials in the order in which they were added.
 
         Args:
-            study: Only of this search.
-            fingerprint: Only of the workload with this fingerprint.
-            workload: Only of workloads with this name, normal reference, or start of the
-                fingerprint (8 digits or more).
+            **choice: Which trials, see `TrialChoice`; by default those of searches and imported
+                ones. All are of the same moment.
+
+        Raises:
+            UserError: No trial can be chosen like that.
         """
-        wanted: list[ColumnElement[bool]] = [TRIALS.c.use_id.is_(None)]
-        if study is not None:
-            wanted.append(TRIALS.c.study == study)
-        if fingerprint is not None:
-            wanted.append(TRIALS.c.fingerprint == fingerprint)
-        if workload is not None:
-            wanted.append(is_workload(workload))
-        return self._read(*wanted)
+        return list(self.each_trial(**choice))
+
+    def each_trial(self, **choice: Unpack[TrialChoice]) -> Iterator[StoredTrial]:
+        """Yields the same trials in bounded memory.
+
+        The transaction is open until the last one is taken, or the iterator closed.
+        """
+        choice.setdefault("kinds", ("search", "import"))
+        with self._database.transaction(read_only=True) as connection:
+            yield from read_trials(connection, *conditions(choice))
+
+    def times_alone(self, fingerprint: str, host: str | None) -> list[float]:
+        """Returns the seconds of a job's undisturbed runs with the first protocol alone.
+
+        Runs with policies are among them, in the order in which all were added.
+
+        Args:
+            fingerprint: The job.
+            host: Only runs on this machine; None for runs on any.
+        """
+        facts, usual = TRIAL_FACTS.c, condition_values(RunConditions())
+        query = (
+            select(facts.whole_run_seconds)
+            .where(
+                facts.fingerprint == fingerprint,
+                facts.switch_percent >= BASELINE_PERCENT,
+                *(facts[name].is_not_distinct_from(value) for name, value in usual.items()),
+                facts.whole_run_seconds.is_not(None),
+            )
+            .order_by(facts.trial_id)
+        )
+        if host is not None:
+            query = query.where(facts.host == host)
+        with self._database.transaction(read_only=True) as connection:
+            return list(connection.scalars(query))
 
     def numbered(self, study: str) -> dict[int, StoredTrial]:
-        """The trials of a search by their number in it."""
+        """Returns the trials of a search by their number in it."""
         rows = self.trials(study=study)
         return {row.trial_number: row for row in rows if row.trial_number is not None}
 
     def evaluations(self, study: str, trial_number: int) -> list[Evaluation]:
-        """Evaluations of a complete trial, in the order of their worker-steps."""
+        """Returns the evaluations of a complete trial, in the order of their worker-steps."""
         with self._database.transaction(read_only=True) as connection:
             return read_evaluations(
                 connection, TRIALS.c.study == study, TRIALS.c.trial_number == trial_number
             )
 
     def events(self, study: str, trial_number: int) -> list[RunEvent]:
-        """The events of a complete trial, in order."""
+        """Returns the events of a complete trial in their order."""
+        query = (
+            select(*columns_of(RunEvent, EVENTS))
+            .join(TRIALS, TRIALS.c.trial_id == EVENTS.c.trial_id)
+            .where(TRIALS.c.study == study, TRIALS.c.trial_number == trial_number)
+            .order_by(EVENTS.c.position)
+        )
         with self._database.transaction(read_only=True) as connection:
-            return read_events(connection, study, trial_number)
+            return [RunEvent(*values) for values in connection.execute(query)]
 
     def curves(
         self, fingerprint: str, *, study: str | None = None
     ) -> dict[int, tuple[Evaluation, ...]]:
-        """Evaluations of the complete trials of a workload by `trial_id`, in order; one query.
+        """Returns the evaluations of the complete trials of a workload by `trial_id`.
 
         Args:
-            fingerprint: Of the workload.
-            study: Only of this search.
+            fingerprint: The workload.
+            study: Only trials of this search.
         """
         with self._database.transaction(read_only=True) as connection:
             return read_curves(connection, fingerprint, study)
 
     def searches(self, *, workload: str | None = None) -> list[SearchInfo]:
-        """Searches in the order in which they were registered; `workload` as in `trials`."""
+        """Returns searches in the order of their registration; `workload` as in `TrialChoice`."""
         query = select(SEARCHES).join(WORKLOADS)
         if workload is not None:
             query = query.where(is_workload(workload))
@@ -387,17 +416,17 @@ class TrialStore:
             return [record_of(SearchInfo, row) for row in connection.execute(query)]
 
     def registered_at(self, study: str) -> datetime | None:
-        """When a search was registered; None where it was not."""
+        """Returns when a search was registered; None if it was not."""
         query = select(SEARCHES.c.registered_at).where(SEARCHES.c.study == study)
         with self._database.transaction(read_only=True) as connection:
             return connection.scalar(query)
 
     def drop(self, study: str, why: str) -> None:
-        """Records why a search ends without a policy; see `SearchInfo.dropped`."""
+        """Records why a search ends without a policy, see `SearchInfo.dropped`."""
         self._execute(update(SEARCHES).where(SEARCHES.c.study == study).values(dropped=why))
 
     def checkpoints(self, study: str) -> list[StoredCheckpoint]:
-        """The checkpoints that complete trials left, by replicate, percent and trial number."""
+        """Returns the checkpoints of complete trials, by replicate, percent and trial number."""
         query = (
             select(
                 TRIALS.c.trial_number,
@@ -417,7 +446,7 @@ class TrialStore:
             ]
 
     def forget_checkpoints(self, study: str) -> None:
-        """Deletes what is known of the checkpoints of a search; the files stay."""
+        """Deletes the records of a search's checkpoints; the files stay."""
         of_study = select(TRIALS.c.trial_id).where(TRIALS.c.study == study)
         self._execute(delete(CHECKPOINTS).where(CHECKPOINTS.c.trial_id.in_(of_study)))
 
@@ -426,7 +455,7 @@ class TrialStore:
         self._execute(update(SEARCHES).where(SEARCHES.c.study == study).values(threshold=threshold))
 
     def set_target(self, study: str, target_accuracy: float) -> None:
-        """Records the accuracy that a search wants, and when each complete run reached it."""
+        """Records the target of a search, and when each complete run reached it."""
 
         def operation(connection: Connection) -> None:
             record_target(connection, TRIALS.c.study == study, target_accuracy)
@@ -443,7 +472,7 @@ class TrialStore:
             )
             .values(**values)
         )
-        # A heartbeat that is lost does no harm, and a failure that nobody wrote is found out later.
+        # A lost heartbeat does no harm, and a failure that was not recorded is discovered later.
         self._execute(statement, patience_seconds=0)
 
     def _execute(self, statement: Executable, *, patience_seconds: float = RESTART_SECONDS) -> None:
@@ -451,7 +480,3 @@ class TrialStore:
             connection.execute(statement)
 
         self._database.write(operation, patience_seconds=patience_seconds)
-
-    def _read(self, *conditions: ColumnElement[bool]) -> list[StoredTrial]:
-        with self._database.transaction(read_only=True) as connection:
-            return read_trials(connection, *conditions)

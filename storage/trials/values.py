@@ -1,4 +1,4 @@
-"""Values that the trial store takes and returns, besides the records of runs."""
+"""The values that the trial store takes and returns, besides the records of runs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from syncswitch.storage.columns import TrialFacts
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.guard import FailedSwitch
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import PhaseRecord, TrialRecord, TrialState
 
 CANCELLED = "no longer needed: the search is decided"
 INTERRUPTED = "interrupted"
-"""Why a run was stopped that nothing was wrong with. It is stored as failed, with what it cost."""
+"""Why a run was stopped although nothing was wrong: it is stored as failed, with what it cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The process that runs a trial.
 
-    A process identifier is given out again later; with the start time it names one process.
+    Operating systems reuse process identifiers; together with the start time one is unique.
     """
 
     host: str
@@ -35,8 +35,8 @@ class Owner:
 
     @classmethod
     def current(cls) -> Owner:
-        """This process."""
-        import psutil  # readers do without
+        """Returns the current process."""
+        import psutil  # readers do not need it
 
         return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
 
@@ -47,18 +47,18 @@ class SearchInfo:
 
     Attributes:
         study: Name of the Optuna study.
-        fingerprint: Of the workload.
-        strategy: Name of the strategy that decides.
-        settings: M, how many switch points the search may try.
-        runs: R, repeats per switch point.
+        fingerprint: Fingerprint of the workload.
+        strategy: Name of the strategy.
+        settings: M, the most switch points that the search may try.
+        runs: R, the repeats per switch point.
         threshold: beta, the accuracy that may be lost.
-        target_accuracy: As given; None where the search measures it.
-        trainer: Name of what trains.
-        base_seed: From which the seeds of the trials follow.
-        options: What else determines the strategy, as JSON values by name; they stay those of the
+        target_accuracy: The target as given; None if the search measures it.
+        trainer: Name of the trainer.
+        base_seed: The seed from which those of the trials follow.
+        options: Further options of the strategy, as JSON values by name; they stay those of the
             search's first registration.
-        pairs: The pairs of protocols that were searched together; empty for a search of its own.
-        dropped: Why it has no policy, where a search over pairs of protocols preferred another one.
+        pairs: The pairs of protocols that are searched together; empty for a search of one pair.
+        dropped: Why it has no policy, if a search over pairs of protocols preferred another one.
     """
 
     study: str
@@ -77,7 +77,7 @@ class SearchInfo:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Where a run left another one of its search, with the percent of W that they share."""
+    """The run of the same search that a fork left, and the percent of W that they share."""
 
     trial_number: int
     percent: float
@@ -88,8 +88,11 @@ class StoredCheckpoint:
     """A checkpoint that a complete trial of a search left; the file may be gone by now.
 
     Attributes:
-        replicate: Number of this repeat of its switch point.
-        path: Of the file, absolute.
+        trial_number: Number of the trial in its search.
+        replicate: The trial's index among the repeats of its switch point, from 0.
+        percent: Percent of W that were done.
+        path: Absolute path of the file.
+        host: Name of the machine that has the file.
     """
 
     trial_number: int
@@ -100,72 +103,24 @@ class StoredCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTrial:
+class StoredTrial(TrialFacts):
     """One trial as the database has it; times are in UTC.
 
-    What is measured at the end is None until the trial is complete; of a cancelled one its times
-    are known, too. `worker_steps` is the progress so far, and `heartbeat_at` when the owner last
-    reported it. A trial of a search has a study and a number in it; an imported one has a source
-    instead, and no owner; a use has its identifier and the version of its policy.
-    `candidate_percent` is the switch point that the run counts for: of a search's run its switch
-    point, of an imported run what was declared, None for a run that counts for none. A
-    `speculative` run began in advance, before the search was known to need it. `guard` is `off`,
-    `quiet` or `alarmed`; `held_percent` is the switch with which the run came to its end.
+    Attributes:
+        parent_trial_number: Number of the run that it was forked from; None for none.
+        heartbeat_at: When the owner last reported its progress, `worker_steps`.
+        process_id: Identifier of the owner's process.
+        process_started_at: Start of that process, in seconds since 1970.
+        phases: The phases that it ran itself, in their order.
+        failed: The switches that it went back to, in their order.
     """
 
-    trial_id: int
-    study: str | None
-    trial_number: int | None
-    source: str | None
-    use_id: str | None
-    policy_version: int | None
-    workload: str
-    fingerprint: str
-    workers: int
-    simulated_cluster: str | None
-    first_protocol: str
-    second_protocol: str
-    candidate_percent: float | None
-    switch_percent: float
-    replicate: int
-    seed: int | None
-    parent_trial_id: int | None
-    fork_percent: float | None
-    conditions: RunConditions
-    speculative: bool
-    state: TrialState
-    converged_accuracy: float | None
-    converged_evaluations: int | None
-    final_accuracy: float | None
-    converged: bool | None
-    diverged: bool | None
-    stopped_early: bool | None
-    plateau_accuracy: float | None
-    guard: str | None
-    held_percent: float | None
-    failed_switches: tuple[FailedSwitch, ...]
-    training_seconds: float | None
-    inherited_seconds: float | None
-    switch_overhead_seconds: float | None
-    target_accuracy: float | None
-    time_to_accuracy_seconds: float | None
-    worker_steps: int
-    total_worker_steps: int
-    phases: tuple[PhaseRecord, ...]
-    started_at: datetime | None
-    ended_at: datetime | None
+    parent_trial_number: int | None
     heartbeat_at: datetime | None
-    host: str | None
     process_id: int | None
     process_started_at: float | None
-    failure: str | None
-
-    @property
-    def kind(self) -> str:
-        """`search`, `import`, or `use`."""
-        if self.study is not None:
-            return "search"
-        return "use" if self.source is None else "import"
+    phases: tuple[PhaseRecord, ...]
+    failed: tuple[FailedSwitch, ...]
 
     @property
     def owner(self) -> Owner | None:
@@ -173,6 +128,18 @@ class StoredTrial:
         if self.host is None or self.process_id is None or self.process_started_at is None:
             return None
         return Owner(self.host, self.process_id, self.process_started_at)
+
+    @property
+    def fork(self) -> Fork | None:
+        """Where it left another run of its search; None for a run from fresh parameters."""
+        if self.parent_trial_number is None or self.fork_percent is None:
+            return None
+        return Fork(self.parent_trial_number, self.fork_percent)
+
+    @property
+    def conditions(self) -> RunConditions:
+        """The conditions under which it trains or trained."""
+        return conditions_of(self.online, self.switch_mechanism, self.injections)
 
     @property
     def is_cancelled(self) -> bool:
@@ -185,34 +152,48 @@ class StoredTrial:
         return self.failure == INTERRUPTED
 
     @property
-    def paid_seconds(self) -> float | None:
-        """Training time that it cost itself, also where it was cancelled; None where unknown."""
-        if self.training_seconds is None or self.inherited_seconds is None:
-            return None
-        return self.training_seconds - self.inherited_seconds
+    def end(self) -> str | None:
+        """How it ended; None for a run that failed or still runs.
 
-    @property
-    def whole_run_seconds(self) -> float | None:
-        """Training time, of a stopped run what the whole would have taken; see `metrics`."""
+        `whole`, `stopped` or `diverged`; `cancelled` if it was no longer needed, `interrupted` if
+        somebody pressed Ctrl-C.
+        """
+        if self.is_cancelled:
+            return "cancelled"
+        if self.is_interrupted:
+            return "interrupted"
         if self.state != TrialState.COMPLETE:
             return None
-        goes_over = self.switch_percent < 100.0
-        return whole_run_seconds(
-            self.training_seconds,
-            self.phases,
-            self.worker_steps,
-            self.total_worker_steps,
-            self.stopped_early,
-            diverged=self.diverged,
-            final_protocol=self.second_protocol if goes_over else self.first_protocol,
-        )
+        if self.diverged:
+            return "diverged"
+        return "stopped" if self.stopped_early else "whole"
+
+
+_SEPARATOR = "; "
+
+
+def condition_values(conditions: RunConditions) -> dict[str, str | None]:
+    """Returns the columns of a trial that say under which conditions it runs.
+
+    Raises FatalError if the text of an injection contains what separates them.
+    """
+    if any(_SEPARATOR in text or not text for text in conditions.injections):
+        raise FatalError(f"injections {conditions.injections} cannot be told apart when joined")
+    return {
+        "online": conditions.online,
+        "switch_mechanism": conditions.switch_mechanism,
+        "injections": _SEPARATOR.join(conditions.injections) or None,
+    }
+
+
+def conditions_of(online: str, switch_mechanism: str, injections: str | None) -> RunConditions:
+    """Returns the conditions that these columns stand for."""
+    separate = tuple(injections.split(_SEPARATOR)) if injections else ()
+    return RunConditions(online, switch_mechanism, separate)
 
 
 def check_times(record: TrialRecord) -> None:
-    """Refuses times that are not finite, which PostgreSQL would take and SQLite would not.
-
-    Raises FatalError.
-    """
+    """Raises FatalError for a time that is not finite: PostgreSQL would store it, SQLite not."""
     failed = record.guard.failed if record.guard else ()
     times = [
         record.training_seconds,

@@ -1,4 +1,4 @@
-"""Workloads as rows, and back."""
+"""Converts workloads to rows and back."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FINGERPRINT_PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 
 def is_workload(selector: str) -> ColumnElement[bool]:
-    """Selects workloads by name, by normal reference, or by 8 or more digits of the fingerprint.
+    """Selects workloads by name, normal reference, or start of the fingerprint (8 digits or more).
 
-    A workload is also found by a name that it had when one of its policies was published.
+    Workloads are also found by a name that they had when one of their policies was published.
     """
     known = [
         select(_WORKLOAD.fingerprint).where(_WORKLOAD.name == selector),
@@ -34,12 +34,12 @@ def is_workload(selector: str) -> ColumnElement[bool]:
         # Unlike LIKE, a range uses the index; "g" follows the last hexadecimal digit.
         start = _WORKLOAD.fingerprint.between(selector, f"{selector}g")
         known.append(select(_WORKLOAD.fingerprint).where(start))
-    # For alternatives in one condition PostgreSQL would read all trials.
+    # With alternatives in one condition, PostgreSQL would read all trials.
     return WORKLOADS.c.fingerprint.in_(union(*known))
 
 
 def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
-    """Adds a workload that is not there, registered now."""
+    """Registers a workload that is not in the database."""
     values = {
         "fingerprint": workload.identity.fingerprint,
         "reference": workload.reference,
@@ -51,7 +51,7 @@ def add_workload(connection: Connection, workload: RegisteredWorkload) -> None:
 
 
 def upsert_workload(connection: Connection, identity: WorkloadIdentity, reference: str) -> None:
-    """Adds a workload, or brings its names up to date; it is locked then."""
+    """Adds a workload, or updates its names; afterwards it is locked."""
     row = lock_workload(connection, identity.fingerprint)
     if row is None:
         add_workload(connection, RegisteredWorkload(identity, reference))
@@ -64,18 +64,18 @@ def upsert_workload(connection: Connection, identity: WorkloadIdentity, referenc
 
 
 def register_workload(database: Database, identity: WorkloadIdentity, reference: str) -> None:
-    """Makes a workload known that no search has registered, so that it can have policies."""
+    """Registers a workload without a search, so that it can have policies."""
     database.write(lambda connection: upsert_workload(connection, identity, reference))
 
 
 def lock_workload(connection: Connection, fingerprint: str) -> Row[Any] | None:
-    """Makes writers of one workload take turns, so that each sees what the last one wrote."""
+    """Locks the row of a workload, so that each writer sees what the last one wrote."""
     query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint).with_for_update()
     return connection.execute(query).one_or_none()
 
 
 def read_workloads(connection: Connection, selector: str) -> list[RegisteredWorkload]:
-    """Those with this name, normal reference or start of the fingerprint, newest first."""
+    """Returns the workloads that `is_workload` selects, newest first."""
     query = (
         select(WORKLOADS)
         .where(is_workload(selector))
@@ -85,8 +85,8 @@ def read_workloads(connection: Connection, selector: str) -> list[RegisteredWork
 
 
 def registered_workload(row: Row[Any]) -> RegisteredWorkload:
-    """The workload of a row; its fingerprint is again that of the row."""
-    stored = row.learning_rate_boundaries  # JSON has lists alone
+    """Returns the workload of a row; its fingerprint is that of the row again."""
+    stored = row.learning_rate_boundaries  # JSON has no tuples
     boundaries = None if stored is None else tuple((step, factor) for step, factor in stored)
     identity = record_of(WorkloadIdentity, row, learning_rate_boundaries=boundaries)
     return RegisteredWorkload(identity, row.reference)

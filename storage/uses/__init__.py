@@ -1,1 +1,1 @@
-"""Uses of policies: the later runs with each, in the database or on the way to one."""
+"""Uses of policies: later runs with them, in the database or on the way to one."""

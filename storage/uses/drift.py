@@ -1,7 +1,7 @@
-"""Whether the runs of a job stop keeping the accuracy; pure.
+"""Detects that the runs of a job no longer keep the accuracy; pure.
 
-Whatever a search believes of a job takes all its runs for equal. One that changes, by new data or
-another machine, shows first in that its newest runs fail as the former ones did not.
+A search takes all runs of a job for equal. If the job changes, by new data or another machine, its
+newest runs are the first to fail more often than the former ones.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# So many of the newest runs are held against all before them.
+# Number of newest runs that are compared with all before them.
 _NEWEST = 10
-# With fewer former ones, even ten failures in a row may be what they always did.
+# With fewer former ones, even ten failures in a row may be nothing new.
 _LEAST_FORMER = 5
-# Chance to see so few kept in a job that stays as it is. As it is asked after every use, one of 60
-# such jobs is called so by mistake within a hundred uses.
+# Largest chance to see so few kept in a job that has not changed. As it is computed after each
+# use, one of 60 such jobs is reported by mistake within a hundred uses.
 _CHANCE = 0.001
 
 
@@ -24,10 +24,10 @@ class Drift:
     """The newest runs keep the accuracy much less often than the former ones.
 
     Attributes:
-        newest: So many runs are looked at.
-        newest_kept: Of these, those that keep it.
-        former: All before them.
-        former_kept: The same of those.
+        newest: Number of newest runs.
+        newest_kept: How many of them keep it.
+        former: Number of runs before them.
+        former_kept: How many of those keep it.
     """
 
     newest: int
@@ -37,12 +37,12 @@ class Drift:
 
 
 def drift_of(kept: Sequence[bool]) -> Drift | None:
-    """Looks whether a job has changed.
+    """Tests whether a job has changed; returns None if not.
 
     Fisher's exact test, one-sided, of the last ten runs against all before them.
 
     Args:
-        kept: Of each run at one switch point whether the switch kept the accuracy, oldest first.
+        kept: Whether the switch kept the accuracy, for each run at one switch point, oldest first.
     """
     former, newest = kept[:-_NEWEST], kept[-_NEWEST:]
     if len(former) < _LEAST_FORMER:
@@ -52,7 +52,7 @@ def drift_of(kept: Sequence[bool]) -> Drift | None:
 
 
 def _chance(drift: Drift) -> float:
-    """The chance of drawing this few of the kept runs, or fewer, into the newest ones."""
+    """Returns the chance that this few of the kept runs, or fewer, are among the newest."""
     everything = drift.newest + drift.former
     all_kept = drift.newest_kept + drift.former_kept
     ways = sum(

@@ -1,7 +1,8 @@
-"""Takes uses that wait in a file into a database; `waiting` writes them.
+"""Moves uses that wait in a file into a database; `waiting` writes such files.
 
-A line is on the disk before anybody is told of it, and is removed after the database has it. Who is
-killed in between leaves both, and the identifier of the use keeps it from being counted twice.
+A line is on the disk before anybody is told of it, and is removed after the database has it. A
+process that is killed in between leaves both; the identifier of the use keeps it from being counted
+twice.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _MOST_BYTES = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class TakenIn:
-    """What became of the lines of a spool file.
+    """The result of taking in a spool file.
 
     Attributes:
-        recorded: Uses that are in the database now.
-        known: Uses that were there already.
-        kept: Why a line stays in the file, for each that does.
-        set_aside: Why one is in another file now, for each that can never be taken in.
+        recorded: Number of uses that were added to the database.
+        known: Number of uses that were there already.
+        kept: The reason for each line that stays in the file.
+        set_aside: The reason for each line that can never be taken in and is in another file now.
     """
 
     recorded: int = 0
@@ -50,10 +51,10 @@ class TakenIn:
 def take_in(
     database: Database, path: Path, *, patience_seconds: float = RESTART_SECONDS
 ) -> TakenIn:
-    """Records the uses of a spool file, and removes from it what the database has.
+    """Records the uses of a spool file, and removes from it those that the database has.
 
-    A line whose policy the database lacks stays; one that is no use is set aside, in a file beside
-    this one. A file without lines is removed. Where there is no file, there is nothing to do.
+    A line whose policy the database lacks stays; one that is not a valid use is set aside in a file
+    beside this one. A file without lines is removed, and a missing file is fine.
 
     Raises:
         UserError: The file cannot be read or written.
@@ -90,7 +91,7 @@ def _take_in(
         except PolicyError as error:
             kept.append((line, f"line {number} of {path} stays there: {error}"))
         except (FatalError, ValueError, OverflowError, RecursionError) as error:
-            why = f"line {number} of {path} is no use ({reason_of(error)}); it is in {aside} now"
+            why = f"line {number} of {path} is not a use ({reason_of(error)}); it is in {aside} now"
             refused.append((line, why))
     if refused:
         _set_aside(aside, [line for line, _ in refused])
@@ -103,14 +104,14 @@ def _take_in(
 
 
 def _set_aside(path: Path, lines: Sequence[bytes]) -> None:
-    """Adds lines to a file that nobody reads but people."""
+    """Adds lines to a file that only people read."""
     with path.open("ab") as file:
         file.writelines(line.rstrip(b"\n") + b"\n" for line in lines)
         to_disk(file, path)
 
 
 def _parsed(line: bytes) -> PolicyUse:
-    """Raises FatalError or ValueError where this is no use that a database could hold."""
+    """Raises FatalError or ValueError if this is not a use that a database could hold."""
     from pydantic import ValidationError
 
     from syncswitch.storage.policies.schema import first_fault
@@ -123,7 +124,7 @@ def _parsed(line: bytes) -> PolicyUse:
         use = _adapter().validate_python(_storable(content))
     except ValidationError as error:
         raise FatalError(first_fault(error)) from error
-    _ = use.fingerprint  # which not every job can have
+    _ = use.fingerprint  # fails for values that JSON cannot hold
     record = use.record
     for moment in (datetime.fromisoformat(use.created_at), record.started_at, record.ended_at):
         if moment.tzinfo is None:
@@ -133,7 +134,7 @@ def _parsed(line: bytes) -> PolicyUse:
 
 
 def _storable(value: Any, name: str = "") -> Any:
-    """A value of JSON as a database can hold it. Raises FatalError where it cannot."""
+    """Returns a JSON value as a database can hold it; raises FatalError if it cannot."""
     from syncswitch.storage.policies.schema import largest_integer
 
     if isinstance(value, dict):

@@ -1,13 +1,12 @@
-"""Uses of policies in the database, beside the trials of searches; and their seeds."""
+"""Uses of policies in the database, beside the trials of searches, and their seeds."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
 from syncswitch.storage.errors import PolicyError
@@ -18,28 +17,21 @@ from syncswitch.storage.records.use import PolicyUse
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
 from syncswitch.storage.trials.evaluations import read_curves, record_target
-from syncswitch.storage.trials.rows import add_parts, condition_values, read_trials, result_values
-from syncswitch.storage.trials.values import StoredTrial, check_times
+from syncswitch.storage.trials.rows import add_parts, result_values
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial, check_times, condition_values
 from syncswitch.storage.trials.workloads import lock_workload, upsert_workload
-from syncswitch.storage.uses.summary import (
-    OBSERVED,
-    UseObservation,
-    UseSummary,
-    use_summary,
-)
-
-# Of whole trials there would be too much to read.
-_OBSERVED: tuple[Column[Any], ...] = tuple(TRIALS.c[name] for name in OBSERVED)
+from syncswitch.storage.uses.summary import UseSummary, use_summary
 
 
 def record_use(
     database: Database, use: PolicyUse, *, patience_seconds: float = RESTART_SECONDS
 ) -> bool:
-    """Records a use with all that it measured; False where it is there already.
+    """Records a use with all that it measured; returns False if it was recorded before.
 
     Args:
-        database: Has its policy.
-        use: Of a whole run.
+        database: The database, which has the policy.
+        use: A whole run with it.
         patience_seconds: How long to wait for a database that is busy or lost.
 
     Raises:
@@ -54,38 +46,19 @@ def record_use(
 
 
 def uses(database: Database, fingerprint: str) -> list[StoredTrial]:
-    """The uses of all versions of a job's policy, in the order in which they were recorded."""
-    with database.transaction(read_only=True) as connection:
-        return read_trials(connection, *_uses_of(fingerprint))
+    """Returns the uses of all versions of a job's policy, in the order of their recording."""
+    return TrialStore(database).trials(fingerprint=fingerprint, kinds=("use",))
 
 
 def use_curves(database: Database, fingerprint: str) -> dict[int, tuple[Evaluation, ...]]:
-    """Evaluations of the uses of a job's policy by `trial_id`, in order."""
+    """Returns the evaluations of the uses of a job's policy by `trial_id`, in order."""
     with database.transaction(read_only=True) as connection:
         return read_curves(connection, fingerprint, of_uses=True)
 
 
 def uses_of(database: Database, policy: TimingPolicy) -> UseSummary:
-    """How well a version of a policy of this database does."""
-    return use_summary(policy, use_observations(database, policy.fingerprint))
-
-
-def use_observations(database: Database, fingerprint: str) -> list[UseObservation]:
-    """What the uses of all versions show, in the order in which they were recorded.
-
-    Those under disturbances on purpose are left out.
-    """
-    query = (
-        select(*_OBSERVED)
-        .where(*_uses_of(fingerprint), TRIALS.c.injections.is_(None))
-        .order_by(TRIALS.c.trial_id)
-    )
-    with database.transaction(read_only=True) as connection:
-        return [UseObservation(*values) for values in connection.execute(query)]
-
-
-def _uses_of(fingerprint: str) -> Sequence[ColumnElement[bool]]:
-    return (TRIALS.c.fingerprint == fingerprint, TRIALS.c.use_id.is_not(None))
+    """Sums up how well a version of a policy of this database does."""
+    return use_summary(policy, uses(database, policy.fingerprint))
 
 
 def _add(connection: Connection, use: PolicyUse) -> bool:
@@ -112,7 +85,7 @@ def _add(connection: Connection, use: PolicyUse) -> bool:
 
 
 def _policy_row(connection: Connection, use: PolicyUse) -> Row[Any]:
-    """The policy in this database, where it may have another version than where it comes from."""
+    """Returns the policy of a use; its version here may differ from that where it comes from."""
     query = select(POLICIES).where(
         POLICIES.c.fingerprint == use.fingerprint,
         POLICIES.c.study == use.study,
@@ -135,16 +108,16 @@ def hand_out_seed(
     *,
     patience_seconds: float = RESTART_SECONDS,
 ) -> int | None:
-    """A seed that no run of the job has, and that nobody else is given.
+    """Hands out a seed that no run of the job has, and that nobody else is given.
 
     Args:
-        database: May be in use by others.
+        database: The database; others may use it at the same time.
         identity: The job.
-        reference: Registers the job under it if need be.
+        reference: Reference to register the job with, if the database does not know it.
         patience_seconds: How long to wait for a database that is busy or lost.
 
     Returns:
-        None where the database does not know the job, and there is no reference.
+        The seed; None if the database does not know the job, and there is no reference.
 
     Raises:
         SyncSwitchError: The database refused; the class says whether to try again.
@@ -156,7 +129,7 @@ def hand_out_seed(
         row = lock_workload(connection, identity.fingerprint)
         if row is None:
             return None
-        # Those of runs whose user chose one.
+        # The seeds of runs whose users chose their own.
         query = select(TRIALS.c.seed).where(
             TRIALS.c.fingerprint == identity.fingerprint, TRIALS.c.seed >= row.next_seed
         )

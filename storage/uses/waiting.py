@@ -1,6 +1,6 @@
-"""Uses that wait in a file for a database: JSON lines, one for each use.
+"""Writes uses to a file in which they wait for a database, as JSON lines.
 
-The standard library does: a training process that has nothing else writes them, too.
+It needs only the standard library: training processes that have nothing else also write uses.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _LOCK_SECONDS = 60.0
 
 
 def spool_beside(path: Path) -> Path:
-    """Where the uses of a policy file wait: `job.json` has `job.uses.jsonl`."""
+    """Returns the file in which the uses of a policy file wait: `job.uses.jsonl` for `job.json`."""
     return path.with_name(f"{path.stem}{SUFFIX}")
 
 
 def spool_use(path: Path, use: PolicyUse) -> None:
-    """Adds a use to a spool file, which is made if need be. It is on the disk then.
+    """Adds a use to a spool file, which is made if need be; afterwards it is on the disk.
 
-    Raises UserError where the file cannot be written.
+    Raises UserError if the file cannot be written.
     """
     text = json.dumps(asdict(use), default=datetime.isoformat, ensure_ascii=False)
     line = text.encode(errors="replace") + b"\n"
     try:
         with locked(path, create=True) as file:
-            torn = _ends_amid_a_line(file)  # of somebody who was killed
+            torn = _ends_amid_a_line(file)  # its writer was killed
             file.write(b"\n" + line if torn else line)
             to_disk(file, path)
     except OSError as error:
@@ -51,20 +51,20 @@ def spool_use(path: Path, use: PolicyUse) -> None:
 
 @contextmanager
 def locked(path: Path, *, create: bool) -> Iterator[IO[bytes]]:
-    """The file, open to be read and added to, and nobody else's meanwhile.
+    """Opens the file for reading and appending, and locks it.
 
-    Raises OSError where it is somebody else's for too long: it may have been stopped.
+    Raises OSError if another process, which may be stopped, holds the lock for too long.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | (os.O_CREAT if create else 0)
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         with open(os.open(path, flags, 0o666), "r+b") as file:
-            # Another one may have replaced or removed it before it was ours.
+            # Another process may have replaced or removed it before it was locked.
             if _is_locked(file) and _is_at(path, file):
                 yield file
                 return
         if time.monotonic() > deadline:
-            raise OSError(errno.EAGAIN, "another process has been at work on it for too long")
+            raise OSError(errno.EAGAIN, "another process has kept it locked for too long")
         time.sleep(0.02)
 
 
@@ -92,7 +92,7 @@ def _ends_amid_a_line(file: IO[bytes]) -> bool:
 
 
 def to_disk(file: IO[bytes], path: Path) -> None:
-    """The line, and the file's name in its folder."""
+    """Writes the content, and the name of the file in its folder, to the disk."""
     file.flush()
     os.fsync(file.fileno())
     folder = os.open(path.parent, os.O_RDONLY)

@@ -240,10 +240,11 @@ def told_before_the_kill(work: Callable[[Callable[[int], None]], None], wait_sec
 
 
 Work = Callable[[int], Any]
+AtOnce = Callable[[Work, int], list[Any]]
 
 
 @pytest.fixture
-def at_once() -> Callable[[Work, int], list[Any]]:
+def at_once() -> AtOnce:
     """Runs `work(0)`, `work(1)`, ... at the same moment, each in a process of its own."""
     context = multiprocessing.get_context("fork")
 

@@ -4,14 +4,13 @@ import errno
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import OwnedFolder, whole_file
+from tests.storage.conftest import AtOnce
 
 
 def test_the_file_appears_at_the_end(tmp_path: Path) -> None:
@@ -43,9 +42,9 @@ def test_after_an_error_there_is_the_old_file_alone(tmp_path: Path) -> None:
     ("name", "said"),
     [
         ("none/table.csv", "No such file"),
-        ("folder", "no plain file"),
-        ("pipe", "no plain file"),
-        ("link-to-pipe", "no plain file"),
+        ("folder", "not a regular file"),
+        ("pipe", "not a regular file"),
+        ("link-to-pipe", "not a regular file"),
         ("circle", "symbolic links lead in a circle"),
         ("n" * 300, "File name too long"),
     ],
@@ -65,7 +64,7 @@ def test_a_path_that_can_be_no_file_is_refused(tmp_path: Path, name: str, said: 
 
 @pytest.mark.parametrize("name", ["", ".", "/"])
 def test_a_path_that_names_no_file_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="names no file"), whole_file(Path(name)):
+    with pytest.raises(UserError, match="not the name of a file"), whole_file(Path(name)):
         pytest.fail("the file was opened")
 
 
@@ -99,7 +98,7 @@ def test_what_is_of_another_kind_is_kept(tmp_path: Path, there: bytes) -> None:
     path = tmp_path / "train.py"
     path.write_bytes(there)
     with (
-        pytest.raises(UserError, match=r"train\.py is there, and no file of the kind"),
+        pytest.raises(UserError, match=r"train\.py exists, and is not a file of the kind"),
         whole_file(path, replaces=(b"newer", b"new,")),
     ):
         pytest.fail("the file was opened")
@@ -131,7 +130,7 @@ def test_a_folder_goes_with_its_owner_or_with_the_next_one(tmp_path: Path) -> No
 
 
 def test_those_who_start_at_once_take_no_folder_from_each_other(
-    tmp_path: Path, at_once: Callable[[Callable[[int], Any], int], list[Any]]
+    tmp_path: Path, at_once: AtOnce
 ) -> None:
     def own(_: int) -> int:
         return sum(_is_kept(tmp_path) for _ in range(100))

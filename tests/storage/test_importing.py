@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 from syncswitch.cli.search.main import main
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.importing import ImportedRun, Measurements, import_runs, read_table
+from syncswitch.storage.importing import ImportedRun, import_runs, read_table
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.trials.store import TrialStore
 from tests.run_tables import lost, rows, write_table
-from tests.storage.conftest import both_databases
+from tests.storage.conftest import AtOnce, both_databases
 from tests.storage.filled import content
 
 
@@ -28,10 +28,9 @@ def read(path: Path, *runs: list[dict[str, Any]]) -> list[ImportedRun]:
     return read_table(write_table(path / "runs.csv", *runs))
 
 
-def measured(path: Path, *run: dict[str, Any]) -> Measurements:
+def only(path: Path, *run: dict[str, Any]) -> ImportedRun:
     (found,) = read(path, list(run))
-    assert found.measured is not None
-    return found.measured
+    return found
 
 
 class TestTable:
@@ -40,8 +39,7 @@ class TestTable:
         assert (run.source, run.candidate_percent, run.switch_percent) == ("r32/b50", 40.0, 50.0)
         assert (run.identity.name, run.identity.workers, run.identity.pair) == ("r32", 8, "bsp,asp")
         assert (run.identity.model, run.identity.data_set) == ("ResNet-32", None)
-        found = run.measured
-        assert found is not None
+        found = run
         assert len(found.evaluations) == 19
         assert found.evaluations[1].accuracy == 0.9 * 0.75
         assert found.final_accuracy == found.evaluations[-1].accuracy
@@ -57,7 +55,7 @@ class TestTable:
     def test_what_is_known_goes_before_what_the_tests_say(self, tmp_path: Path) -> None:
         known = {"worker_steps": 8100, "training_seconds": 2025.5, "first_phase_seconds": 990.25}
         start = "2026-01-31T12:00:00.000001+00:00"
-        found = measured(tmp_path, *rows("r32", "b50", **known, started_at=start))
+        found = only(tmp_path, *rows("r32", "b50", **known, started_at=start))
         assert (found.worker_steps, found.training_seconds) == (8100, 2025.5)
         assert [phase.seconds for phase in found.phases] == [990.25, 1035.25]
         assert found.started_at == datetime(2026, 1, 31, 12, 0, 0, 1, timezone.utc)
@@ -66,15 +64,15 @@ class TestTable:
     def test_one_protocol_alone_is_one_phase(
         self, tmp_path: Path, percent: float, protocol: str
     ) -> None:
-        found = measured(tmp_path, *rows("r32", "alone", percent))
+        found = only(tmp_path, *rows("r32", "alone", percent))
         assert found.phases == (PhaseRecord(protocol, 0, 8000, 2000.0, None, None),)
 
     def test_where_no_test_is_at_the_switch_it_is_between_two(self, tmp_path: Path) -> None:
-        found = measured(tmp_path, *rows("r32", "b25", 25, first_phase_seconds=""))
+        found = only(tmp_path, *rows("r32", "b25", 25, first_phase_seconds=""))
         assert [phase.seconds for phase in found.phases] == [500.0, 1500.0]
 
     def test_a_run_that_ends_before_its_switch(self, tmp_path: Path) -> None:
-        found = measured(tmp_path, *rows("r32", "short")[:2])
+        found = only(tmp_path, *rows("r32", "short")[:2])
         assert found.stopped_early
         assert found.phases == (PhaseRecord("bsp", 0, 2000, 500.0, None, None),)
 
@@ -83,10 +81,9 @@ class TestTable:
         for row in whole[7:]:
             row["accuracy"] = "nan"
         blown_up, nothing = read(tmp_path, whole, lost("r32", "by hearsay", 0))
-        assert blown_up.measured is not None
-        assert len(blown_up.measured.evaluations) == 7
-        assert (blown_up.diverged, blown_up.measured.converged) == (True, False)
-        assert (nothing.diverged, nothing.measured) == (True, None)
+        assert len(blown_up.evaluations) == 7
+        assert (blown_up.diverged, blown_up.converged) == (True, False)
+        assert (nothing.diverged, nothing.final_accuracy, nothing.phases) == (True, None, ())
 
     def test_counts_for_its_switch_point_unless_the_column_says_otherwise(
         self, tmp_path: Path
@@ -113,7 +110,7 @@ class TestTable:
     def test_losses_that_are_no_numbers_are_left_out(self, tmp_path: Path) -> None:
         run = rows("r32", "a")
         run[0]["training_loss"], run[1]["training_loss"] = "inf", ""
-        first, second, third, *_ = measured(tmp_path, *run).evaluations
+        first, second, third, *_ = only(tmp_path, *run).evaluations
         assert math.isnan(first.training_loss)
         assert math.isnan(second.training_loss)
         assert third.training_loss == 2 / 3
@@ -121,8 +118,8 @@ class TestTable:
     @pytest.mark.parametrize(
         ("line", "change", "message"),
         [
-            (3, {"accuracy": "high"}, "line 3: accuracy is 'high'; allowed: numbers from 0 to 1"),
-            (3, {"accuracy": 1.5}, "line 3: accuracy is '1.5'"),
+            (3, {"accuracy": "high"}, "line 3: accuracy is 'high'; allowed: a valid number"),
+            (3, {"accuracy": 1.5}, "line 3: accuracy is '1.5'; allowed: less than or equal to 1"),
             (3, {"accuracy": ""}, "line 3: run a of r32 has a test without a number"),
             (3, {"worker_step": 0.5}, "line 3: worker_step is '0.5'"),
             (3, {"worker_step": 0}, "line 3: run a of r32 is at worker-step 0 at 500 s, after 0"),
@@ -155,10 +152,10 @@ class TestTable:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("", "is no table"),
+            ("", "is not a table"),
             ("workload,run\n", "lacks the columns first_protocol, second_protocol"),
-            ("\x00\xff", "is no table"),
-            ('a\n"b', "is no table"),
+            ("\x00\xff", "is not a table"),
+            ('a\n"b', "is not a table"),
         ],
     )
     def test_another_file_is_one_line(self, tmp_path: Path, text: str, message: str) -> None:
@@ -166,7 +163,7 @@ class TestTable:
         path.write_bytes(text.encode("latin-1"))
         with pytest.raises(RecordingError, match=message):
             read_table(path)
-        with pytest.raises(RecordingError, match="is no table"):
+        with pytest.raises(RecordingError, match="is not a table"):
             read_table(path.rename(tmp_path / "runs.parquet"))
 
 
@@ -192,15 +189,14 @@ class TestDatabase:
         assert report.imported_evaluations == 19
         (trial,) = TrialStore(database).trials()
         (run,) = runs[:1]
-        assert run.measured is not None
         assert (trial.source, trial.study, trial.kind) == ("r32/b50", None, "import")
         assert (trial.workload, trial.fingerprint) == ("r32", run.identity.fingerprint)
         assert (trial.state, trial.diverged, trial.converged) == ("complete", False, True)
-        assert trial.converged_accuracy == trial.final_accuracy == run.measured.final_accuracy
+        assert trial.converged_accuracy == trial.final_accuracy == run.final_accuracy
         assert (trial.converged_evaluations, trial.inherited_seconds) == (1, 0.0)
-        assert trial.phases == run.measured.phases
+        assert trial.phases == run.phases
         (curve,) = TrialStore(database).curves(trial.fingerprint).values()
-        assert curve == run.measured.evaluations
+        assert curve == run.evaluations
 
     @both_databases
     def test_the_target_is_the_mean_of_the_first_protocol_alone(
@@ -208,7 +204,7 @@ class TestDatabase:
     ) -> None:
         import_runs(database, runs)
         trials = {trial.source: trial for trial in TrialStore(database).trials()}
-        finals = [run.measured.final_accuracy for run in runs[1:3] if run.measured]
+        finals = [run.final_accuracy for run in runs[1:3]]
         assert {trial.target_accuracy for trial in trials.values()} == {sum(finals) / 2}
         assert trials["r32/lost"].time_to_accuracy_seconds is None
         before = content(database)
@@ -250,9 +246,18 @@ class TestDatabase:
         assert message in str(error.value)
         assert content(database) == before
 
+    def test_a_run_with_other_tests_is_another_one(
+        self, database: Database, runs: list[ImportedRun], tmp_path: Path
+    ) -> None:
+        import_runs(database, runs)
+        fewer = rows("r32", "b50")
+        del fewer[3]
+        with pytest.raises(RecordingError, match="evaluations is 18, was 19"):
+            import_runs(database, read(tmp_path, fewer))
+
     @both_databases
     def test_importers_side_by_side_add_a_run_once(
-        self, url: str, database: Database, runs: list[ImportedRun], at_once: Any
+        self, url: str, database: Database, runs: list[ImportedRun], at_once: AtOnce
     ) -> None:
         many = [replace(runs[0], source=f"r32/{number}") for number in range(20)]
 

@@ -289,7 +289,9 @@ def test_a_clock_of_the_loops_own_is_reported(
 
 def test_a_file_that_is_no_policy_is_one_line(path: Path) -> None:
     path.write_text(path.read_text().replace('"switch_percent": 12.5', '"switch_percent": 6.25'))
-    with pytest.raises(PolicyError, match=r"job\.json is no policy file \(it was altered.*export"):
+    with pytest.raises(
+        PolicyError, match=r"job\.json is not a policy file \(it was altered.*export"
+    ):
         LoopSwitch(path)
     with pytest.raises(PolicyError, match=r"cannot read the policy file .*gone\.json: No such"):
         LoopSwitch(path.with_name("gone.json"))

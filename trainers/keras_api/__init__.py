@@ -1,1 +1,1 @@
-"""Training with a policy from a Keras program of the user's own."""
+"""Training with a policy from your own Keras program."""

@@ -1,4 +1,4 @@
-"""A timing policy for a `model.fit` of the user's own."""
+"""A timing policy in your own `model.fit`."""
 
 from __future__ import annotations
 
@@ -19,73 +19,40 @@ from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 from syncswitch.trainers.run.guard import Guard
 
-
-class KeptState:
-    """Copies of a compiled model's weights and of its optimizer's variables, in memory.
-
-    The learning rate is among these, where it is not a schedule; the place in a schedule always is.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self._weights = model.get_weights()
-        self._optimizer_values = [
-            keras.ops.convert_to_numpy(variable).copy() for variable in _variables(model)
-        ]
-
-    def restore(self, model: Any) -> bool:
-        """Puts the values back; says whether the optimizer took its own.
-
-        Another kind of optimizer, with which it was compiled meanwhile, cannot.
-        """
-        model.set_weights(self._weights)
-        variables = _variables(model)
-        values = self._optimizer_values
-        if [tuple(one.shape) for one in variables] != [value.shape for value in values]:
-            return False
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
-        return True
-
-
-def _variables(model: Any) -> list[Any]:
-    """Variables of the optimizer; it is built for it, as `fit` does before the first update."""
-    if not model.optimizer.built:
-        model.optimizer.build(model.trainable_variables)
-    return list(model.optimizer.variables)
-
-
 _LOG = logging.getLogger(__name__)
 
 
 class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Counts worker-steps, switches when the policy says so, and ends the training at W.
 
-    It exchanges no gradients itself: that is the matter of the caller's distribution, which
-    `at_switch` changes, or which is another one in a second `fit` with the same callback
-    (`stop_at_switch`). The count goes on from one `fit` to the next. Give each `fit` enough epochs.
+    It exchanges no gradients itself: that is up to your distribution strategy, which `at_switch`
+    changes, or which is another one in a second `fit` with the same callback (`stop_at_switch`).
+    The count goes on from one `fit` to the next. Give each `fit` enough epochs, also for those that
+    an alarm makes necessary.
 
-    How many worker-steps one batch of `fit` stands for, the distribution decides:
+    The distribution decides how many worker-steps one batch of `fit` stands for:
 
-    - One `fit` feeds all n workers: before the switch a batch is the global batch n*B, which is a
-      round of n worker-steps; after it a batch is the B examples of one worker, 1 worker-step. That
-      is the default for `bsp,asp`: `(n, 1)`. The batches of a running `fit` keep their size, so
-      this needs data that change it, or `stop_at_switch`.
+    - One `fit` feeds all n workers: before the switch a batch is the global batch of n*B examples,
+      a round of n worker-steps; after it a batch is the B examples of one worker, 1 worker-step.
+      That is the default for `bsp,asp`: `(n, 1)`. A running `fit` does not change the size of its
+      batches, so this needs data that do, or `stop_at_switch`.
     - Each of n processes has a `fit` and a callback of its own, with batches of B (Horovod): while
       one does a batch, so do the others, before and after the switch: give `(n, n)`.
 
     The learning rate follows the configuration policy (Sync-Switch paper, section IV-B): for
-    `bsp,asp` n*eta before the switch and eta after it, where eta is the optimizer's own rate when
-    `fit` starts. Changes that others make meanwhile, such as `ReduceLROnPlateau`, are kept; what
-    sets rates from a table, such as `LearningRateScheduler`, overwrites it. At the end of `fit` the
-    scaling is taken back, so that the rate is that of one worker again.
+    `bsp,asp` n*eta before the switch and eta after it, where eta is the optimizer's rate when the
+    first `fit` starts; set it back to eta if the optimizer comes from the middle of a `fit`.
+    Changes that others make meanwhile, such as `ReduceLROnPlateau`, are kept; callbacks that set
+    rates from a table, such as `LearningRateScheduler`, overwrite it. At the end of `fit` the
+    scaling is taken back.
 
-    With `steps_per_execution` the switch and the end come with the end of an execution.
+    With `steps_per_execution` the switch and the end come at the end of an execution.
 
-    The training is guarded: weights and optimizer are kept at the switch. Where the loss is no
-    number after it, or validations (`monitor`) say that it fails by the policy's `band`, they are
-    put back, and the first protocol does the rest: the count is that of the switch again, the rate
-    is scaled as before it, `is_after_switch` stays False, and `at_alarm` is called. With
-    `stop_at_switch` the `fit` ends then. Give each `fit` enough epochs for that, too.
+    The training is guarded: weights and optimizer are kept at the switch. If the loss is not a
+    number after it, or validations (`monitor`) leave the policy's `band`, they are restored, and
+    the first protocol does the rest: count and rate are those of the switch again,
+    `is_after_switch` stays False, and `at_alarm` is called. With `stop_at_switch` the `fit` ends
+    then.
 
     Example:
         ```
@@ -99,32 +66,30 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
 
     Args:
         policy: The policy, or the path of a policy file.
-        at_switch: Called with the model between the last batch of the first protocol and the first
-            one of the second, once; when the job starts after its switch, before the first batch.
+        at_switch: Called with the model once, between the last batch of the first protocol and the
+            first one of the second; before the first batch if the job starts after its switch.
             It may compile the model anew; a new optimizer keeps the rate that it comes with.
         workers: n; None for that of the policy.
         worker_steps_per_batch: Before and after the switch; None for the worker-steps of a round
-            of the policy's protocols, 1 where they have no rounds.
+            of the policy's protocols, 1 for those without rounds.
         scale_learning_rate: False to leave the learning rate alone.
-        learning_rate: eta; None for the optimizer's own. Needed where the optimizer comes from the
-            middle of a `fit` (a checkpoint, an interrupt), with a rate that is already scaled.
         initial_worker_step: Worker-steps that an earlier training has done.
-        stop_at_switch: End the `fit` at the switch, for what cannot be changed inside of one.
-        guard: False to train on after the switch whatever happens: also where each of n processes
-            has a callback, unless all see the same losses and validations, as one would go back
-            alone. A callback that begins after its switch has nothing to go back to, and no guard.
-        monitor: Name of the metric of the policy's search in the logs of an epoch; where they have
-            none, only the loss is looked at. It has to be measured on the data of the search. None
-            for Keras' name of it, such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`.
-        at_alarm: Called with the model before its state at the switch is put back, once; undoes
+        stop_at_switch: End the `fit` at the switch, for changes that a running one does not allow.
+        guard: False to train on after the switch whatever happens. Needed where each of n processes
+            has a callback, unless all see the same losses and validations: one alone would go back.
+            A callback that begins after its switch has nothing to go back to, and no guard.
+        monitor: Name of the metric of the policy's search in the logs of an epoch, measured on the
+            data of the search; without it only the loss is watched. None for Keras' name of it,
+            such as `val_accuracy`, `val_loss` or `val_mean_absolute_error`.
+        at_alarm: Called with the model once, before its state at the switch is restored; undoes
             what `at_switch` did.
 
     Attributes:
         workers: n.
         total_worker_steps: W.
         switch_worker_step: Worker-step of the switch, in whole rounds as with `syncswitch-run`.
-        worker_step: Worker-steps done. Batches are not cut, so at the end it may be above W.
-        alarm: The reason why the training went back to its switch; None where it did not.
+        worker_step: Worker-steps done. Batches are not cut, so it may end above W.
+        alarm: The reason why the training went back to its switch; None if it did not.
 
     Raises:
         PolicyError: The policy file cannot be read, or was altered.
@@ -140,7 +105,6 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         workers: int | None = None,
         worker_steps_per_batch: tuple[int, int] | None = None,
         scale_learning_rate: bool = True,
-        learning_rate: float | None = None,
         initial_worker_step: int = 0,
         stop_at_switch: bool = False,
         guard: bool = True,
@@ -148,7 +112,8 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         at_alarm: Callable[[Any], None] | None = None,
     ) -> None:
         super().__init__()
-        policy = policy_of(policy)
+        if not isinstance(policy, TimingPolicy):
+            policy = read_policy_file(policy).policy
         self.workers = policy.workers if workers is None else workers
         _check_whole("workers", self.workers, 1)
         rounds = (
@@ -161,14 +126,11 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         )
         _check_whole("initial_worker_step", initial_worker_step, 0)
         self.worker_step = initial_worker_step
-        self._steps_per_batch = rounds if worker_steps_per_batch is None else worker_steps_per_batch
+        self._steps_per_batch = worker_steps_per_batch or rounds
         for steps in self._steps_per_batch:
             _check_whole("worker_steps_per_batch", steps, 1)
-        if learning_rate is not None and not (math.isfinite(learning_rate) and learning_rate > 0):
-            raise UserError(f"learning_rate is {learning_rate!r}: give a number above 0")
         self._protocols = (policy.first_protocol, policy.second_protocol)
         self._scales = rounds if scale_learning_rate else (1, 1)
-        self._learning_rate = learning_rate
         self._at_switch = at_switch
         self._stop_at_switch = stop_at_switch
         self._has_switched = False
@@ -185,20 +147,20 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             _LOG.warning(policy.bare_warning)
         self._monitor, self._at_alarm = monitor or _logged(self._metric.name), at_alarm
         self._tests: list[Evaluation] = []
-        self._kept: tuple[KeptState, int, int] | None = None
+        self._kept: tuple[_Kept, int, int] | None = None
 
     @property
     def is_after_switch(self) -> bool:
-        """Whether the second protocol trains, or is to train next."""
+        """True if the second protocol trains, or is to train next."""
         return self.worker_step >= self.switch_worker_step and self.alarm is None
 
     @property
     def is_done(self) -> bool:
-        """Whether all W worker-steps are done; there is nothing to `fit` then."""
+        """True if all W worker-steps are done, so that nothing is left to `fit`."""
         return self.worker_step >= self.total_worker_steps
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Scales the learning rate; switches where the first protocol has nothing left to do."""
+        """Scales the learning rate; switches if the first protocol has nothing left to do."""
         if self.is_done:
             # Keras would train one more batch before it looks at `stop_training`.
             raise UserError(
@@ -208,10 +170,12 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             )
         if self.model.optimizer is not self._optimizer:
             self._optimizer, self._scale = self.model.optimizer, 1
-        self._check_rate()
-        if self._learning_rate is not None:
-            self._optimizer.learning_rate.assign(self._learning_rate)
-            self._learning_rate, self._scale = None, 1
+        if self._scales != (1, 1) and not hasattr(self._optimizer.learning_rate, "assign"):
+            raise UserError(
+                f"the learning rate of {type(self._optimizer).__name__} is a schedule, which a"
+                " policy cannot scale; give the optimizer a plain learning rate, or scale the"
+                " schedule yourself and give scale_learning_rate=False"
+            )
         self._scale_rate(self._scales[self.is_after_switch])
         if self.is_after_switch and not self._has_switched:
             self._switch()
@@ -221,13 +185,13 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Counts; switches or ends the training where it is time."""
-        # Keras says the same number of the last execution of an epoch when it has fewer batches.
+        """Counts; switches or ends the training when it is time."""
+        # The last execution of an epoch may have fewer batches than Keras says.
         last = min(batch, (self.params.get("steps") or math.inf) - 1)
         batches = int(last) - self._first_batch + 1
         self.worker_step += batches * self._steps_per_batch[self._has_switched]
         if not math.isfinite((logs or {}).get("loss", 0.0)):
-            self._note_alarm("the training loss is no finite number")
+            self._note_alarm("the training loss is not a finite number")
         if self.is_done:
             self.model.stop_training = True
         elif self.is_after_switch and not self._has_switched:
@@ -235,7 +199,7 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self.model.stop_training = self.model.stop_training or self._stop_at_switch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Looks at the validation, if there was one."""
+        """Holds the validation, if there was one, against the band."""
         value = (logs or {}).get(self._monitor)
         if self._guard is None or value is None:
             return
@@ -246,14 +210,14 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             self._note_alarm(self._guard.alarm(self._tests, self._kept[1]))
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Gives the optimizer the rate of one worker back."""
+        """Sets the optimizer's rate back to that of one worker."""
         self._scale_rate(1)
         if self.is_done:
             self._kept = None
 
     def _switch(self) -> None:
         if self._guard is not None:
-            self._kept = KeptState(self.model), self.worker_step, self._scale
+            self._kept = _Kept(self.model), self.worker_step, self._scale
         self._has_switched = True
         self._scale_rate(self._scales[1])
         _LOG.info(
@@ -264,11 +228,11 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
         )
         if self._at_switch is not None:
             self._at_switch(self.model)
-            # There is none after `compile`, and `fit` makes it before its first batch only.
+            # `compile` drops it, and `fit` makes it before its first batch only.
             self.model.make_train_function()
 
     def _note_alarm(self, alarm: str | None) -> None:
-        """Goes back to the switch; nothing where there is no alarm, or nothing to go back to."""
+        """Goes back to the switch if there is an alarm and something to go back to."""
         if alarm is None or self._kept is None:
             return
         _LOG.warning(
@@ -294,24 +258,41 @@ class PolicyCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras h
             rate.assign(float(keras.ops.convert_to_numpy(rate)) * scale / self._scale)
             self._scale = scale
 
-    def _check_rate(self) -> None:
-        """Raises UserError: the learning rate has to be set, and cannot be."""
-        is_wanted = self._scales != (1, 1) or self._learning_rate is not None
-        if is_wanted and not hasattr(self._optimizer.learning_rate, "assign"):
-            raise UserError(
-                f"the learning rate of {type(self._optimizer).__name__} is a schedule, which a"
-                " policy cannot scale; give the optimizer a plain learning rate, or scale the"
-                " schedule yourself and give scale_learning_rate=False and no learning_rate"
-            )
+
+class _Kept:
+    """Copies of a compiled model's weights and of its optimizer's variables, in memory.
+
+    The learning rate is one of these unless it is a schedule, and the place in a schedule always.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._weights = model.get_weights()
+        variables = _optimizer_variables(model)
+        self._optimizer = [keras.ops.convert_to_numpy(one).copy() for one in variables]
+
+    def restore(self, model: Any) -> bool:
+        """Restores the values; returns False if those of the optimizer do not fit it.
+
+        The model may have been compiled with an optimizer of another kind meanwhile.
+        """
+        model.set_weights(self._weights)
+        variables = _optimizer_variables(model)
+        if [tuple(one.shape) for one in variables] != [value.shape for value in self._optimizer]:
+            return False
+        for variable, value in zip(variables, self._optimizer, strict=True):
+            variable.assign(value)
+        return True
 
 
-def policy_of(policy: TimingPolicy | str | Path) -> TimingPolicy:
-    """The policy itself, read from its file where a path is given."""
-    return policy if isinstance(policy, TimingPolicy) else read_policy_file(policy).policy
+def _optimizer_variables(model: Any) -> list[Any]:
+    """Returns the optimizer's variables, which `fit` builds before the first update only."""
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    return list(model.optimizer.variables)
 
 
 def _logged(name: str) -> str:
-    """Keras' name of the validations of a metric."""
+    """Returns Keras' name of the validations of a metric, such as `val_mean_squared_error`."""
     return f"val_{re.sub('(?<=[a-z0-9])(?=[A-Z])', '_', name).lower()}"
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from syncswitch.storage.errors import UserError, one_line
@@ -21,20 +22,24 @@ from syncswitch.trainers.job.schedule import (
     percents_at_switch,
     switch_worker_step,
 )
-from syncswitch.trainers.model.embeddings.blocks import (
-    LIST,
-    EmbeddingForm,
-    forms_of,
-    listed,
-    stored_embeddings,
-    write_embeddings,
-)
-from syncswitch.trainers.model.layout import EmbeddingSource, Vector
+from syncswitch.trainers.model.embeddings.blocks import StoredEmbeddings, write_embeddings
+from syncswitch.trainers.model.layout import EmbeddingForm, EmbeddingSource, Vector
 from syncswitch.trainers.run.record import run_identity
 
 _LOG = logging.getLogger(__name__)
 
 _GROUPS = ("parameters", "slots", "statistics")
+_SCALARS = {
+    "model": str,
+    "seed": int,
+    "worker_step": int,
+    "first_protocol_worker_steps": int,
+    "updates": int,
+    "elapsed_seconds": float,
+    "history": str,
+}
+# The array that says which others are embeddings.
+_FORMS = "embeddings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +51,12 @@ class Checkpoint:
         first_protocol_worker_steps: Those of them that were done before the switch.
         elapsed_seconds: Training time so far.
         model: Digest of the model's structure.
-        seed: Seed of the run: with the worker-step it determines the order of the data.
+        seed: Seed of the run; with the worker-step it determines the order of the data.
         updates: Updates applied (the optimizer's own step).
         parameters: Trained variables by logical name.
         slots: The optimizer's variables by logical name.
         statistics: Other variables of the model (moving means) by logical name.
-        embeddings: Embeddings that are trained by their rows, with the optimizer's slots of them;
-            None where there are none.
-        forms: Forms of these.
+        embeddings: Embeddings that are trained by rows, with their slots; None if there are none.
         history: History of the run, see `RunLog.history`; a fork does not look at it.
     """
 
@@ -67,38 +70,34 @@ class Checkpoint:
     slots: Mapping[str, Vector]
     statistics: Mapping[str, Vector]
     embeddings: EmbeddingSource | None = None
-    forms: tuple[EmbeddingForm, ...] = ()
     history: str = ""
 
     @property
     def position(self) -> tuple[int, int, float]:
-        """Where the run was, as `RunLog.fork` and `RunLog.go_back` take it."""
+        """The position of the run, as `RunLog.fork` and `RunLog.go_back` take it."""
         return self.worker_step, self.first_protocol_worker_steps, self.elapsed_seconds
+
+    @property
+    def forms(self) -> tuple[EmbeddingForm, ...]:
+        """The forms of the embeddings."""
+        return () if self.embeddings is None else self.embeddings.forms
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Writes the file under a temporary name and renames it: it is whole or not there."""
-    arrays: dict[str, np.ndarray] = {
-        "model": np.array(checkpoint.model),
-        "seed": np.array(checkpoint.seed),
-        "worker_step": np.array(checkpoint.worker_step),
-        "first_protocol_worker_steps": np.array(checkpoint.first_protocol_worker_steps),
-        "updates": np.array(checkpoint.updates),
-        "elapsed_seconds": np.array(checkpoint.elapsed_seconds),
-        "history": np.array(checkpoint.history),
-    }
+    arrays = {name: np.array(getattr(checkpoint, name)) for name in _SCALARS}
     for group in _GROUPS:
         for name, value in getattr(checkpoint, group).items():
             arrays[f"{group}/{name}"] = value
-    if checkpoint.embeddings is not None:
-        arrays[LIST] = np.array(listed(checkpoint.forms))
+    if checkpoint.forms:
+        arrays[_FORMS] = np.array(msgspec.json.encode(checkpoint.forms).decode())
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w+b") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub mistakes the names
             if checkpoint.embeddings is not None:
-                write_embeddings(file, checkpoint.forms, checkpoint.embeddings)
+                write_embeddings(file, checkpoint.embeddings)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -107,32 +106,26 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint, but for its embeddings, which are read when somebody wants them."""
+    """Reads a checkpoint; its embeddings are read when they are wanted.
+
+    Raises:
+        UserError: The file is missing, damaged or something else.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
-            forms = forms_of(str(file[LIST])) if LIST in file.files else ()
-            apart = {name for form in forms for name in form.members}
+            forms: tuple[EmbeddingForm, ...] = ()
+            if _FORMS in file.files:
+                forms = msgspec.json.decode(str(file[_FORMS]), type=tuple[EmbeddingForm, ...])
+            apart = {_FORMS, *(name for form in forms for name in form.members)}
             arrays = {name: file[name] for name in file.files if name not in apart}
-        groups = {
-            group: {
-                name.removeprefix(f"{group}/"): value
-                for name, value in arrays.items()
-                if name.startswith(f"{group}/")
-            }
-            for group in _GROUPS
-        }
-        return Checkpoint(
-            model=str(arrays["model"]),
-            seed=int(arrays["seed"]),
-            worker_step=int(arrays["worker_step"]),
-            first_protocol_worker_steps=int(arrays["first_protocol_worker_steps"]),
-            updates=int(arrays["updates"]),
-            elapsed_seconds=float(arrays["elapsed_seconds"]),
-            history=str(arrays.get("history", "")),
-            **groups,
-            embeddings=stored_embeddings(path, forms) if forms else None,
-            forms=forms,
-        )
+        groups: dict[str, Any] = {group: {} for group in _GROUPS}
+        for name, value in arrays.items():
+            group, _, own_name = name.partition("/")
+            if own_name:
+                groups[group][own_name] = value
+        scalars: dict[str, Any] = {name: kind(arrays[name]) for name, kind in _SCALARS.items()}
+        embeddings = StoredEmbeddings(path.open("rb"), forms) if forms else None
+        return Checkpoint(**scalars, **groups, embeddings=embeddings)
     except Exception as error:  # a damaged archive raises errors of a dozen kinds
         raise UserError(
             f"checkpoint {path} cannot be read ({one_line(error)}); "
@@ -141,16 +134,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def remove_unfinished(spec: TrialSpec) -> None:
-    """Removes what a killed run of this very trial has half written, under temporary names."""
+    """Removes the half-written files, under temporary names, of a killed run of this trial."""
     for path in _own_paths(spec):
         for unfinished in path.parent.glob(f".{path.name}.*"):
             unfinished.unlink(missing_ok=True)
 
 
 def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
-    """The furthest whole checkpoint that a run of this very trial left; None where there is none.
+    """Finds the furthest whole checkpoint that a run of this very trial left; None without any.
 
-    A damaged one is passed over, with a warning. Where the run has gone back to a switch, which the
+    A damaged one is passed over, with a warning. If the run has gone back to a switch, which the
     checkpoint there knows, those of the part that failed are removed.
     """
     paths = [path for path in _own_paths(spec) if path.exists()]
@@ -166,22 +159,26 @@ def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
 
 
 def _failures(path: Path) -> float:
-    """Number of failed switches that a checkpoint knows; infinite where it is damaged."""
+    """Counts the failed switches that a checkpoint knows; infinite if it is damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return len(json.loads(str(file["history"]))["guard"]["failed"])
-    except Exception:  # as of `read_checkpoint`, which is to say so
+    except Exception:  # as in `read_checkpoint`, which will tell
         return math.inf
 
 
 def _own_paths(spec: TrialSpec) -> list[Path]:
-    """Where a run of a trial may have left checkpoints, that of the most worker-steps first."""
+    """Returns the paths at which a run of a trial may have left checkpoints, the furthest first."""
     percents = {*spec.checkpoint_percents, spec.switch_percent, *spec.retry_percents}
     return [checkpoint_path(spec, one, ".npz") for one in sorted(percents, reverse=True)]
 
 
 def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
-    """A checkpoint of a run of this very trial; None where it is damaged or not there."""
+    """Reads a checkpoint of a run of this very trial; None if it is damaged or missing.
+
+    Raises:
+        UserError: It is of another run.
+    """
     if not path.exists():
         return None
     try:
@@ -193,19 +190,24 @@ def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
     except (ValueError, KeyError, TypeError):
         _LOG.warning("checkpoint %s does not say of which run it is; passing over it", path)
         return None
-    _check_run(path, known, run_identity(spec))
+    for name, value in run_identity(spec).items():
+        if known.get(name) != value:
+            raise UserError(
+                f"checkpoint {path} is of another run: {name} was {known.get(name)} and is {value};"
+                " give the same as then, or another folder, or move it away"
+            )
     return checkpoint
 
 
 def written_checkpoints(
     spec: TrialSpec, plans: Sequence[TrialSpec], worker_step: int
 ) -> Iterator[tuple[tuple[float, ...], Path]]:
-    """Files that a trial has left up to a worker-step, with the percents that each belongs to.
+    """Yields the files that a trial has left up to a worker-step, each behind its percents.
 
     Args:
         spec: The trial.
         plans: The trial as it was carried out, see `Guarding.plans`.
-        worker_step: Last worker-step of which files are listed.
+        worker_step: The last worker-step whose file is wanted.
     """
     steps = checkpoint_steps(plans[-1])
     for plan in plans:
@@ -217,12 +219,3 @@ def written_checkpoints(
         path = checkpoint_path(spec, percents[-1], ".npz")
         if step <= worker_step and path.exists():
             yield percents, path
-
-
-def _check_run(path: Path, known: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    for name, value in own.items():
-        if known.get(name) != value:
-            raise UserError(
-                f"checkpoint {path} is of another run: {name} was {known.get(name)} and is {value};"
-                " give the same as then, or another folder, or move it away"
-            )

@@ -28,7 +28,7 @@ from syncswitch.trainers.model.batches.examples import (
 )
 from syncswitch.trainers.model.batches.order import shuffled
 from syncswitch.trainers.model.batches.outputs import Outputs, check_labels
-from syncswitch.trainers.model.embeddings.lookup import Asking, EmbeddingRows, among, any_rows
+from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, among
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -39,17 +39,17 @@ _TOLERANCE = 1e-5
 
 
 def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
-    """The factor m by which a batch multiplies what each value was, in `s <- m s + c`.
+    """Measures the factor m by which a batch multiplies each statistic, in `s <- m s + c`.
 
-    It is measured, by moving other values with the same batch, and so holds for layers of any
-    kind: for an exponential moving average m is its momentum, for a sum or a constant 1, for what
-    follows from other variables alone 0. A value that moves in another way (by a maximum, or a
-    power iteration) gets 0 as well: it is what the last worker made of what it had pulled. That is
-    bounded however stale it was, but what others did meanwhile is lost.
+    It moves other values with the same batch, and so works for layers of any kind: m is the
+    momentum of an exponential moving average, 1 for a sum or a constant, and 0 for values that
+    follow from other variables alone. A value that moves in another way (by a maximum, or a power
+    iteration) gets 0 as well: it becomes the result of the last worker, which is bounded however
+    stale it is, but loses the work of others meanwhile.
 
     Args:
-        move: One batch's update: the statistics after it by those before it.
-        start: Statistics to begin with, shape [S].
+        move: One batch's update, from the statistics before it to those after it.
+        start: Initial statistics, shape [S].
 
     Returns:
         m of each value, shape [S].
@@ -59,7 +59,7 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
     unknown = np.ones(start.size, bool)
     random = np.random.default_rng(0)
     while unknown.any():
-        # Each value up and down; one of the two twice, so that chance does not agree.
+        # Each value up and down; one of these twice, so that no agreement is by chance.
         direction = unknown * random.choice([-1.0, 1.0], start.size)
         slopes = np.stack(
             [_slope(move, start, moved, one, random) for one in (direction, -direction, direction)]
@@ -69,7 +69,7 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
         if not found.any():
             break
         decay[found] = np.round(np.median(slopes[:, found], axis=0), _DECIMALS)
-        # What is known stays as it was from here on: others may depend on it.
+        # Known values stay as they were from here on, as others may depend on them.
         unknown &= ~found
     return decay
 
@@ -81,8 +81,8 @@ def _slope(
     direction: npt.NDArray[np.float64],
     random: np.random.Generator,
 ) -> npt.NDArray[np.float64]:
-    """Change of each value's end over the change of its start, where `direction` is not 0."""
-    # So far that rounding does not matter, and no two as far.
+    """Divides the change of each value's end by the change of its start; `direction` is -1 to 1."""
+    # Far enough that rounding does not matter, and no two equally far.
     factors = random.uniform(*_FACTORS, start.size)
     values = (start + direction * factors * (1 + np.abs(start) + np.abs(moved))).astype(np.float32)
     with np.errstate(all="ignore"):
@@ -96,15 +96,15 @@ class ModelFunction:
     Args:
         workload: The workload that is trained.
         data: Its data.
-        model: A model that computes what the workload's does, with the same variables; built where
-            it is not given.
+        model: A model that computes the same as the workload's, with the same variables; None to
+            build the workload's.
 
     Attributes:
         batch_size: B.
-        embeddings: Embeddings whose rows are given to each computation.
+        embeddings: Embeddings whose rows are passed to each computation.
         parameters: Layout of the other trained variables.
         statistics: Layout of the variables that move without a gradient.
-        model: The structure of the model, and values that are not trained.
+        model: The model, for its structure and for values that are not trained.
         outputs: The outputs of the model and their losses.
     """
 
@@ -125,18 +125,23 @@ class ModelFunction:
 
     @cached_property
     def statistics_decay(self) -> Vector:
-        """Factors m of the statistics in `move`, shape [S]; measured at first use."""
+        """Factors m of the statistics in `move`, shape [S], which are measured at first use."""
         if not self.statistics.size:
             return np.zeros(0, np.float32)
-        # Not as a part of what is being traced; traced itself, as this is how layers are trained.
+        # Outside of any function that is being traced; traced itself, as training is.
         with tf.init_scope():
             values = [tf.constant(one.numpy()) for _, one in dense_variables(self.model)]
             examples = list(map(tf.constant, self._sample))
 
+            def any_rows(table: int, ids: Any) -> Any:
+                # They differ, even if the embedding begins with zeros.
+                shape = self._shape_of_rows(table, ids)
+                return 0.05 * tf.random.stateless_normal(shape, [table, 1])
+
             def moved(statistics: Any) -> Any:
                 seed = tf.zeros([2], tf.int64)
                 inputs, _ = self._made(examples, seed)
-                with self._lookups.by(any_rows(self.embeddings)):
+                with self._lookups.by(any_rows):
                     return self._forward(values, statistics, inputs, seed)[1]
 
             start = self.statistics.pack(moving_variables(self.model))
@@ -144,19 +149,19 @@ class ModelFunction:
             return decay_of(lambda statistics: move(tf.constant(statistics)).numpy(), start)
 
     def move(self, statistics: Any, contribution: Any) -> Any:
-        """The statistics after a batch: `m s + c`, of arrays or tensors of shape [S].
+        """Returns the statistics after a batch, `m s + c`, of arrays or tensors of shape [S].
 
         Args:
-            statistics: s, as they are now, which need not be those of which `gradient` was told.
+            statistics: s, the present ones, which need not be those that `gradient` was given.
             contribution: c, of the batch.
         """
         return self.statistics_decay * statistics + contribution
 
     def batch(self, examples: Sequence[Any], worker_step: Any, seed: Any) -> tuple[Any, Any, Any]:
-        """Batch number `worker_step` of the job: the next B places in an endless row of epochs.
+        """Makes batch number `worker_step` of the job: the next B places in endless epochs.
 
         Args:
-            examples: All training examples where they are in memory; otherwise those of this batch.
+            examples: All training examples if they are in memory, otherwise those of this batch.
             worker_step: Int64 scalar.
             seed: Int64 scalar, of the run.
 
@@ -168,9 +173,9 @@ class ModelFunction:
     def batches(
         self, examples: Sequence[Sequence[Any]], worker_steps: Sequence[Any], seed: Any
     ) -> list[tuple[Any, Any, Any]]:
-        """Several batches; see `batch`."""
+        """Makes several batches; see `batch`."""
         if isinstance(self._data.train, ArraySource):
-            # One look for all is far quicker than one for each.
+            # One gather for all is far quicker than one for each.
             indices = self._indices(tf.convert_to_tensor(worker_steps, tf.int64), seed)
             picked = [tf.gather(one, indices) for one in examples[0]]
             examples = list(
@@ -180,7 +185,7 @@ class ModelFunction:
         return [(*self._made(one, own), own) for one, own in zip(examples, seeds, strict=True)]
 
     def _indices(self, worker_steps: Any, seed: Any) -> Any:
-        """Numbers of the examples of batches; as `Order` says them, in the traced step."""
+        """Returns the numbers of the examples of batches, as `Order` does, in a traced step."""
         B, examples = self.batch_size, self._data.train.examples
         places = tf.expand_dims(worker_steps * B, -1) + tf.range(B, dtype=tf.int64)
         epochs = tf.reshape(places // examples, [-1])
@@ -190,7 +195,7 @@ class ModelFunction:
         return tf.reshape(found, places.shape)
 
     def _made(self, examples: Sequence[Any], seed: Any) -> tuple[Any, Any]:
-        """Inputs, and labels or `Weighted`, of a batch of these examples, ready to train on."""
+        """Makes inputs, and labels or `Weighted`, of a batch of these examples, transformed."""
         inputs, labels = parsed(self._data, self._data.train, examples)
         if self._transform is not None:
             inputs, labels = transformed(self._transform, inputs, labels, seed)
@@ -199,7 +204,7 @@ class ModelFunction:
     def gradient(
         self, parameters: Any, statistics: Any, inputs: Any, labels: Any, seed: Any
     ) -> tuple[Any, Any, Any]:
-        """Loss, flat gradient, and flat contribution to the statistics (see `move`) of one batch.
+        """Computes loss, flat gradient and contribution to the statistics (see `move`) of a batch.
 
         Args:
             parameters: Shape [P].
@@ -221,17 +226,22 @@ class ModelFunction:
         seed: Any,
         rows: Sequence[EmbeddingRows] = (),
     ) -> tuple[Any, list[Any], Any]:
-        """As `gradient`, by variable and then by embedding, for the rows that were given.
+        """Computes the same as `gradient`, by variable and then by embedding for the given rows.
 
-        `values` are those of the trained variables, in their order and shapes; `rows` has for each
-        embedding those that the batch needs.
+        Args:
+            values: Those of the trained variables, in their order and shapes.
+            statistics: Shape [S].
+            inputs: Inputs of the batch.
+            labels: Labels of the batch, or `Weighted`.
+            seed: Shape [2], for random layers.
+            rows: For each embedding those that the batch needs.
         """
         wanted = [*values, *(one.values for one in rows)]
         with tf.GradientTape() as tape:
             tape.watch(wanted)
             loss, contribution = self.loss(values, statistics, inputs, labels, seed, rows)
         zero = tf.UnconnectedGradients.ZERO
-        # A table of which a batch needs few rows has a sparse gradient.
+        # An embedding that is trained as a whole has a sparse gradient.
         gradients = map(
             tf.convert_to_tensor, tape.gradient(loss, wanted, unconnected_gradients=zero)
         )
@@ -246,7 +256,7 @@ class ModelFunction:
         seed: Any,
         rows: Sequence[EmbeddingRows] = (),
     ) -> tuple[Any, Any]:
-        """Loss, and flat contribution to the statistics, of one batch; see `gradients`."""
+        """Computes loss and contribution to the statistics of one batch; see `gradients`."""
         with self._lookups.by(among(rows)):
             outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
         loss = self.outputs.loss(labels, outputs)
@@ -257,7 +267,7 @@ class ModelFunction:
     def _forward(
         self, values: list[Any], statistics: Any, inputs: Any, seed: Any
     ) -> tuple[Any, Any, Any]:
-        """Outputs in training mode, the statistics after it, and losses of layers."""
+        """Computes outputs in training mode, the statistics after them, and losses of layers."""
         outputs, untrained, extra_losses = self.model.stateless_call(
             self._trained(values),
             self._untrained(statistics, seed),
@@ -278,30 +288,38 @@ class ModelFunction:
     def predict(
         self, parameters: Any, statistics: Any, inputs: Any, rows: Sequence[EmbeddingRows] = ()
     ) -> Any:
-        """The model's outputs in inference mode."""
+        """Computes the model's outputs in inference mode."""
         with self._lookups.by(among(rows)):
             return self._predict(unpack(parameters, self.parameters), statistics, inputs)
 
     def ids(self, inputs: Any, trained: Any, *, training: bool) -> list[Any]:
-        """Numbers of the rows for which a batch asks each embedding, as often as it does.
+        """Finds the numbers of the rows that a batch looks up in each embedding.
 
         Args:
             inputs: Inputs of the batch.
-            trained: Scalar tensor; stands for all that is trained, on which they may not depend.
-            training: Whether the model is called in training mode.
+            trained: Scalar tensor in place of all trained values, on which they may not depend.
+            training: True to call the model in training mode.
 
         Returns:
-            Int64 tensors with one dimension.
+            Int64 tensors with one dimension, in which a row is as often as it is looked up.
         """
-        asking = Asking(self.embeddings, trained)
+        asked = [[tf.zeros([0], tf.int64)] for _ in self.embeddings]
+
+        def note(table: int, ids: Any) -> Any:
+            asked[table].append(tf.reshape(ids, [-1]))
+            return tf.fill(self._shape_of_rows(table, ids), trained)
+
         values = [tf.fill(shape, trained) for shape in self.parameters.shapes]
         statistics = tf.fill([self.statistics.size], trained)
-        with self._lookups.by(asking.find):
+        with self._lookups.by(note):
             if training:
                 self._forward(values, statistics, inputs, tf.zeros([2], tf.int64))
             else:
                 self._predict(values, statistics, inputs)
-        return asking.ids
+        return [tf.concat(one, 0) for one in asked]
+
+    def _shape_of_rows(self, table: int, ids: Any) -> Any:
+        return tf.concat([tf.shape(ids), [self.embeddings[table].width]], 0)
 
     def _predict(self, values: list[Any], statistics: Any, inputs: Any) -> Any:
         outputs, _ = self.model.stateless_call(
@@ -313,21 +331,21 @@ class ModelFunction:
         return outputs
 
     def _trained(self, values: list[Any]) -> list[Any]:
-        """Values of the trained variables, in place of embeddings the row that nobody reads."""
+        """Returns the values of the trained variables, with a dummy row for each embedding."""
         found = list(values)
         for table in self.embeddings:
             found.insert(table.position, tf.zeros([1, table.width]))
         return found
 
     def _mode(self, *, training: bool) -> dict[str, bool]:
-        """The mode as an argument, for models that take it, as Keras' `fit` gives it."""
+        """Returns the mode as an argument, for models that take it, as Keras' `fit` does."""
         return {"training": training} if self._takes_training else {}
 
     def _untrained(self, statistics: Any, seed: Any) -> list[Any]:
-        """Values of the variables that are not trained.
+        """Returns the values of the variables that are not trained.
 
         Seeds of random layers follow from the batch, so that dropout differs between workers and
-        is the same when a step is done again; whatever else is not float32 stays as it was built.
+        is the same when a step is repeated; others that are not float32 stay as they were built.
         """
         moving = iter(unpack(statistics, self.statistics))
         values = []
@@ -337,14 +355,14 @@ class ModelFunction:
             elif "seed" in variable.name and tuple(variable.shape) == (2,):
                 values.append(tf.cast(seed + index, variable.dtype))
             else:
-                with tf.init_scope():  # in what is traced a variable has no value
+                with tf.init_scope():  # within a traced function a variable has no value
                     kept = variable.numpy()
                 values.append(tf.constant(kept))
         return values
 
 
 def moving_variables(model: Any) -> list[Any]:
-    """Variables that training moves without a gradient: means and variances of BatchNorm."""
+    """Returns the variables that training moves without a gradient, such as BatchNorm's means."""
     return [variable for variable in model.non_trainable_variables if _is_moving(variable)]
 
 

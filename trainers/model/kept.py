@@ -1,4 +1,4 @@
-"""Compiled computations, kept for the next trainer: to compile takes longer than a small run."""
+"""Compiled computations, kept for the next trainer: compiling takes longer than a small run."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NOT_COMPUTED: dict[str, Any] = {
 
 
 class Computation(NamedTuple):
-    """A workload as far as gradients and tests depend on it, and how many are computed at once."""
+    """The fields of a workload that its gradients and tests depend on, and their number at once."""
 
     workload: Workload
     at_once: int
 
 
 class Compiled(Protocol):
-    """The compiled computation that a trainer leaves; it serves one run at a time."""
+    """The compiled computation that a trainer leaves behind; it serves one run at a time."""
 
     computation: Computation
 
@@ -42,7 +42,7 @@ class Compiled(Protocol):
 
 
 def computation(workload: Workload, at_once: int) -> Computation:
-    """The computation of a workload; equal where one trainer can use what another compiled."""
+    """Returns a workload's computation; trainers with equal ones can share what is compiled."""
     return Computation(replace(workload, **_NOT_COMPUTED), at_once)
 
 
@@ -52,9 +52,9 @@ _left: ContextVar[list[Compiled] | None] = ContextVar("_left", default=None)
 
 @contextmanager
 def kept_for_the_next() -> Iterator[None]:
-    """Meanwhile the next trainer of this thread may take over what the last one compiled."""
+    """Lets the next trainer of this thread take over the last one's compiled computation."""
     if _left.get() is not None:
-        yield  # who is around this one keeps it longer
+        yield  # the outer context keeps it longer
         return
     left: list[Compiled] = []
     token = _left.set(left)
@@ -66,7 +66,7 @@ def kept_for_the_next() -> Iterator[None]:
 
 
 def take(wanted: Computation) -> Any:
-    """Takes over what was left, where it computes this; None where nothing like it was."""
+    """Takes over what was left if it computes this; returns None otherwise."""
     left = _left.get()
     if left and left[0].computation == wanted:
         return left.pop()
@@ -75,7 +75,7 @@ def take(wanted: Computation) -> Any:
 
 
 def leave(compiled: Compiled) -> None:
-    """Leaves it to the next trainer; closes it where there is none."""
+    """Leaves a computation to the next trainer; closes it outside of `kept_for_the_next`."""
     left = _left.get()
     if left is None:
         compiled.close()

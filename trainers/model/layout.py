@@ -1,7 +1,7 @@
-"""Layout of a model's variables in flat vectors, and their names in checkpoints.
+"""The state of a training: flat vectors, their layout, and sources of large embeddings.
 
-All parameters of a parameter server in one vector: one read and one update a step instead of one
-for each variable, and one traced function for every replica.
+All parameters of a parameter server are one vector: a step has one read and one update instead of
+one for each variable, and all replicas share one traced function.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class ModelState:
 
     Attributes:
         parameters: Trained variables.
-        slots: The optimizer's variables.
-        statistics: Variables that are not trained: moving means and variances.
+        slots: Variables of the optimizer.
+        statistics: Variables that move without a gradient: moving means and variances.
         updates: Number of updates applied.
-        embeddings: Embeddings that are trained by their rows; None where there are none, or where
-            they go another way.
+        embeddings: Embeddings that are trained by rows; None if there are none, or if they travel
+            apart from the rest.
     """
 
     parameters: Vector
@@ -37,6 +37,29 @@ class ModelState:
     statistics: Vector
     updates: int = 0
     embeddings: EmbeddingSource | None = None
+
+
+@dataclass(frozen=True)
+class EmbeddingForm:
+    """Name and shape of one embedding in checkpoints.
+
+    Attributes:
+        name: Logical name of its values, as for other parameters.
+        slots: Names of the optimizer's slots.
+        rows: Number of rows.
+        width: Values of each row.
+    """
+
+    name: str
+    slots: tuple[str, ...]
+    rows: int
+    width: int
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of its arrays in a checkpoint: that of the values, then those of the slots."""
+        slots = (f"slots/{self.name}/{slot}" for slot in self.slots)
+        return f"parameters/{self.name}", *slots
 
 
 class EmbeddingBlock(NamedTuple):
@@ -56,15 +79,35 @@ class EmbeddingBlock(NamedTuple):
 
 
 class EmbeddingSource(ABC):
-    """Embeddings with their slots, which nobody holds whole."""
+    """Embeddings with their slots, which are read block by block and never held as a whole.
+
+    Args:
+        forms: The forms of the embeddings.
+    """
+
+    is_initial = False
+    """True if the slots are those with which the optimizer begins."""
+
+    def __init__(self, forms: Sequence[EmbeddingForm]) -> None:
+        self.forms = tuple(forms)
 
     @abstractmethod
+    def part(self, table: int, part: int) -> Iterator[Vector]:
+        """Reads the rows of one part of an embedding in their order, some at a time."""
+
     def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
-        """All rows: embedding by embedding, part by part, in their order.
+        """Reads all rows: embedding by embedding, part by part, in their order.
 
         Args:
             skips_initial: Leave out slots that are as the optimizer begins with them.
         """
+        for table, form in enumerate(self.forms):
+            parts = 1 if skips_initial and self.is_initial else 1 + len(form.slots)
+            for part in range(parts):
+                start = 0
+                for values in self.part(table, part):
+                    yield EmbeddingBlock(table, part, start, values)
+                    start += len(values)
 
 
 @dataclass(frozen=True)
@@ -73,7 +116,7 @@ class FlatLayout:
 
     Attributes:
         names: Logical names, the same in every process: position and the variable's own name.
-        shapes: Their shapes.
+        shapes: Shape of each variable.
     """
 
     names: tuple[str, ...]
@@ -81,7 +124,15 @@ class FlatLayout:
 
     @classmethod
     def of(cls, variables: Iterable[tuple[int, Any]], called: str) -> FlatLayout:
-        """Lays out Keras variables, each behind its position; `called` names them in errors."""
+        """Lays out Keras variables.
+
+        Args:
+            variables: Each behind its position.
+            called: Kind of these variables, for errors.
+
+        Raises:
+            WorkloadError: One is not float32.
+        """
         kept = list(variables)
         for _, variable in kept:
             if str(variable.dtype) != "float32":
@@ -105,7 +156,7 @@ class FlatLayout:
         return sum(self.sizes)
 
     def pack(self, values: Sequence[Any]) -> Vector:
-        """Joins values, in order, to a flat vector."""
+        """Joins values, in their order, to a flat vector."""
         parts = [np.asarray(value, np.float32).ravel() for value in values]
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
@@ -116,7 +167,7 @@ class FlatLayout:
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def name(self, flat: Vector) -> dict[str, Vector]:
-        """Cuts a flat vector into arrays by logical name."""
+        """Cuts a flat vector into arrays, by logical name."""
         return dict(zip(self.names, self.split(flat), strict=True))
 
     def from_named(self, arrays: Mapping[str, Vector]) -> Vector:
@@ -133,6 +184,6 @@ class FlatLayout:
 
 
 def assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    """Gives each variable its value."""
+    """Assigns a value to each variable."""
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

@@ -18,11 +18,11 @@ from syncswitch.trainers.model.tensorflow_api import tf
 
 
 class Optimizer(ABC):
-    """Computes an update; it keeps no state of the training.
+    """Computes updates; it keeps no state of the training.
 
     Attributes:
         layout: Layout of the slots, the optimizer's variables.
-        is_reentrant: Whether several threads may apply it at once.
+        is_reentrant: True if several threads may apply it at once.
     """
 
     layout: FlatLayout
@@ -30,7 +30,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def initial_slots(self) -> Vector:
-        """Fresh slots."""
+        """Returns the initial slots."""
 
     @abstractmethod
     def apply(
@@ -41,7 +41,7 @@ class Optimizer(ABC):
         Args:
             parameters: Tensor, shape [P].
             slots: Tensor, shape [slots].
-            updates: Int64 scalar tensor, updates applied before.
+            updates: Int64 scalar tensor, the number of updates applied before.
             gradient: Tensor, shape [P].
             rate: Scalar tensor, the learning rate.
             momentum: Scalar tensor; an optimizer without momentum ignores it.
@@ -71,7 +71,7 @@ class MomentumSGD(Optimizer):
     def apply(
         self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
     ) -> tuple[Any, Any]:
-        # Of numpy arrays as well.
+        # Also for numpy arrays.
         accumulator = momentum * slots + gradient
         return parameters - rate * accumulator, accumulator
 
@@ -79,8 +79,8 @@ class MomentumSGD(Optimizer):
 class KerasOptimizer(Optimizer):
     """Any Keras optimizer.
 
-    Keras has no stateless form of it on TensorFlow, so a state passes through variables of its own,
-    which lie on the device under which it is made.
+    Keras' optimizers are not stateless on TensorFlow, so a state passes through variables of this
+    object, on the device on which it is made.
     """
 
     is_reentrant = False
@@ -106,19 +106,19 @@ class KerasOptimizer(Optimizer):
             if not any(variable is counter for counter in counters)
         ]
         layout = FlatLayout.of(enumerate(self._slots), "optimizer variable")
-        # Keras puts the names of layers, which are counted up in a process, before a slot's own.
+        # Keras' names begin with those of layers, which are numbered through in each process.
         names = tuple(f"{name[:4]}{name.rpartition('_')[2]}" for name in layout.names)
         self.layout = FlatLayout(names, layout.shapes)
         self._initial = self.layout.pack([variable.numpy() for variable in self._slots])
 
     def slots_of_variables(self, servers: int) -> list[tuple[int, int | None]]:
-        """The size of each slot, and which variable it belongs to; None for a scalar of all.
+        """Returns the size of each slot and the number of its variable; None for a shared scalar.
 
         Args:
-            servers: Number of parameter servers that are to share them, for messages.
+            servers: Number of parameter servers that are to share the slots, for messages.
 
         Raises:
-            UserError: They cannot: an update of one variable depends on others.
+            UserError: They cannot share them, as an update of one variable depends on others.
         """
         optimizer = self._optimizer
         owners = [self._owners.get(id(slot)) for slot in self._slots]
@@ -127,7 +127,7 @@ class KerasOptimizer(Optimizer):
         if getattr(optimizer, "global_clipnorm", None):
             problem = "with global_clipnorm needs the norm of the whole gradient"
         elif any(size > 1 and own is None for size, own in zip(sizes, owners, strict=True)):
-            problem = "has variables of which it does not say to which parameter they belong"
+            problem = "does not say to which parameters its variables belong"
         if problem is not None:
             raise UserError(
                 f"--parameter-servers is {servers}, and the workload's optimizer"
@@ -159,7 +159,7 @@ class KerasOptimizer(Optimizer):
 
 
 def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:
-    """Notes, while an optimizer is built, to which variable each of its own, by `id`, belongs."""
+    """Notes, while an optimizer is built, the number of the variable of each slot, by its `id`."""
     numbers = {id(variable): number for number, variable in enumerate(variables)}
     owners: dict[int, int] = {}
     add = optimizer.add_variable_from_reference
@@ -174,7 +174,7 @@ def _noted_owners(optimizer: Any, variables: Sequence[Any]) -> dict[int, int]:
 
 
 def make_optimizer(workload: Workload, layout: FlatLayout) -> Optimizer:
-    """The workload's optimizer, for parameters of this layout."""
+    """Makes the workload's optimizer for parameters of this layout."""
     if workload.optimizer is None:
         return MomentumSGD(layout)
     return KerasOptimizer(workload, layout)
@@ -184,7 +184,7 @@ def unpack(flat: Any, layout: FlatLayout) -> list[Any]:
     """Cuts a flat tensor into tensors of the layout's shapes."""
     values, start = [], 0
     for size, shape in zip(layout.sizes, layout.shapes, strict=True):
-        # Not tf.split, which copies even what lies at aligned places.
+        # Not tf.split, which copies even aligned pieces.
         values.append(tf.reshape(tf.slice(flat, [start], [size]), shape))
         start += size
     return values

@@ -1,6 +1,6 @@
-"""Parts of a workload on their way to workers in other processes: traced functions, examples.
+"""Traced functions and sources of examples on their way to workers in other processes.
 
-All of it is data: TensorFlow's own form of a graph, and what a source consists of.
+They are sent as data: TensorFlow's own form of a graph, and the attributes of a source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syncswitch.trainers.job.sources.pipelines import PipelinePieces
 from syncswitch.trainers.job.sources.source import ArraySource, Source
 from syncswitch.trainers.job.workload import Workload
 
-# They call what only the process has that has traced them.
+# They call Python functions, which only the process that traced them has.
 _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
@@ -30,7 +30,7 @@ class Captured:
     Attributes:
         type: TensorFlow's name of its type.
         values: TensorFlow's TensorProto.
-        is_variable: Whether it is a variable, of which each process has its own.
+        is_variable: True for a variable, of which each process has its own.
     """
 
     type: str
@@ -40,10 +40,10 @@ class Captured:
 
 @dataclass(frozen=True)
 class ShippedFunction:
-    """A traced function on its way to another process, which needs nothing that it was made of.
+    """A traced function on its way to another process, which needs none of its source code.
 
     Attributes:
-        library: TensorFlow's FunctionDefLibrary: the function, and then those that it calls.
+        library: TensorFlow's FunctionDefLibrary: the function, followed by those that it calls.
         types: Types of its arguments.
         outputs: Number of outputs.
         captured: Values that it has captured.
@@ -59,7 +59,7 @@ class ShippedFunction:
         """Packs a concrete function of a workload.
 
         Raises:
-            WorkloadError: It uses what other processes cannot have.
+            WorkloadError: It uses something that other processes cannot have.
         """
         from syncswitch.trainers.model.tensorflow_api import tf
 
@@ -77,7 +77,7 @@ class ShippedFunction:
         called = graph.as_graph_def().library.function
         library = tf.compat.v1.GraphDef().library
         library.function.extend([function.function_def, *called])
-        # The traced one takes its own away when it ends, where both are in one process.
+        # The traced function removes its own when it ends, also if both are in one process.
         library.function[0].signature.name += "_shipped"
         nodes = chain.from_iterable(one.node_def for one in library.function)
         for operation in sorted({node.op for node in nodes} & _OF_PYTHON):
@@ -90,7 +90,7 @@ class ShippedFunction:
         )
 
     def restored(self) -> Callable[..., Sequence[Any]]:
-        """The function, for the process that it was sent to; its outputs are a flat sequence."""
+        """Restores the function in the process that received it; it returns a flat sequence."""
         from syncswitch.trainers.model.tensorflow_api import added, tf
 
         library = tf.compat.v1.GraphDef().library
@@ -116,8 +116,8 @@ class ShippedPipeline:
     """The pipelines of a `PipelinePieces` without Python.
 
     Attributes:
-        function: Takes the number of a piece and gives its pipeline.
-        element: TensorFlow's StructuredValue of what that yields.
+        function: Makes the pipeline of a piece, given its number.
+        element: TensorFlow's StructuredValue of the elements of a pipeline.
     """
 
     function: ShippedFunction
@@ -136,7 +136,7 @@ class ShippedPipeline:
         return cls(ShippedFunction.of(traced, workload), encoded_spec(element))
 
     def restored(self) -> Any:
-        """The pipelines, for the process that they were sent to."""
+        """Restores the pipelines in the process that received them."""
         from syncswitch.trainers.model.tensorflow_api import decoded_spec, tf
 
         function, element = self.function.restored(), decoded_spec(self.element)
@@ -166,9 +166,9 @@ class ShippedSource:
         """Packs a source of a workload.
 
         Raises:
-            WorkloadError: It holds something else than data.
+            WorkloadError: It holds something other than data.
         """
-        # Python 3.10 asks an object for its state only where its class says what that is.
+        # In Python 3.10 only some classes have this method.
         state = getattr(source, "__getstate__", lambda: vars(source))()
         files, pipeline = {}, None
         if isinstance(state, dict):
@@ -178,7 +178,7 @@ class ShippedSource:
             pipeline = ShippedPipeline.of(source, workload)
             state.pop("pipeline")
         if isinstance(source, ArraySource | PipelinePieces):
-            state.pop("form", None)  # the step knows it
+            state.pop("form", None)  # the step has it
         for odd in _no_data(state):
             raise WorkloadError(
                 f"workload {workload.name!r}: its source {type(source).__name__} cannot be sent to"
@@ -189,10 +189,10 @@ class ShippedSource:
         return cls(*place_of(type(source)), state, files, pipeline)
 
     def restored(self, reference: str | None = None) -> Source:
-        """The source, for the process that it was sent to.
+        """Restores the source in the process that received it.
 
-        Its class is one of syncswitch, or comes with the workload that this process was started
-        for: nobody else says what is imported.
+        Its class is one of syncswitch, or comes with the workload for which this process was
+        started: the sender cannot have anything else imported.
 
         Args:
             reference: Reference of that workload, as `load_workload` takes it.
@@ -220,7 +220,7 @@ class ShippedSource:
 
 
 def _no_data(value: Any) -> Iterator[Any]:
-    """Everything in a value that is no data."""
+    """Yields the parts of a value that are not data."""
     if isinstance(value, dict):
         yield from (key for key in value if not isinstance(key, str | int))
         value = list(value.values())

@@ -1,10 +1,10 @@
-"""The state of a training, and its checkpoints."""
+"""The state of a training from its start through checkpoints to its model."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -26,15 +26,12 @@ from syncswitch.trainers.model.checkpoint import (
     write_checkpoint,
     written_checkpoints,
 )
-from syncswitch.trainers.model.embeddings.blocks import (
-    EmbeddingForm,
-    InitialEmbeddings,
-    NoRoomForEmbeddingsError,
-)
+from syncswitch.trainers.model.embeddings.blocks import InitialEmbeddings, NoRoomForEmbeddingsError
 from syncswitch.trainers.model.embeddings.rules import row_rule
 from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, ShardPlan, rows_on
 from syncswitch.trainers.model.function import ModelFunction, moving_variables
 from syncswitch.trainers.model.layout import (
+    EmbeddingForm,
     EmbeddingSource,
     FlatLayout,
     ModelState,
@@ -47,7 +44,7 @@ from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import Observer
 
 _LOG = logging.getLogger(__name__)
-# Trials share seeds; what begins with few values is kept, as it takes a model to find them.
+# Trials share seeds, and initial values take building a model; those of small models are kept.
 _KEPT_SEEDS = 8
 _FEW_VALUES = 1 << 20
 
@@ -72,9 +69,9 @@ class StateForm:
         self._initial = lru_cache(_KEPT_SEEDS if is_kept else 0)(self._built)
 
     def initial(self, seed: int) -> ModelState:
-        """Fresh values, as the workload's model function makes them under `seed`."""
+        """Returns initial values, as the workload's model function makes them under `seed`."""
         parameters, statistics, embeddings = self._initial(seed)
-        # Whoever trains may do so in place.
+        # A training may change them in place.
         slots = self._optimizer.initial_slots()
         return ModelState(parameters.copy(), slots, statistics.copy(), embeddings=embeddings)
 
@@ -84,19 +81,19 @@ class StateForm:
         embeddings = None
         if self.rule is not None:
             initializers = [layer.embeddings_initializer for layer in thin_layers(model)]
-            embeddings = InitialEmbeddings(self.embeddings, initializers, self.rule, seed)
+            embeddings = InitialEmbeddings(self.forms, initializers, self.rule, seed)
         parameters = self.parameters.pack([one for _, one in dense_variables(model)])
         return parameters, self.statistics.pack(moving_variables(model)), embeddings
 
     def shard_plan(self, server: int = 0, servers: int = 1) -> ShardPlan:
-        """Rows of embeddings that one of so many parameter servers holds."""
+        """Returns the part of the embeddings that one of several parameter servers holds."""
         if self.rule is None:
             return NO_EMBEDDINGS
         shapes = [(rows_on(one.rows, server, servers), one.width) for one in self.embeddings]
         return ShardPlan(tuple(shapes), self.rule)
 
     def checkpoint(self, state: ModelState, spec: TrialSpec, log: RunLog) -> Checkpoint:
-        """A checkpoint of `spec` where its cluster was drained last."""
+        """Makes a checkpoint of `spec` at the position where its cluster was drained last."""
         return Checkpoint(
             model=spec.identity.model or "",
             seed=spec.seed,
@@ -109,15 +106,14 @@ class StateForm:
             statistics=self.statistics.name(state.statistics),
             history=log.history(),
             embeddings=state.embeddings,
-            forms=self.forms,
         )
 
     def save(
         self, path: Path, percents: Sequence[float], state: ModelState, spec: TrialSpec, log: RunLog
     ) -> None:
-        """Writes a checkpoint of a drained run; where that fails, the run goes on without it.
+        """Writes a checkpoint of a drained run; if that fails, the run goes on without it.
 
-        On a full disk older ones make room, and the one at the end may go elsewhere.
+        On a full disk older ones make room, and the one at the end may go to a spare directory.
         """
         is_last = log.done == spec.identity.total_worker_steps
         spares = spec.spare_directories if is_last else ()
@@ -141,7 +137,7 @@ class StateForm:
         try:
             write_checkpoint(path, self.checkpoint(state, spec, log))
         except OSError:
-            # Others may need them all.
+            # Without a limit they are all wanted.
             dropped = (
                 [] if spec.kept_checkpoints is None else log.files.drop_all_but(1, _spared(log))
             )
@@ -151,7 +147,7 @@ class StateForm:
             write_checkpoint(path, self.checkpoint(state, spec, log))
 
     def begin(self, spec: TrialSpec, log: RunLog) -> ModelState:
-        """The state with which a trial begins: fresh, of another run, or where it was itself."""
+        """Returns the state with which a trial begins: initial, another run's, or its own."""
         if spec.resume:
             remove_unfinished(spec)
         own = latest_checkpoint(spec) if spec.resume else None
@@ -173,9 +169,9 @@ class StateForm:
         return self.restored(checkpoint, spec.fork_from)
 
     def switch_state(self, spec: TrialSpec, log: RunLog) -> ModelState | None:
-        """The state at the switch of a guarded run that goes on after it; the log then knows it.
+        """Returns the state at the switch of a guarded run that goes on after it, and logs it.
 
-        None for any other run, and where its checkpoint is gone: then there is no guard any more.
+        None for any other run, and if the checkpoint is gone, which ends the guard.
         """
         if not log.guarding.is_on or log.is_before_switch or log.is_at_guarded_switch:
             return None
@@ -194,13 +190,13 @@ class StateForm:
         return self.restored(checkpoint, path)
 
     def kept_switch(self, keep: Callable[[], ModelState], log: RunLog) -> ModelState | None:
-        """The state of a guarded run at its switch, to which its guard can go back from now on.
+        """Returns the state of a guarded run at its switch, to which it can go back from now on.
 
-        Where there is no room for a copy of embeddings, it is that of the checkpoint there;
-        without one either the run goes on without a guard, and None is returned.
+        Without room for a copy of embeddings that is the state of the checkpoint there; without
+        one, the run goes on without a guard, and None is returned.
 
         Args:
-            keep: Copies the state as it is now.
+            keep: Copies the present state.
             log: The log of the run.
         """
         try:
@@ -216,9 +212,10 @@ class StateForm:
         return state
 
     def save_return(self, state: ModelState, spec: TrialSpec, log: RunLog) -> None:
-        """Writes where a run is that has just gone back to its switch.
+        """Writes the checkpoint of a run that has just gone back to its switch.
 
-        What is written afterwards, and what a killed run goes on from, is of the first protocol.
+        Later checkpoints of the part that failed are removed, so that a run that is killed goes on
+        in the first protocol.
         """
         percent = log.guarding.failed[-1].switch_percent
         if keeps_switch(spec):
@@ -226,9 +223,11 @@ class StateForm:
         _remove(log.files.drop_after(percent))
 
     def restored(self, checkpoint: Checkpoint, path: Path) -> ModelState:
-        """The state that a checkpoint of this workload holds."""
-        if checkpoint.forms != self.forms:
-            raise self._foreign(path, _difference(checkpoint.forms, self.forms))
+        """Returns the state in a checkpoint; raises UserError if it is of another workload."""
+        for one, other in zip_longest(checkpoint.forms, self.forms):
+            if one != other:
+                difference = f"its embedding table is {one or 'whole'}, not {other or 'whole'}"
+                raise self._foreign(path, difference)
         try:
             return ModelState(
                 self.parameters.from_named(checkpoint.parameters),
@@ -247,15 +246,8 @@ class StateForm:
         )
 
 
-def _difference(found: Sequence[EmbeddingForm], wanted: Sequence[EmbeddingForm]) -> str:
-    for one, other in zip_longest(found, wanted):
-        if one != other:
-            return f"its embedding table is {one or 'whole'}, not {other or 'whole'}"
-    return ""
-
-
 def _spared(log: RunLog) -> float | None:
-    """The percent of the checkpoint to which the guard may go back."""
+    """Returns the percent of the checkpoint to which the guard may go back, if any."""
     return log.guarding.plan.switch_percent if log.guarding.is_on else None
 
 
@@ -265,14 +257,12 @@ def _remove(paths: Iterable[Path]) -> None:
             path.unlink()
 
 
-def restored_model(
-    workload: Workload, parameters: Mapping[str, Vector], statistics: Mapping[str, Vector]
-) -> Any:
-    """The workload's Keras model, without its large embeddings, with values by logical name."""
+def restored_model(workload: Workload, checkpoint: Checkpoint) -> Any:
+    """Builds the workload's Keras model, without its large embeddings, from a checkpoint."""
     model = build_model(workload)
     trained, moving = dense_variables(model), moving_variables(model)
     layout = FlatLayout.of(trained, "parameter")
-    assign([one for _, one in trained], layout.split(layout.from_named(parameters)))
+    assign([one for _, one in trained], layout.split(layout.from_named(checkpoint.parameters)))
     layout = FlatLayout.of(enumerate(moving), "statistic")
-    assign(moving, layout.split(layout.from_named(statistics)))
+    assign(moving, layout.split(layout.from_named(checkpoint.statistics)))
     return model

@@ -21,9 +21,9 @@ from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
 from syncswitch.trainers.model.tensorflow_api import concrete, tf
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]
-"""`(parameters, slots, updates, gradient, rate, momentum)` to parameters and slots after it."""
+"""`(parameters, slots, updates, gradient, rate, momentum) -> (parameters, slots)` after it."""
 
-# A gradient below this many values is joined by TensorFlow; a long one only when it is kept.
+# TensorFlow joins gradients of fewer values; longer ones are joined when they are kept.
 _SHORT = 1 << 18
 _ALIGNMENT = 64
 
@@ -35,16 +35,16 @@ def trace_step(
 
     Args:
         function: The model's functions.
-        data: The data whose training examples the step will be given.
-        beside: Device on which a batch is made; None for where it is computed.
-        is_compiled: Have XLA compile all but the batch, where it can.
+        data: The data whose training examples the step will get.
+        beside: Device on which a batch is made; None for that of the step.
+        is_compiled: Have XLA compile all but the batch, if it can.
 
     Returns:
         A concrete function `(model, examples ..., worker-step and seed) -> (loss, contribution,
-        gradients ...)`: parameters and then statistics, shape [P + S]; what `batch` takes; int64,
-        shape [2]; and the parts of the flat gradient in their order. With embeddings it takes
-        numbers and values of the rows of each after these, and gives their gradients after the
-        others.
+        gradients ...)`. It takes parameters followed by statistics, shape [P + S]; the examples of
+        `ModelFunction.batch`; and int64, shape [2]. It returns the parts of the flat gradient in
+        their order. With embeddings the numbers and values of the rows of each follow as
+        arguments, and their gradients as results.
     """
     sizes = [function.parameters.size, function.statistics.size]
     variables = len(function.parameters.shapes)
@@ -82,7 +82,7 @@ def trace_step(
 
 
 def trace_update(optimizer: Optimizer, parameters: int) -> Any:
-    """Traces `Optimizer.apply` for this number of parameters."""
+    """Traces `Optimizer.apply` for a number of parameters."""
     return concrete(
         optimizer.apply,
         tf.TensorSpec([parameters]),
@@ -95,7 +95,7 @@ def trace_update(optimizer: Optimizer, parameters: int) -> Any:
 
 
 def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:
-    """Makes a function of arrays from a function that `trace_update` traced."""
+    """Makes a function of arrays from one that `trace_update` has traced."""
 
     def update(
         parameters: Vector,
@@ -119,14 +119,14 @@ def flat_update(function: Callable[..., Sequence[Any]]) -> FlatUpdate:
 
 
 def as_tensor(values: Array) -> Any:
-    """A tensor of an array; it shares the array's memory where that is aligned and writable."""
+    """Makes a tensor of an array; it shares the array's memory if that is aligned and writable."""
     if values.ctypes.data % _ALIGNMENT or not values.flags.writeable:
         return tf.constant(values)
     return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
 
 
 def as_array(tensor: Any) -> Vector:
-    """The values of a tensor of this process, not copied unless they lie on a GPU."""
+    """Returns the values of a tensor; they are copied only if they lie on a GPU."""
     if tensor.device.endswith("CPU:0"):
         return np.asarray(memoryview(tensor))
     found: Vector = tensor.numpy()
@@ -134,7 +134,7 @@ def as_array(tensor: Any) -> Vector:
 
 
 class EmbeddingSteps:
-    """Finds out which rows of embeddings a batch needs, and brings them into and out of a step.
+    """Finds the rows of embeddings that a batch needs, and passes them to and from a step.
 
     Args:
         embeddings: The embeddings.
@@ -148,14 +148,14 @@ class EmbeddingSteps:
         self._ids = ids
 
     def wanted(self, examples: Sequence[Any], numbers: Any) -> list[Ids]:
-        """Rows of each embedding that a batch needs.
+        """Returns the numbers of the rows of each embedding that a batch needs.
 
         Args:
             examples: Examples as the step gets them.
             numbers: Worker-step and seed.
 
         Raises:
-            ValueError: An embedding does not have them.
+            ValueError: An embedding does not have one of them.
         """
         asked = self._ids(*examples, numbers, tf.constant(0.0))
         return [
@@ -165,30 +165,30 @@ class EmbeddingSteps:
 
     @staticmethod
     def arguments(ids: Sequence[Ids], rows: Sequence[Vector]) -> list[Any]:
-        """Arguments of the traced step for rows: their numbers and values."""
+        """Returns the arguments of the traced step for rows: their numbers and values."""
         pairs = zip(ids, rows, strict=True)
         return [tf.constant(one) for pair in pairs for one in pair]
 
     @staticmethod
     def gradients(ids: Sequence[Ids], parts: Sequence[Any]) -> list[RowGradient]:
-        """Gradients of rows, from the last results of the traced step."""
+        """Returns the gradients of rows, from the last results of the traced step."""
         return [RowGradient(one, as_array(part)) for one, part in zip(ids, parts, strict=True)]
 
 
 def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[Any]) -> Any:
-    """Traces which rows of embeddings a worker-step needs.
+    """Traces the look-up of the rows of embeddings that a worker-step needs.
 
     Args:
         function: The model's functions.
         workload: The workload, for errors.
-        examples: Shapes and types of what `ModelFunction.batch` takes.
+        examples: Shapes and types of the examples that `ModelFunction.batch` takes.
 
     Returns:
-        A concrete function `(examples ..., worker-step and seed, 0) -> numbers of rows ...`, one
-        for each embedding, in which a row is as often as it is asked for.
+        A concrete function `(examples ..., worker-step and seed, 0) -> numbers of rows ...`, for
+        each embedding a tensor in which a row is as often as it is looked up.
 
     Raises:
-        WorkloadError: They depend on what is trained.
+        WorkloadError: The rows depend on trained values.
     """
 
     def asked(*given: Any) -> list[Any]:
@@ -209,7 +209,7 @@ def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[An
 
 
 def _depends_on(tensor: Any, source: Any) -> bool:
-    """Whether a tensor of a graph is computed of another one."""
+    """Returns True if a tensor of a graph is computed from another one."""
     waiting, seen = [tensor], set()
     while waiting:
         one = waiting.pop()

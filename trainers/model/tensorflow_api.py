@@ -1,15 +1,11 @@
-"""The only place that imports TensorFlow's internals, and that quietens its start-up messages."""
+"""TensorFlow without its start-up messages, and the only imports of its internals."""
 
 from __future__ import annotations
 
 import os
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import LazyLoader
 from queue import SimpleQueue
 from typing import Any
 
@@ -18,9 +14,9 @@ from syncswitch.storage.errors import UserError
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences what TensorFlow's libraries print while they are loaded.
+    """Silences TensorFlow's libraries while they are loaded.
 
-    They go to file descriptor 2 past every setting. Whoever sets TF_CPP_MIN_LOG_LEVEL sees them.
+    They write to file descriptor 2 whatever the settings. If TF_CPP_MIN_LOG_LEVEL is set, they may.
     """
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL", _QUIET_LEVEL) != _QUIET_LEVEL:
         yield
@@ -36,27 +32,6 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-class _WrappersWhenUsed(MetaPathFinder):
-    """Keras's wrappers for scikit-learn are loaded when somebody uses them.
-
-    They import all of it and SciPy's statistics: a quarter of the seconds that all takes.
-    """
-
-    def __enter__(self) -> None:
-        sys.meta_path.insert(0, self)
-
-    def __exit__(self, *_: object) -> None:
-        sys.meta_path.remove(self)
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if not fullname.endswith("keras.wrappers"):
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = LazyLoader(spec.loader)
-        return spec
-
-
 if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
     raise UserError(
         f"KERAS_BACKEND is {os.environ['KERAS_BACKEND']!r}: syncswitch trains with tensorflow; "
@@ -64,23 +39,23 @@ if os.environ.setdefault("KERAS_BACKEND", "tensorflow") != "tensorflow":
     )
 _QUIET_LEVEL = "3"
 
-with _quiet(), _WrappersWhenUsed():
-    import keras  # (imports more of TensorFlow, and so more notes)
+with _quiet():
+    import keras  # (imports more of TensorFlow, and so has more messages)
     import tensorflow
 
-    # The look for GPUs has notes of its own.
+    # Looking for GPUs has messages of its own.
     tensorflow.config.list_physical_devices()
 
 tf = tensorflow
 
 
 def concrete(body: Callable[..., Any], *arguments: Any) -> Any:
-    """Traces a function for arguments like these."""
+    """Traces a function for arguments of these shapes and types."""
     return tf.function(body, autograph=False).get_concrete_function(*arguments)
 
 
 def direct(function: Any) -> Callable[..., Sequence[Any]]:
-    """A traced function as one from tensors to tensors that does not check its arguments.
+    """Makes a function from tensors to tensors of a traced one, without checks of its arguments.
 
     TensorFlow's own call takes a tenth of a millisecond longer, for its checks in Python.
 
@@ -94,10 +69,10 @@ def direct(function: Any) -> Callable[..., Sequence[Any]]:
 
 
 def for_threads(function: Any, threads: int) -> Callable[..., Any]:
-    """The same traced function, for so many threads at once; more than these wait.
+    """Makes a traced function that this number of threads may call at once; others wait.
 
-    Each has kernels of its own: some of oneDNN's keep what a call has told them, so that two calls
-    of the same one mix their numbers up, or crash.
+    Each call has kernels of its own: some of oneDNN's keep values of a call, so that two calls of
+    the same kernel mix up their numbers, or crash.
     """
     arguments = function.structured_input_signature[0]
     copies = SimpleQueue[Any]()
@@ -116,14 +91,14 @@ def for_threads(function: Any, threads: int) -> Callable[..., Any]:
 
 
 def added(library: Any, outputs: int) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Adds functions that another process has traced, which costs far less than to trace them.
+    """Adds functions that another process has traced, which is far quicker than tracing them.
 
     Args:
-        library: The function, and then those that it calls.
+        library: The function, followed by those that it calls.
         outputs: Number of its outputs.
 
     Returns:
-        The first of them, from its input tensors to its outputs.
+        The function, from input tensors to outputs.
     """
     from tensorflow.python.eager import context
 
@@ -135,7 +110,7 @@ def added(library: Any, outputs: int) -> Callable[[Sequence[Any]], Sequence[Any]
 
 
 def encoded_spec(spec: Any) -> bytes:
-    """Types and shapes, nested as they may be, as TensorFlow's StructuredValue."""
+    """Encodes types and shapes, which may be nested, as TensorFlow's StructuredValue."""
     from tensorflow.python.saved_model import nested_structure_coder
 
     content: bytes = nested_structure_coder.encode_structure(spec).SerializeToString()
@@ -143,7 +118,7 @@ def encoded_spec(spec: Any) -> bytes:
 
 
 def decoded_spec(content: bytes) -> Any:
-    """The types and shapes that `encoded_spec` encoded."""
+    """Decodes what `encoded_spec` has encoded."""
     from tensorflow.core.protobuf import struct_pb2
     from tensorflow.python.saved_model import nested_structure_coder
 
@@ -152,11 +127,11 @@ def decoded_spec(content: bytes) -> Any:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seeds Python, NumPy, Keras and TensorFlow, for whoever builds a model within.
+    """Seeds Python, NumPy, Keras and TensorFlow while a model is built.
 
-    TensorFlow forgets all its kernels then, as some may be in the middle of their random numbers;
-    to make those of a traced step anew takes longer than a hundred steps of a small model. Here it
-    does so only once somebody draws such numbers, as no initializer of Keras does.
+    TensorFlow drops all its kernels then, as some may be in the middle of their random numbers.
+    Making those of a traced step anew takes longer than a hundred steps of a small model, so here
+    they are dropped only if such numbers are drawn, which no initializer of Keras does.
     """
     from tensorflow.python.eager import context
     from tensorflow.python.framework import random_seed
@@ -185,7 +160,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def quiet_log() -> Iterator[None]:
-    """Silences TensorFlow's own log, for what is tried and may fail."""
+    """Silences TensorFlow's own log during an attempt that may fail."""
     log = tf.get_logger()
     level = log.level
     log.setLevel("CRITICAL")
@@ -196,15 +171,15 @@ def quiet_log() -> Iterator[None]:
 
 
 def prepare_for_threads(workers: int) -> None:
-    """Prepares this process for workers that are threads, which compute on CPUs.
+    """Prepares this process for workers that are threads and compute on CPUs.
 
-    Does nothing once TensorFlow has fixed its devices, which its first operation does.
+    Does nothing after TensorFlow's first operation, which fixes its devices.
     """
     from tensorflow.python.eager import context
 
     if not context.context()._initialized:
-        # Otherwise it would take all memory of all of them.
+        # TensorFlow would take all memory of all GPUs.
         tf.config.set_visible_devices([], "GPU")
-        # Together they have as many threads as there are cores.
+        # All workers together have as many threads as there are cores.
         threads = max(1, (os.cpu_count() or 1) // workers)
         tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -33,7 +33,7 @@ _ROUNDING = 1e-5
 _LEAST_LEARNED = 0.1
 
 _LOG = logging.getLogger(__name__)
-# Where one class makes more of the test set, a good model may be at the share of that class.
+# If one class has a larger share of the test set, a good model may be at that share.
 _LARGEST_CHANCE = 0.6
 
 
@@ -41,8 +41,8 @@ class ModelTester:
     """Computes the test accuracy of flat parameters on one device; traced once.
 
     Attributes:
-        ids: Rows that the test set needs, of each embedding.
-        further: Names and values of what else the last test measured.
+        ids: Rows of each embedding that the test set needs.
+        further: Names and values of the further metrics in the last test.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ModelTester:
         self._data = data
         self._device = device
         with tf.device(device):
-            # What is in memory stays there; other examples are read anew for each test.
+            # Examples in memory stay there; others are read anew for each test.
             is_held = isinstance(data.test, ArraySource)
             self._held = list(in_order(data.test, _BATCH)) if is_held else None
             self.ids = self._wanted_rows()
@@ -67,10 +67,11 @@ class ModelTester:
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
             self._trace_for_all_sizes()
         self.accuracy(*self._zeros())
-        self._chance = self._read_chance()
+        chance = self._read_chance() if workload.metric is None else None
+        self._chance = chance if chance is not None and chance <= _LARGEST_CHANCE else None
 
     def accuracy(self, *model: Any) -> float:
-        """The test accuracy, or what another metric is compared by; NaN for a non-finite model.
+        """Computes the test accuracy, in the metric's own sense; NaN if the model is not finite.
 
         Args:
             model: Parameters, statistics, and for each embedding the rows of `ids`.
@@ -90,7 +91,7 @@ class ModelTester:
             return self._checked(np.asarray(self._metric.result()))
 
     def _further_values(self) -> Iterator[tuple[str, float]]:
-        """Further metrics that are finite; nothing is decided by them."""
+        """Yields the further metrics that are finite; they decide nothing."""
         for name, metric in self._further.items():
             result = np.asarray(metric.result())
             if result.size != 1:
@@ -102,13 +103,13 @@ class ModelTester:
                 yield name, float(result.item())
 
     def _checked(self, result: Any) -> float:
-        """The metric's result as an accuracy; NaN where it is not finite, or out of its range."""
+        """Returns a metric's result as an accuracy; NaN if it is not finite or out of its range."""
         value = float(result) if result.size == 1 else math.nan
         if result.size == 1 and not math.isfinite(value):
             return math.nan
         least, largest = self._decided_by.accuracies
         accuracy = self._decided_by.accuracy(value)
-        # The last bits of a sum in float32 are forgiven.
+        # A sum in float32 may be wrong in its last bits.
         is_too_low = least is not None and accuracy < least - _ROUNDING
         is_too_high = largest is not None and accuracy > largest + _ROUNDING
         if is_too_low and self._workload.metric_range is not None:
@@ -117,34 +118,30 @@ class ModelTester:
             given, instead = f"{result.size} values", "give one that is a single number"
             if result.size == 1:
                 given = f"{value:.4g}"
-                instead = (
-                    "give as metric_range what it can be, and metric_goal='min' if less is better"
-                )
+                instead = "give its range as metric_range, and metric_goal='min' if less is better"
             raise WorkloadError(
                 f"workload {self._workload.name!r}: the metric {self._metric.name!r} gives {given},"
-                f" and what it can be is {self._decided_by.range_text}; {instead}"
+                f" and its range is {self._decided_by.range_text}; {instead}"
             )
         accuracy = accuracy if least is None else max(least, accuracy)
         return accuracy if largest is None else min(largest, accuracy)
 
     def is_chance(self, accuracy: float) -> bool:
-        """Whether this accuracy is no better than guessing; False where that is not known."""
-        chance = self._chance
-        if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
-            return False
-        return is_at_chance(accuracy, chance, self._data.test.examples)
+        """Returns True if this accuracy is no better than guessing, as far as that is known."""
+        return self._chance is not None and is_at_chance(
+            accuracy, self._chance, self._data.test.examples
+        )
 
     def warn_if_hardly_above_chance(self, record: TrialRecord) -> None:
-        """Warns where the first protocol alone has learned next to nothing: no policy is worth it.
+        """Warns if the first protocol alone has learned next to nothing, so that no policy helps.
 
         That is less than a tenth of the way from guessing to perfection.
         """
         chance, identity = self._chance, record.spec.identity
-        if chance is None or chance > _LARGEST_CHANCE or self._workload.metric is not None:
+        if chance is None or record.spec.switch_percent < 100 or record.diverged:
             return
-        is_whole = record.spec.switch_percent >= 100 and not record.diverged
         accuracy = record.converged_accuracy
-        if is_whole and accuracy < chance + _LEAST_LEARNED * (1 - chance):
+        if accuracy < chance + _LEAST_LEARNED * (1 - chance):
             _LOG.warning(
                 "%s alone reached an accuracy of %.4f, where guessing the most frequent class gives"
                 " %.4f: the job learns next to nothing on %d workers, and a search would as well;"
@@ -165,7 +162,7 @@ class ModelTester:
         return chance_accuracy([_classes(one) for one in found])
 
     def _trace_for_all_sizes(self) -> None:
-        """Traces once for all batches, where the last one is smaller."""
+        """Traces once for all batches, even if the last one is smaller."""
         examples = self._data.test.examples
         if examples < _BATCH or not examples % _BATCH:
             return
@@ -221,14 +218,12 @@ class ModelTester:
 
     def _check_accuracy(self, labels: Any, outputs: Any) -> None:
         if not has_accuracy(np.asarray(labels), outputs.shape):
-            which = (
-                "one output and labels other than 0 and 1 have"
-                if outputs.shape[-1] == 1
-                else "labels that are neither classes nor one-hot have"
-            )
+            which = "that are neither classes nor one-hot"
+            if outputs.shape[-1] == 1:
+                which = "other than 0 and 1, for one output,"
             raise WorkloadError(
-                f"workload {self._workload.name!r}: {which} no accuracy; give a metric, such as"
-                " 'mae', or 'loss' for the loss of the tests"
+                f"workload {self._workload.name!r}: labels {which} have no accuracy; give a metric,"
+                " such as 'mae', or 'loss' for the loss of the tests"
             )
 
     def _test_batch(self, rows: Sequence[Any]) -> tuple[Any, Any]:
@@ -248,5 +243,5 @@ class ModelTester:
 
 
 def _classes(labels: Any) -> Any:
-    """Classes of plain labels; None for several outputs, or with weights."""
+    """Returns the classes of plain labels; None for several outputs or with weights."""
     return None if isinstance(labels, tuple | dict | list) else class_numbers(np.asarray(labels))

@@ -29,33 +29,32 @@ __all__ = ["LocalSgd", "SecondWay", "SyncSwitchCallback"]
 
 
 class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be missing
-    """Trains in the first way up to a step and in the second from there on, and guards that.
+    """Trains in the first way up to a step and in the second from there on, guarded.
 
     At the switch it saves a checkpoint, `syncswitch-*.ckpt` in the trainer's `default_root_dir`.
-    Each validation is held against what the first way has shown in the search. After an alarm `fit`
-    lets Lightning go on from that checkpoint: model, optimizers, schedulers, the other callbacks
-    and all counters are as at the switch, and `max_steps` or `max_epochs` steps are made in all
-    besides those that were lost. The first way holds until a later switch, or to the end. The
-    checkpoints are removed when the training ends.
+    Each validation is compared with those of the first way in the search. After an alarm `fit` has
+    Lightning resume from that checkpoint: model, optimizers, schedulers, the other callbacks and
+    all counters are as at the switch, and the steps that were lost are made again. The first way
+    holds until a later switch, or to the end. The checkpoints are removed when the training ends.
 
-    A step is an optimizer step, `trainer.global_step`. The order of the data is Lightning's own
-    when it goes on from a checkpoint: exact at the end of an epoch and with a stateful data loader;
-    with any other, the rest of an epoch is taken from the start of a new pass over the data. With a
-    switch at the end of an epoch and a seeded sampler, which DDP has, a training that goes back
-    ends bit for bit like one in the first way alone.
+    A step is an optimizer step, `trainer.global_step`. Lightning decides the order of the data
+    after resuming: exact at the end of an epoch and with a stateful data loader; otherwise the rest
+    of an epoch is taken from the start of a new pass over the data. With a switch at the end of an
+    epoch and a seeded sampler, which DDP has, a training that goes back ends bit for bit like one
+    in the first way alone.
 
-    Where `syncswitch-run` or a search has started the script, they say when to switch and guard the
-    run, and get each validation. Without a policy as well, it does nothing.
+    If `syncswitch-run` or a search has started the script, that decides when to switch, guards the
+    run and gets each validation. Without that and without a policy the callback does nothing.
 
     Args:
-        policy: Policy file, see `syncswitch-search policy export`; None for none. monitor: Name of
-        the policy's metric among what the module logs in its validation, there with
-            `sync_dist=True`: rank 0's value counts.
+        policy: Policy file, see `syncswitch-search policy export`; None without one.
+        monitor: Name under which the module logs the policy's metric in its validation, with
+            `sync_dist=True`, as rank 0's value counts.
         seed: Seed of this run, for its record.
-        second_way: What the second way of training is; `LocalSgd()` for None, which needs DDP.
+        second_way: The second way of training; None for `LocalSgd()`, which needs DDP.
 
     Raises:
-        PolicyError: The file is no policy of one switch.
+        PolicyError: The file is not a policy with one switch.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         ckpt_path: str | Path | None = None,
         weights_only: bool | None = None,
     ) -> None:
-        """Like `trainer.fit`, and goes back as often as a switch fails."""
+        """Calls `trainer.fit`, and again from the switch as often as one fails."""
         if self not in trainer.callbacks:
             raise UserError("give the callback to the trainer as well: Trainer(callbacks=[switch])")
         data = (train_dataloaders, val_dataloaders, datamodule)
@@ -90,7 +89,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
         trainer.fit(model, *data, ckpt_path=ckpt_path, weights_only=weights_only)
         while self._switch.back is not None:
             path, self._switch.back = self._switch.back, None
-            # A module may save any objects, and this run has written the file itself.
+            # A module may save any objects; the file is this run's own.
             trainer.fit(model, *data, ckpt_path=path, weights_only=False)
         self._process = None
         if trainer.global_step >= self._total_steps:
@@ -98,7 +97,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
                 trainer.strategy.remove_checkpoint(path)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses what cannot go back."""
+        """Refuses trainers that cannot go back."""
         if stage != "fit" or self._switch.is_inert:
             return
         if self._process is None:
@@ -110,7 +109,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begins, or goes on."""
+        """Starts or resumes."""
         if self._switch.is_inert:
             return
         self._total_steps = trainer.estimated_stepping_batches
@@ -122,7 +121,7 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Saves at a switch between two epochs, and says which way holds."""
+        """Saves at a switch between two epochs, and selects the way of the step."""
         if str(trainer.global_step) not in self._switch.saved:
             self._is_before_batch = True
             self._save(trainer)
@@ -148,14 +147,14 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
             )
         self._last_step = step
         self._switch.after_step(step)
-        # From the last batch of an epoch Lightning goes on otherwise than without a stop.
+        # Lightning does not resume exactly from the last batch of an epoch.
         if not trainer.is_last_batch:
             self._save(trainer)
         if step >= self._total_steps:
-            trainer.should_stop = True  # so that Lightning validates after the last step
+            trainer.should_stop = True  # makes Lightning validate after the last step
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Makes the models of all processes the one to test."""
+        """Makes the models of all processes one, to test it."""
         self._switch.settle()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -168,25 +167,25 @@ class SyncSwitchCallback(Callback):  # type: ignore[misc]  # Lightning may be mi
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Makes the models of all processes the one that is saved, which shares their memory."""
+        """Makes the models of all processes one, in the memory that is about to be saved."""
         self._switch.settle()
         if self._is_before_batch:
-            # The batch was counted and taken, and will be again.
+            # The batch has been counted and taken, and will be again.
             loop = checkpoint["loops"]["fit_loop"]
             batches = loop["epoch_loop.batch_progress"]["total"]
             batches["ready"] = batches["completed"]
             loop["state_dict"].pop("combined_loader", None)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Makes the models of all processes the one that was trained."""
+        """Makes the models of all processes one, the trained model."""
         self._switch.settle()
 
     def state_dict(self) -> dict[str, Any]:
-        """Part of Lightning's checkpoints."""
+        """Returns the part of the switch in Lightning's checkpoints."""
         return self._switch.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """From Lightning's checkpoints; a switch that has failed since is not forgotten."""
+        """Restores it from a checkpoint; a switch that has failed since is not forgotten."""
         self._switch.load_state_dict(state_dict)
 
     def _save(self, trainer: Trainer) -> None:

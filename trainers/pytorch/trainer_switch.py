@@ -1,6 +1,6 @@
-"""What both callbacks share: the second way of training, and what they keep of a run.
+"""The second way of training and the state of a run, for both callbacks.
 
-PyTorch is imported here and in the callbacks alone.
+Only this module and the callbacks import PyTorch.
 """
 
 # No annotations from the future here: DDP compares those of its hook with classes.
@@ -23,36 +23,36 @@ _log = logging.getLogger("syncswitch")
 
 
 class SecondWay:
-    """A second way of training; a subclass overrides what it needs. All processes call it alike."""
+    """A second way of training, for subclasses; all processes call the same methods."""
 
     def attach(self, model: nn.Module) -> None:
-        """Gets the model as the trainer calls it, wrapped, when its training begins or goes on."""
+        """Takes the wrapped model when its training begins or goes on."""
 
     def use(self, is_second: bool) -> None:
-        """Before each step: whether it is made in the second way."""
+        """Called before each step; `is_second` tells in which way it is made."""
 
     def after_step(self, step: int) -> None:
-        """After each step in the second way; `step` counts all steps so far."""
+        """Called after each step in the second way; `step` counts all steps so far."""
 
     def settle(self) -> None:
-        """In the second way, before the model is tested or saved, and after the last step."""
+        """Called in the second way before a test or checkpoint, and after the last step."""
 
 
 class LocalSgd(SecondWay):
-    """Post-local SGD: each process trains a model of its own, and now and then they are averaged.
+    """Post-local SGD: each process trains its own model, and they are averaged now and then.
 
-    After Lin et al., Don't Use Large Mini-Batches, Use Local SGD (ICLR 2020). A communication hook
-    of DDP exchanges whole gradients in the first way, as DDP does, and none in the second. The
+    Source: Lin et al., Don't Use Large Mini-Batches, Use Local SGD (ICLR 2020). A communication
+    hook of DDP exchanges gradients in the first way, as DDP does, and none in the second. The
     models are averaged every `period` steps, and before they are tested or saved, so that rank 0
-    tests and saves the mean; momentum and other states of the optimizer stay each process's own.
+    tests and saves the mean; each process keeps its own momentum and other optimizer state.
 
     Args:
-        period: Steps between two averages.
+        period: Steps from one average to the next.
     """
 
     def __init__(self, period: int = 16) -> None:
         if period < 1:
-            raise UserError(f"period is {period}, and has to be 1 or more steps")
+            raise UserError(f"period is {period}: give 1 step or more")
         self._period = period
         self._is_local = False
         self._model: nn.Module | None = None
@@ -68,25 +68,25 @@ class LocalSgd(SecondWay):
             except RuntimeError as error:
                 raise UserError(
                     "LocalSgd needs DDP's communication hook, and the model has one already; leave"
-                    " that one out, or register it in a SecondWay of your own"
+                    " that one out, or register it in your own SecondWay"
                 ) from error
         elif dist.is_initialized() and dist.get_world_size() > 1:
             raise UserError(
                 f"LocalSgd needs a model in DistributedDataParallel, and this one is a"
-                f" {type(model).__name__}; train with DDP, or give a SecondWay of your own"
+                f" {type(model).__name__}; train with DDP, or give your own SecondWay"
             )
 
     def use(self, is_second: bool) -> None:
-        """Tells the hook."""
+        """Switches the hook."""
         self._is_local = is_second
 
     def after_step(self, step: int) -> None:
-        """Averages after each period."""
+        """Averages at the end of each period."""
         if step % self._period == 0:
             self.settle()
 
     def settle(self) -> None:
-        """Averages the models, in place: whoever is about to save them holds the same memory."""
+        """Averages the models in place, as a checkpoint in progress holds the same memory."""
         if not isinstance(self._model, DistributedDataParallel):
             return
         own = [one for one in self._model.parameters() if one.requires_grad]
@@ -109,18 +109,18 @@ class LocalSgd(SecondWay):
 
 
 class TrainerSwitch:
-    """A `LoopSwitch` for a trainer that goes back by going on from a checkpoint of its own.
+    """A `LoopSwitch` for a trainer that goes back by resuming from one of its checkpoints.
 
     Args:
         policy: Policy file; None for none.
-        metric: Name of what a test of the policy's metric is logged as.
+        metric: Name under which a test logs the policy's metric.
         seed: Seed of this run.
-        second_way: See `SecondWay`.
+        second_way: The second way of training.
 
     Attributes:
-        back: The checkpoint from which the trainer has to go on; None while it need not.
+        back: The checkpoint from which the trainer has to resume; None if it goes on.
         saved: The checkpoints at the switches, by their step.
-        tested_step: The steps done at the last test.
+        tested_step: Steps done at the last test.
     """
 
     def __init__(
@@ -136,11 +136,11 @@ class TrainerSwitch:
 
     @property
     def is_inert(self) -> bool:
-        """Whether nothing says when to switch, so that nothing is to be done."""
+        """True if there is neither a policy nor a told switch, so that nothing is to be done."""
         return self._switch.switch_step is None and self._switch.total_steps is None
 
     def begin(self, model: nn.Module, total_steps: float) -> None:
-        """The training begins, or goes on.
+        """Starts or resumes the training.
 
         Raises:
             UserError: The policy is for another number of steps, or the model does not fit.
@@ -160,34 +160,34 @@ class TrainerSwitch:
             self._began = time.monotonic()
 
     def before_step(self, step: int) -> None:
-        """Says which way holds, after so many steps."""
+        """Selects the way of the next step, after `step` ones."""
         self._is_second = self._switch.is_second(step)
         if self._is_attached:
             self._second_way.use(self._is_second)
 
     def after_step(self, step: int) -> None:
-        """A step was made."""
+        """Lets the second way finish its step."""
         if self._is_second:
             self._second_way.after_step(step)
 
     def settle(self) -> None:
-        """The model is to be tested or saved."""
+        """Makes the models of all processes one, for a test or a checkpoint."""
         if self._is_second:
             self._second_way.settle()
 
     def saves_at(self, step: int) -> bool:
-        """Whether the trainer has to save a checkpoint now, to `remember`; asked once a step."""
+        """Returns True if the trainer has to save a checkpoint now, to `remember`."""
         return self.back is None and self._switch.saves_at(step) and self._switch.may_go_back
 
     def remember(self, step: int, checkpoint: str) -> None:
-        """Keeps in mind the checkpoint at a switch, before it is saved or after."""
+        """Records the path of the checkpoint at a switch, before or after it is saved."""
         self.saved[str(step)] = checkpoint
 
     def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
-        """Takes a test, the same in all processes; whether the trainer has to stop and go `back`.
+        """Takes a test, in all processes; returns True if the trainer has to stop and go `back`.
 
         Raises:
-            UserError: The metric is not there.
+            UserError: The metric is missing.
         """
         if self._metric not in metrics:
             raise UserError(
@@ -206,11 +206,11 @@ class TrainerSwitch:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """What a training that was killed needs to go on, as JSON."""
+        """Returns the state with which a training goes on after a kill, as JSON."""
         return {"switch": self._switch.state_dict(), "saved": dict(self.saved), "back": self.back}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over the state of a killed training, or of an earlier step of this one."""
+        """Restores the state of a killed training, or of an earlier step of this one."""
         self._switch.load_state_dict(state["switch"])
         self.saved |= state["saved"]
         self.back = state["back"]

@@ -39,28 +39,29 @@ _KEY = "syncswitch"
 
 
 class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers may be missing
-    """Trains in the first way up to a step and in the second from there on, and guards that.
+    """Trains in the first way up to a step and in the second from there on, guarded.
 
     At the switch the trainer saves a checkpoint, of which `syncswitch-STEP` in `output_dir` is a
-    copy. Each evaluation is held against what the first way has shown in the search. After an alarm
-    `train` lets the trainer go on from that copy: model, optimizer, scheduler, random numbers,
-    counters and the order of the data are as at the switch, and all steps are made besides those
-    that were lost, whose checkpoints are removed. The first way holds until a later switch, or to
-    the end. The copies are removed when the training ends.
+    copy. Each evaluation is compared with those of the first way in the search. After an alarm
+    `train` has the trainer resume from that copy: model, optimizer, scheduler, random numbers,
+    counters and the order of the data are as at the switch. The steps that were lost are made
+    again, and their checkpoints removed. The first way holds until a later switch, or to the end.
+    The copies are removed when the training ends.
 
-    A step is an optimizer step, `state.global_step`. Where `syncswitch-run` or a search has started
-    the script, they say when to switch and guard the run, and get each evaluation. Without a policy
-    as well, it does nothing. The state of the guard is part of the trainer's own checkpoints.
+    A step is an optimizer step, `state.global_step`. If `syncswitch-run` or a search has started
+    the script, that decides when to switch, guards the run and gets each evaluation. Without that
+    and without a policy the callback does nothing. The trainer's own checkpoints contain the state
+    of the guard.
 
     Args:
-        policy: Policy file, see `syncswitch-search policy export`; None for none.
+        policy: Policy file, see `syncswitch-search policy export`; None without one.
         metric: Name of the policy's metric among those of an evaluation.
         seed: Seed of this run, for its record.
-        second_way: What the second way of training is; `LocalSgd()` for None, which needs DDP, as
+        second_way: The second way of training; None for `LocalSgd()`, which needs DDP, as
             `torchrun` and `accelerate launch` use it.
 
     Raises:
-        PolicyError: The file is no policy of one switch.
+        PolicyError: The file is not a policy with one switch.
     """
 
     def __init__(
@@ -76,10 +77,10 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         self._trainer: Trainer | None = None
 
     def train(self, trainer: Trainer, resume_from_checkpoint: str | bool | None = None) -> Any:
-        """Like `trainer.train`, and goes back as often as a switch fails.
+        """Calls `trainer.train`, and again from the switch as often as one fails.
 
         Returns:
-            What the trainer returns, of the last part of the training.
+            The trainer's result of the last part of the training.
         """
         if self not in trainer.callback_handler.callbacks:
             raise UserError("give the callback to the trainer as well: Trainer(callbacks=[switch])")
@@ -101,7 +102,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Begins, or goes on."""
+        """Starts or resumes."""
         if self._switch.is_inert:
             return
         if self._trainer is None:
@@ -113,7 +114,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         if self._switch.saves_at(step) and not os.path.isdir(path := _copy_at(args, step)):
             self._switch.remember(step, path)
             self._keep(state)
-            if step == 0:  # the trainer saves after steps alone
+            if step == 0:  # the trainer saves after steps only
                 self._trainer._save_checkpoint(self._trainer.model, None)
             self.on_save(args, state, control)
         if self._switch.back is not None:
@@ -122,7 +123,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Says which way holds."""
+        """Selects the way of the step."""
         self._switch.before_step(state.global_step)
 
     def on_step_end(
@@ -158,7 +159,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         """Takes the test; after an alarm the trainer stops, and `train` goes back."""
         if self._switch.is_inert or self._trainer is None:
             return
-        # Of several data sets each is evaluated on its own.
+        # Each of several data sets has an evaluation of its own.
         if isinstance(self._trainer.eval_dataset, dict) and self._metric not in metrics:
             return
         if self._switch.test(state.global_step, metrics):
@@ -172,7 +173,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
         if self._switch.is_inert or not self._switch.saves_at(state.global_step):
             return
         if dist.is_initialized():
-            dist.barrier()  # all have written their parts
+            dist.barrier()  # all parts are written
         if args.should_save:
             path = _copy_at(args, state.global_step)
             for old in (path, f"{path}.part"):
@@ -186,7 +187,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Makes the models of all processes the one that was trained."""
+        """Makes the models of all processes one, the trained model."""
         self._switch.settle()
 
     def _before_looking(self, state: TrainerState, control: TrainerControl) -> None:
@@ -201,7 +202,7 @@ class SyncSwitchCallback(TrainerCallback):  # type: ignore[misc]  # Transformers
 def _remove_later(folder: Path, copy: Path) -> None:
     """Removes the checkpoints of a part that failed.
 
-    Of checkpoints that are made within a second the trainer keeps those with the highest steps.
+    The trainer keeps those with the highest steps of checkpoints made within a second.
     """
     for one in folder.glob("checkpoint-*"):
         is_later = int(one.name.rpartition("-")[2]) > int(copy.name.rpartition("-")[2])

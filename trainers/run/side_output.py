@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from syncswitch.storage.errors import reason_of
-
-_LOG = logging.getLogger(__name__)
 
 
 class SideOutput:
@@ -18,7 +15,7 @@ class SideOutput:
         tell: Function that issues the warning.
     """
 
-    def __init__(self, loss: str, tell: Callable[[str], object] = _LOG.warning) -> None:
+    def __init__(self, loss: str, tell: Callable[[str], object]) -> None:
         self._loss = loss
         self._tell = tell
         self._is_over = False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import logging
 import math
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from syncswitch.trainers.run.record import event_line
 from syncswitch.trainers.run.side_output import SideOutput
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict, Watching
 
+_LOG = logging.getLogger(__name__)
 _numbers = itertools.count()
 
 
@@ -122,15 +124,21 @@ def run_folder_name(spec: TrialSpec) -> str:
     return f"switch-{spec.switch_percent:g}-run-{spec.replicate + 1}"
 
 
-def logged(trainer: Trainer, folder: Path | None, name: str) -> Trainer:
+def logged(
+    trainer: Trainer,
+    folder: Path | None,
+    name: str,
+    tell: Callable[[str], object] = _LOG.warning,
+) -> Trainer:
     """Wraps a trainer so that it writes TensorBoard logs, if there is a folder for them.
 
     Args:
         trainer: The trainer.
         folder: Folder for all logs; None for no logs.
         name: Name of a search, or of other runs that belong together.
+        tell: Receives a warning if a log cannot be written.
     """
-    return trainer if folder is None else TensorBoardTrainer(trainer, folder / name)
+    return trainer if folder is None else TensorBoardTrainer(trainer, folder / name, tell)
 
 
 class TensorBoardTrainer(Trainer):
@@ -140,14 +148,18 @@ class TensorBoardTrainer(Trainer):
     TensorBoard still shows each step once. A run continues if its log cannot be written.
     """
 
-    def __init__(self, trainer: Trainer, folder: Path) -> None:
+    def __init__(
+        self, trainer: Trainer, folder: Path, tell: Callable[[str], object] = _LOG.warning
+    ) -> None:
         """Takes over the trainer, which is closed together with this one."""
         self._trainer = trainer
         self._folder = folder
+        self._tell = tell
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        log = _RunLog(self._folder / run_folder_name(spec), spec, observer or Observer())
+        folder = self._folder / run_folder_name(spec)
+        log = _RunLog(folder, spec, observer or Observer(), self._tell)
         log.write(log.open)
         try:
             record = self._trainer.train(spec, log)
@@ -167,10 +179,12 @@ class TensorBoardTrainer(Trainer):
 class _RunLog(Watching):
     """Logs one run, and passes observations on."""
 
-    def __init__(self, folder: Path, spec: TrialSpec, observer: Observer) -> None:
+    def __init__(
+        self, folder: Path, spec: TrialSpec, observer: Observer, tell: Callable[[str], object]
+    ) -> None:
         super().__init__(observer)
         self.write = SideOutput(
-            f"the TensorBoard log in {folder} ends, and the run goes on without it"
+            f"the TensorBoard log in {folder} ends, and the run goes on without it", tell
         )
         self._spec = spec
         self._folder = folder

@@ -1,12 +1,12 @@
 """Clicks of users on items: two tables of embeddings, of which a batch needs few rows.
 
-The clicks are drawn from a logistic model. Users and items have a long tail: few of them make most
-examples, and most are hardly ever seen. The same ones are drawn on every machine.
+The clicks are drawn from a logistic model, the same on every machine. Users and items have a long
+tail: a few of them make up most examples, and most are hardly ever seen.
 
 `SYNCSWITCH_CLICKS_ROWS` says how many rows each table has, 10,000 by default.
 
-The learning rate is one that BSP bears with 8 workers; stale gradients from the start leave a model
-that knows nothing.
+BSP trains well at this learning rate with 8 workers; stale gradients from the start leave a model
+that has learned nothing.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ ROWS_VARIABLE = "SYNCSWITCH_CLICKS_ROWS"
 """Environment variable with the rows of each table."""
 
 DENSE = 4
-"""Features of an example that are no numbers of rows."""
+"""Features of an example that are not row numbers."""
 
 WIDTH = 16
 """Values of a row."""
 
 _ROWS = 10_000
-# Numbers of rows lie in float32 beside the other features.
+# Row numbers are float32, like the other features.
 _MOST_ROWS = 1 << 24
-# An epoch is the job; 4 of 10 rows are seen once or never.
+# The job is one epoch; 4 of 10 rows are seen once or never.
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 128_000, 20_000
 _TAIL = 1.1
 _TASTES = 3
 
 
 def generate(examples: int, rows: int) -> tuple[Array, Array, Array]:
-    """Draws examples: what is liked in general, what this user likes, and the dense features.
+    """Draws clicks, from the appeal of users and items, their shared tastes, and dense features.
 
     Returns:
         Inputs in float32 (dense features, the number of the user, that of the item), labels (1 for
@@ -55,7 +55,7 @@ def generate(examples: int, rows: int) -> tuple[Array, Array, Array]:
         seen, places = np.unique(ranks, return_inverse=True)
         logits += random.standard_normal(len(seen))[places]
         tastes.append(0.7 * random.standard_normal((len(seen), _TASTES))[places])
-        # Else the rows that everybody needs would be neighbours.
+        # Otherwise the most wanted rows would be neighbours.
         columns.append(random.permutation(rows)[ranks])
     dense = random.standard_normal((examples, DENSE))
     logits += np.sum(tastes[0] * tastes[1], axis=1) + dense @ np.linspace(0.5, 0.1, DENSE)
@@ -65,15 +65,15 @@ def generate(examples: int, rows: int) -> tuple[Array, Array, Array]:
 
 
 def click_model(dense: int, tables: int, rows: int) -> Any:
-    """A small DLRM.
+    """Builds a small DLRM.
 
     Source: Naumov et al., Deep Learning Recommendation Model for Personalization and Recommendation
-    Systems (arXiv 1906.00091). Embeddings and dense features meet in products of all pairs, beside
-    which they stay as they are.
+    Systems (arXiv 1906.00091). Embeddings and dense features are multiplied in pairs, and
+    passed on beside the products.
 
     Args:
-        dense: Features that come first in the input.
-        tables: Numbers of rows that follow, each of a table of its own.
+        dense: Number of features, which come first in the input.
+        tables: Number of tables, for each of which a row number follows.
         rows: Number of rows of each table.
     """
     from keras import Input, Model, layers
@@ -93,14 +93,14 @@ def click_model(dense: int, tables: int, rows: int) -> Any:
 
 
 def auc() -> Any:
-    """The metric; finer than it is by default, as good models differ by little."""
+    """Builds the metric, finer than Keras' default, as good models differ by little."""
     from keras import metrics
 
     return metrics.AUC(num_thresholds=1000)
 
 
 def rows_of_tables() -> int:
-    """The number in the environment, or the default. Raises WorkloadError where it is none."""
+    """Returns the number in the environment, or the default; raises WorkloadError if it is bad."""
     text = os.environ.get(ROWS_VARIABLE) or str(_ROWS)
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= _MOST_ROWS:
         raise WorkloadError(

@@ -3,9 +3,9 @@
 The 1,797 images of 8 x 8 pixels, from the UCI Optical Recognition of Handwritten Digits data, come
 with the package.
 
-The learning rate is one that BSP bears (its scaling ends at 8 workers), and ASP from the start does
-not: its gradients, 1.2 updates old on average with 4 workers on this machine and 3 with 8, make
-most runs diverge. After the first few percent in BSP they do no harm.
+BSP trains well at this learning rate (whose scaling ends at 8 workers), ASP from the start does
+not: its gradients, 1.2 updates old on average with 4 workers on two cores and 3 with 8, make most
+runs diverge. After the first few percent in BSP they do no harm.
 """
 
 from __future__ import annotations

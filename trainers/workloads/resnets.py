@@ -1,7 +1,7 @@
 """The workloads of the Sync-Switch paper: ResNets on CIFAR.
 
-Lengths, decays and tests are those of the authors' logs. At least 8 tests follow the last decay, 5
-of which make the converged accuracy.
+Lengths, decays and tests are those of the authors' logs. At least 8 tests follow the last decay, of
+which 5 determine the converged accuracy.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 
 WEIGHT_DECAY = 1e-4
-"""The share of a kernel, times the learning rate, by which a step of plain SGD shrinks it."""
+"""Share of a kernel, times the learning rate, by which a step of plain SGD shrinks it."""
 
 _SHAPE = (32, 32, 3)
 
 
 def basic_network(blocks_per_stage: int, classes: int) -> Any:
-    """The paper's network for CIFAR (section 4.2) with 6 * `blocks_per_stage` + 2 layers.
+    """Builds the paper's network for CIFAR (section 4.2) with 6 * `blocks_per_stage` + 2 layers.
 
     Three stages with 16, 32 and 64 filters. Where the shape changes, the shortcut has no parameters
     (the paper's option A): every other pixel, and zeros for the new channels.
@@ -39,10 +39,10 @@ def basic_network(blocks_per_stage: int, classes: int) -> Any:
 
 
 def bottleneck_network(blocks: Sequence[int], classes: int) -> Any:
-    """The paper's network of bottlenecks (table 1) with a stem for small pictures.
+    """Builds the paper's network of bottlenecks (table 1) with a stem for small pictures.
 
-    The stem is one 3 x 3 convolution with 64 filters that keeps the size: 7 x 7 with stride 2 and
-    pooling would leave 8 x 8 pixels. Where the shape changes, the shortcut is a 1 x 1 convolution
+    The stem is one 3 x 3 convolution with 64 filters that keeps the size; the paper's stem would
+    leave 8 x 8 pixels. Where the shape changes, the shortcut is a 1 x 1 convolution
     (option B). A stage halves the size in its first 3 x 3 convolution, as in Tensor2Tensor.
 
     Args:
@@ -87,7 +87,7 @@ def _bottleneck(inputs: Any, filters: int, strides: int, *, projects: bool) -> A
 
 
 def _convolution(inputs: Any, filters: int, size: int, strides: int = 1) -> Any:
-    """A convolution that is normalized over the batch."""
+    """Adds a convolution and a batch normalization."""
     from keras import layers
 
     outputs = layers.Conv2D(
@@ -117,16 +117,16 @@ def _decay() -> Any:
 
 
 PADDING = 4
-"""Black pixels added on each side before a picture is cut to its old size."""
+"""Black pixels added on each side before a picture is cropped to its old size."""
 
 
 def load_pictures(name: str) -> Data:
-    """A data set in bytes; a batch becomes float32 on the worker that trains on it.
+    """Loads a data set as bytes; a batch becomes float32 on the worker that trains on it.
 
-    Keras downloads it, once, into the folder that `KERAS_HOME` names.
+    Keras downloads it once, into the folder `KERAS_HOME`.
 
     Args:
-        name: `cifar10` or `cifar100`, of which the labels are the fine ones.
+        name: `cifar10` or `cifar100`, with the fine labels.
     """
     from keras import datasets
 
@@ -140,7 +140,7 @@ def augment(inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
 
     Args:
         inputs: Uint8, shape [batch, height, width, channels].
-        labels: Passed on.
+        labels: Returned as they are.
         seed: Shape [2]; the same seed gives the same pictures.
     """
     import tensorflow as tf
@@ -162,7 +162,7 @@ def augment(inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
 
 
 def standardize(inputs: Any, labels: Any) -> tuple[Any, Any]:
-    """Each picture as float32 with mean 0 and standard deviation 1."""
+    """Scales each picture to mean 0 and standard deviation 1, as float32."""
     import tensorflow as tf
 
     return tf.image.per_image_standardization(tf.cast(inputs, tf.float32)), labels

@@ -13,13 +13,13 @@ CLASSES = 3
 EXAMPLES = 2000
 EPOCHS = 20
 BATCH_SIZE = 32
-# W, the length of the job. A worker-step is the gradient of one worker on one batch, so this is the
-# same on any number of workers.
+# W, the length of the job. A worker-step is the gradient of one worker on one batch, so W does not
+# depend on the number of workers.
 STEPS = EPOCHS * EXAMPLES // BATCH_SIZE
 
 
 def model() -> keras.Model:
-    """Builds the model; called anew for each run, so that the seed decides its first values."""
+    """Builds the model; called for each run, so that the seed determines its initial values."""
     return keras.Sequential(
         [
             keras.Input((8,)),
@@ -30,36 +30,36 @@ def model() -> keras.Model:
 
 
 def data() -> Data:
-    """Loads what is trained and tested on; these examples are made up."""
+    """Loads the examples to train and to test with; these are made up."""
     inputs = np.random.default_rng(0).normal(size=(EXAMPLES + 500, 8)).astype("float32")
     labels = inputs[:, :CLASSES].argmax(axis=1)
     return Data(inputs[:EXAMPLES], labels[:EXAMPLES], inputs[EXAMPLES:], labels[EXAMPLES:])
 
 
-# Of a model that is compiled already, `syncswitch.trainers.from_compiled(model, x, y, epochs=...)`
-# makes a workload.
+# For a compiled model, `syncswitch.trainers.from_compiled(model, x, y, epochs=...)` makes the
+# workload.
 workload = Workload(
     name="NAME",
     model=model,
     data=data,
-    # The data themselves are not looked at: give them another name when you change them.
+    # Identifies the data, which are not compared themselves: change it when you change them.
     data_set="NAME-1",
     total_worker_steps=STEPS,
     # B, of one worker.
     batch_size=BATCH_SIZE,
-    # eta, of one worker: workers that wait for each other use n times as much. Where that is too
-    # much, largest_scaling=... limits the factor.
+    # eta, of one worker: workers that wait for each other use n times as much. If that is too much,
+    # largest_scaling=... limits the factor.
     learning_rate=0.01,
     # SGD with momentum is the default; any other: optimizer=lambda: keras.optimizers.Adam().
     momentum=0.9,
-    # From these worker-steps on, eta times so much. Adam and the like may need none.
+    # Worker-steps from which on eta is multiplied by a factor. Adam and the like may need none.
     learning_rate_boundaries=((STEPS // 2, 0.1), (3 * STEPS // 4, 0.01)),
-    # The last five tests make the accuracy of a run; 40 in a job are a good number.
+    # The last five tests determine the accuracy of a run; 40 in a job are a good number.
     evaluation_interval_worker_steps=max(1, STEPS // 40),
-    # As compile() takes it. Where the outputs are no probabilities, a function that builds it:
+    # As in compile(). If the outputs are not probabilities, a function that builds it:
     # loss=lambda: keras.losses.SparseCategoricalCrossentropy(from_logits=True).
     loss="sparse_categorical_crossentropy",
-    # metric=... names or builds a Keras metric, such as "mae" or "loss"; without it, accuracy.
-    # metric_goal="min" says of one of your own that less is better, metric_unit="km" its unit;
-    # further_metrics=("loss",) is recorded beside it.
+    # metric=... names or builds a Keras metric, such as "mae" or "loss"; the default is accuracy.
+    # For your own metric, metric_goal="min" if less is better, and metric_unit="km" is its unit;
+    # further_metrics=("loss",) are recorded beside it.
 )

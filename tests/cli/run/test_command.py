@@ -191,7 +191,7 @@ def test_it_learns_from_nothing_at_the_price_that_its_failures_have(
         (policy,) = PolicyRegistry(database).lookup(str(reports[0]["fingerprint"]), alias="current")
         known = uses(database, policy.fingerprint)
         assert [use.seed for use in known] == [0, 1, 2, 3]
-        has_failed = any(use.failed_switches for use in known)
+        has_failed = any(use.failed for use in known)
         assert used_job(database, policy).goes_back == (resumes or not has_failed)
         assert not used_job(database, policy, goes_back=False).strategy().goes_back
 
@@ -243,7 +243,7 @@ def test_a_loop_that_learns_from_nothing_goes_back_by_itself(
     with open_database(sqlite_url, create=False) as database:
         known = uses(database, str(reports[0]["fingerprint"]))
     assert [use.seed for use in known] == [0, 1, 2]
-    assert len(known[1].failed_switches) == len(tried)
+    assert len(known[1].failed) == len(tried)
 
 
 def test_a_switch_of_its_users_choice_needs_no_policy(run: Run) -> None:

@@ -196,7 +196,7 @@ def test_an_export_to_nobody_fails_with_one_line(invoke: Invoke, away: str, url:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--mlflow", "localhost:5000"], "'localhost:5000', which is no tracking URI of MLflow"),
+        (["--mlflow", "localhost:5000"], "'localhost:5000', which is not a tracking URI of MLflow"),
         (["nobody", "--mlflow", "http://localhost:1"], "no search of nobody here"),
     ],
 )

@@ -28,7 +28,7 @@ def test_neither_a_database_nor_a_strange_file_is_overwritten(
         done = invoke(*COMMANDS[command], "-o", str(path))
         assert (done.exit_code, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
-        assert f"{path} is there, and no file of the kind that is to be written" in line
+        assert f"{path} exists, and is not a file of the kind that is to be written" in line
     assert database.read_bytes() == before
     assert script.read_text() == "import os\n"
 

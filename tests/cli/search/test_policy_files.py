@@ -18,7 +18,7 @@ from syncswitch.storage.policies.schema import policy_schema
 def test_export_to_no_file_is_one_line(invoke: Invoke) -> None:
     result = invoke("policy", "export", "generated", "-o", "")
     assert result.exit_code == 2
-    assert "names no file" in error_line(result)
+    assert "not the name of a file" in error_line(result)
 
 
 @pytest.mark.usefixtures("one_version")

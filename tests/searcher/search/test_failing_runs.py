@@ -108,7 +108,7 @@ def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
         assert (run.guard, run.held_percent) == ("alarmed", None)
         at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.final_accuracy)
         failed = FailedSwitch(run.switch_percent, alarm.reason, *at_alarm)
-        assert run.failed_switches == (failed,)
+        assert run.failed == (failed,)
         assert observations_of([run])[0].alarmed
         assert alarm.reason.startswith("3 tests in a row are below what the first protocol alone")
 

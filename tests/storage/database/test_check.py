@@ -105,7 +105,7 @@ def test_a_damaged_file_is_found(path: Path, database: Database, store: TrialSto
         ),
         (
             "INSERT INTO syncswitch_checkpoints VALUES (999, 50, '/50.npz', 'host-1')",
-            "a row of syncswitch_checkpoints refers to none of syncswitch_trials",
+            "a row of syncswitch_checkpoints refers to a missing row of syncswitch_trials",
         ),
     ],
 )

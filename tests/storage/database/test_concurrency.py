@@ -22,11 +22,11 @@ from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, SearchInfo
 from tests.conftest import postgresql, stop_server
-from tests.storage.conftest import both_databases
+from tests.storage.conftest import AtOnce, both_databases
 
 pytestmark = [pytest.mark.slow, both_databases]
 
-Run = Callable[[Callable[[int], Any], int], list[Any]]
+
 STUDY = "digits-1"
 
 
@@ -105,7 +105,7 @@ def test_many_writers_lose_and_double_nothing(
     url: str,
     processes: int,
     each: int,
-    at_once: Run,
+    at_once: AtOnce,
     identity: WorkloadIdentity,
     search: SearchInfo,
     record: TrialRecord,

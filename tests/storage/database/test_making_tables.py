@@ -16,7 +16,6 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, insert, inspect
 from sqlalchemy.exc import IntegrityError
 
-from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import VERSION_TABLE, driver_url
 from syncswitch.storage.errors import DatabaseError
@@ -28,8 +27,6 @@ from tests.conftest import make_database
 from tests.storage.conftest import both_databases
 
 pytestmark = both_databases
-
-Run = Callable[[Callable[[int], Any], int], list[Any]]
 
 
 def test_the_view_has_the_columns_that_are_described(database: Database) -> None:
@@ -161,12 +158,6 @@ def make_tables(url: str) -> None:
     open_database(url, create=True).close()
 
 
-def test_tables_are_made_beside_those_of_optuna(optunas: str) -> None:
-    make_tables(optunas)
-    with open_database(optunas, create=False) as database:
-        assert list(database_findings(database)) == []
-
-
 # The second one after all statements: whatever was kept of one would be there.
 @pytest.mark.parametrize("place", ["CREATE INDEX", "COMMIT"])
 def test_who_is_killed_meanwhile_leaves_the_database_as_it_was(optunas: str, place: str) -> None:
@@ -178,19 +169,6 @@ def test_who_is_killed_meanwhile_leaves_the_database_as_it_was(optunas: str, pla
     assert our_tables_in(optunas) == set()
     make_tables(optunas)
     open_database(optunas, create=False).close()
-
-
-def test_who_fails_at_the_last_step_leaves_the_database_as_it_was(optunas: str) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    with (
-        at_statement("INSERT INTO syncswitch_alembic_version", fail),
-        pytest.raises(ZeroDivisionError),
-    ):
-        make_tables(optunas)
-    assert our_tables_in(optunas) == set()
-    make_tables(optunas)
 
 
 def test_who_has_no_room_says_so_and_leaves_the_file_as_it_was(sqlite_url: str, path: Path) -> None:

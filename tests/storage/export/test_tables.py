@@ -19,15 +19,13 @@ from syncswitch.storage import frames
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.export import tables
 from syncswitch.storage.queries import run_rows
-from syncswitch.storage.queries.trial_details import trial_details, trial_facts
-from syncswitch.storage.trials.store import TrialStore
 
 QUERIES: dict[frames.FrameName, Select[Any]] = {
-    "trials": trial_facts({}),
+    "trials": run_rows.trials({}),
     "evaluations": run_rows.evaluations({}),
 }
 NOTHING: dict[frames.FrameName, Select[Any]] = {
-    "trials": trial_facts({"trial_ids": []}),
+    "trials": run_rows.trials({"trial_ids": []}),
     "evaluations": run_rows.evaluations({"trial_ids": []}),
 }
 both_tables = pytest.mark.parametrize("name", sorted(QUERIES))
@@ -128,20 +126,3 @@ def test_blocks_are_taken_one_by_one() -> None:
     documents = tables.json_text({"number": row[0]} for block in blocks() for row in block)
     next(documents)
     assert taken == [0, 0]
-
-
-def test_details_are_what_the_store_says(filled: Database) -> None:
-    # A use is no trial of the store's.
-    details = [one for one in trial_details(filled) if one.facts["kind"] != "use"]
-    stored = TrialStore(filled).trials()
-    assert {len(one.phases) for one in details} == {0, 1, 2}
-    for one, trial in zip(details, stored, strict=True):
-        assert one.facts["trial_id"] == trial.trial_id
-        assert (one.state, one.owner, one.heartbeat_at, one.phases) == (
-            trial.state,
-            trial.owner,
-            trial.heartbeat_at,
-            trial.phases,
-        )
-    chosen = list(trial_details(filled, workload="recorded"))
-    assert [one.facts["source"] is None for one in chosen] == [False] * 3

@@ -28,18 +28,10 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies(
     [
         ({"switch_percent": 25.0}, {"switch_percent": (12.5, 25.0)}),
         ({"mean_accuracy": None}, {"mean_accuracy": (0.895, None)}),
-        ({"target_accuracy": 0.91}, {"target_accuracy": (0.9, 0.91)}),
-        ({"threshold": 0.02}, {"threshold": (0.01, 0.02)}),
-        (
-            {"baseline_seconds": None},
-            {"speed_up": (2.0, None), "baseline_seconds": (6.0, None)},
-        ),
         (
             {"training_seconds": 1.5},
             {"speed_up": (2.0, 4.0), "training_seconds": (3.0, 1.5)},
         ),
-        ({"strategy": "paper"}, {"strategy": ("adaptive", "paper")}),
-        ({"confidence": 0.97}, {"confidence": (None, 0.97)}),
         (
             {"guarded": True, "keep": 0.95, "kept_share": 0.93, "expected_time": 0.4},
             {
@@ -50,16 +42,9 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies(
             },
         ),
         (
-            {"speed_up_low": 1.5, "speed_up_high": 2.5},
-            {"speed_up_low": (None, 1.5), "speed_up_high": (None, 2.5)},
-        ),
-        (
             {"band": Band(0.9, 0.01, 3, (BandPoint(500, 0.8, 0.0), BandPoint(1000, 0.9, 0.0)))},
             {"band": (None, "3 runs, 2 tests")},
         ),
-        ({"reason": "saves no time"}, {"reason": (None, "saves no time")}),
-        ({"study": "digits-2"}, {"study": ("digits-1", "digits-2")}),
-        ({"workload": "numbers"}, {"workload": ("digits", "numbers")}),
         (
             {"software": {"keras": "3"}},
             {"software tensorflow": ("2.16.1", None), "software keras": (None, "3")},

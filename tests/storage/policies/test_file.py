@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import (
-    policy_text,
     policy_to_dict,
     read_policy_file,
     write_policy,
@@ -28,9 +26,10 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.properties import FIXTURES_STAY
+from tests.storage.conftest import AtOnce
 
 GOLDEN = Path(__file__).with_name("golden_policy.json")
-Run = Callable[[Callable[[int], Any], int], list[Any]]
+
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 counts = st.integers(1, 2**31 - 1)
@@ -131,25 +130,6 @@ def test_every_policy_survives_as_a_file(
     assert found.path == tmp_path / "policy.json"
 
 
-def test_the_values_have_the_fields_of_a_policy(policy: TimingPolicy) -> None:
-    content = policy_to_dict(policy)
-    assert list(content) == [field.name for field in dataclasses.fields(TimingPolicy)]
-    assert list(content["evidence"][0]) == [field.name for field in dataclasses.fields(Evidence)]
-
-
-def test_the_file_says_its_schema_version(file: Path) -> None:
-    document = json.loads(file.read_text())
-    assert list(document) == ["schema_version", "checksum", "workload", "policy"]
-    assert document["schema_version"] == 1
-
-
-def test_the_file_describes_its_workload(file: Path, identity: WorkloadIdentity) -> None:
-    content = json.loads(file.read_text())["workload"]
-    names = [field.name for field in dataclasses.fields(WorkloadIdentity)]
-    assert list(content) == [*names, "reference"]
-    assert content["reference"] == "digits.py:job"
-
-
 def test_the_file_of_a_simulated_job_says_so(
     tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity
 ) -> None:
@@ -170,18 +150,6 @@ def test_the_file_of_a_simulated_job_says_so(
     path.write_text(json.dumps(content))
     with pytest.raises(PolicyError, match="altered: fingerprint"):
         read_policy_file(path)
-
-
-@pytest.mark.parametrize("digest", ["", "5" * 65, 5])
-def test_an_impossible_simulated_cluster_is_refused(
-    policy: TimingPolicy, identity: WorkloadIdentity, digest: Any
-) -> None:
-    simulated = replace(identity, simulated_cluster=digest)
-    with pytest.raises(PolicyError, match="impossible workload: simulated_cluster"):
-        policy_text(
-            replace(policy, fingerprint=simulated.fingerprint),
-            RegisteredWorkload(simulated, "digits.py:job"),
-        )
 
 
 def test_a_file_that_was_written_long_ago_is_read(
@@ -244,30 +212,6 @@ def test_a_place_that_cannot_be_written_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_and_no_file_stays(
-    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
-) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(PolicyError, match="no plain file"):
-        write_policy(pipe, policy, workload)
-    assert pipe.is_fifo()
-
-
-@pytest.mark.parametrize("name", ["", ".", "/"])
-def test_a_path_that_names_no_file_is_refused(
-    name: str, policy: TimingPolicy, workload: RegisteredWorkload
-) -> None:
-    with pytest.raises(PolicyError, match="names no file"):
-        write_policy(name, policy, workload)
-
-
-def test_the_text_is_what_the_file_holds(
-    file: Path, policy: TimingPolicy, workload: RegisteredWorkload
-) -> None:
-    assert policy_text(policy, workload) == file.read_text(encoding="utf-8")
-
-
 def test_others_may_read_the_file(
     tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
 ) -> None:
@@ -280,7 +224,7 @@ def test_others_may_read_the_file(
 
 
 def test_readers_see_whole_files_while_writers_write(
-    file: Path, at_once: Run, policy: TimingPolicy, workload: RegisteredWorkload
+    file: Path, at_once: AtOnce, policy: TimingPolicy, workload: RegisteredWorkload
 ) -> None:
     def work(number: int) -> set[int]:
         if number < 2:

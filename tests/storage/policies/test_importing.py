@@ -18,9 +18,8 @@ from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
-from tests.storage.conftest import both_databases
+from tests.storage.conftest import AtOnce, both_databases
 
-Run = Callable[[Callable[[int], Any], int], list[Any]]
 Exported = Callable[..., PolicyFile]
 
 
@@ -226,7 +225,7 @@ def test_a_workload_that_no_column_takes_is_refused(
 def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
     url: str,
     registry: PolicyRegistry,
-    at_once: Run,
+    at_once: AtOnce,
     exported: Exported,
     policy: TimingPolicy,
     identity: WorkloadIdentity,
@@ -265,7 +264,7 @@ def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
 
 @both_databases
 def test_one_file_imported_by_many_is_one_version(
-    url: str, registry: PolicyRegistry, at_once: Run, exported: Exported
+    url: str, registry: PolicyRegistry, at_once: AtOnce, exported: Exported
 ) -> None:
     file = exported()
 

@@ -83,10 +83,7 @@ def test_real_files_are_valid(
     [
         ("policy", "switch_percent", 140),
         ("policy", "fingerprint", "abc"),
-        ("policy", "confidence", 97),
         ("policy", "guarded", "yes"),
-        ("policy", "kept_share", 93),
-        ("policy", "reason", ""),
         ("policy", "band", {"target_accuracy": 0.9}),
         ("policy", "evidence", [{"study": "s"}]),
         ("policy", "surprise", 1),

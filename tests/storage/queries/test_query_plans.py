@@ -22,7 +22,7 @@ from syncswitch.storage.queries.uses import use_facts
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.evaluations import record_target
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.uses.store import use_observations
+from syncswitch.storage.uses.store import uses
 
 IMPORTED = (TRIALS.c.fingerprint == "a" * 64) & TRIALS.c.source.is_not(None)
 
@@ -32,11 +32,12 @@ OPERATIONS: dict[str, Callable[[Database], object]] = {
     "policy of a cluster": lambda database: PolicyRegistry(database).lookup(
         "digits", workers=4, protocols=("bsp", "asp"), alias="pinned"
     ),
+    "evidence": lambda database: PolicyRegistry(database).evidence_trials("a" * 64, 1),
     "policies": lambda database: PolicyRegistry(database).policies(workload="digits"),
     "learning curve": lambda database: TrialStore(database).evaluations("digits-1", 3),
     "events": lambda database: TrialStore(database).events("digits-1", 3),
     "curves of a workload": lambda database: TrialStore(database).curves("a" * 64),
-    "uses of a policy": lambda database: use_observations(database, "a" * 64),
+    "uses of a policy": lambda database: uses(database, "a" * 64),
     "uses": lambda database: use_facts(database, workload="digits"),
     "checkpoints": lambda database: TrialStore(database).checkpoints("digits-1"),
     "checkpoints forgotten": lambda database: TrialStore(database).forget_checkpoints("digits-1"),
@@ -106,5 +107,5 @@ def test_reads_no_whole_table(database: Database, name: str) -> None:
 
 
 def test_a_question_about_all_trials_does(database: Database) -> None:
-    assert "syncswitch_trials" in scanned(plan(database, lambda d: TrialStore(d).trials()))
+    assert "t" in scanned(plan(database, lambda d: TrialStore(d).trials()))
     assert "t" in scanned(plan(database, switch_point_statistics))

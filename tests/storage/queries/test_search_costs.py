@@ -2,14 +2,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
 
 from syncswitch.storage.database.engine import Database
+from syncswitch.storage.policies.file import PolicyFile
+from syncswitch.storage.policies.importing import import_policies
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries.search_costs import covered_seconds, study_costs
-from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
@@ -123,3 +128,14 @@ def test_searches_are_kept_apart(
     ]
     assert [one.study for one in study_costs(database, study="digits-2")] == ["digits-2"]
     assert study_costs(database, workload="other") == []
+
+
+def test_a_policy_that_was_imported_is_not_what_a_search_published(
+    database: Database, store: TrialStore, identity: WorkloadIdentity, policy: TimingPolicy
+) -> None:
+    file = PolicyFile(Path("policy.json"), policy, RegisteredWorkload(identity, "digits"))
+    import_policies(database, [file])
+    assert [one.policy_version for one in study_costs(database)] == [None]
+    mine = replace(policy, created_at="2026-02-02T00:00:00+00:00")
+    PolicyRegistry(database).publish(mine)
+    assert [one.policy_version for one in study_costs(database)] == [2]

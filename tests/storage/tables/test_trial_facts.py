@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import inspect, select
+import pytest
+from sqlalchemy import Table, inspect, select
 
+from syncswitch.storage.columns import TrialFacts, columns_of_record
 from syncswitch.storage.database.engine import Database
-from syncswitch.storage.queries.columns import columns_of_table
+from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.metric import Metric
+from syncswitch.storage.records.trial import PhaseRecord, TrialState
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
-from syncswitch.storage.tables.trials import TRIALS
-from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.storage.uses.store import uses
+from syncswitch.storage.tables.trials import FAILED_SWITCHES, PHASES, TRIALS, WORKLOADS
 from tests.storage.conftest import both_databases
-from tests.storage.filled import REGRET, identity
+from tests.storage.filled import REGRET
+
+Parts = Callable[[Table, int], list[dict[str, Any]]]
 
 
 def facts(database: Database) -> list[dict[str, Any]]:
@@ -24,37 +28,56 @@ def facts(database: Database) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def expected(trial: StoredTrial, software: dict[str, str] | None) -> dict[str, Any]:
-    """What a row of the view has to say of a trial, from what the store says."""
-    censored = None
-    if trial.state == "complete" and trial.target_accuracy is not None:
-        censored = trial.time_to_accuracy_seconds is None
-    metric = REGRET if trial.workload == "disturbed" else Metric()
-    row: dict[str, Any] = {
+def expected(row: dict[str, Any], parts: Parts) -> dict[str, Any]:
+    """What the view has to say of a trial: of the rows in `syncswitch_trials` and others."""
+    phases = parts(PHASES, row["trial_id"])
+    failed = parts(FAILED_SWITCHES, row["trial_id"])
+    metric = REGRET if row["name"] == "disturbed" else Metric()
+    is_complete = row["state"] == "complete"
+    seconds, inherited = row["training_seconds"], row["inherited_seconds"]
+    row = {
+        **row,
         **metric.naming,
         **{
             f"{which}_value": None if accuracy is None else metric.value(accuracy)
             for which in ("converged", "final", "target")
-            for accuracy in [getattr(trial, f"{which}_accuracy")]
+            for accuracy in [row[f"{which}_accuracy"]]
         },
-        "time_to_accuracy_is_censored": censored,
-        "failed_switches": len(trial.failed_switches),
-        "guard_lost_seconds": sum(one.lost_seconds for one in trial.failed_switches) or None,
-        "software": software,
-        "online": trial.conditions.online,
-        "switch_mechanism": trial.conditions.switch_mechanism,
-        "injections": "; ".join(trial.conditions.injections) or None,
+        "workload": row["name"],
+        "kind": "search" if row["study"] else "import" if row["source"] else "use",
+        "paid_seconds": None if seconds is None else seconds - inherited,
+        "whole_run_seconds": _whole_run_seconds(row, phases),
+        "time_to_accuracy_is_censored": row["time_to_accuracy_seconds"] is None
+        if is_complete and row["target_accuracy"] is not None
+        else None,
+        "failed_switches": len(failed),
+        "guard_lost_seconds": sum(one["lost_seconds"] for one in failed) or None,
     }
-    for which, protocol in (("first", trial.first_protocol), ("second", trial.second_protocol)):
-        phases = [phase for phase in trial.phases if phase.protocol == protocol]
-        seconds = sum(phase.seconds for phase in phases)
-        steps = sum(phase.end_worker_step - phase.start_worker_step for phase in phases)
-        row[f"{which}_phase_seconds"] = seconds if phases else None
-        row[f"{which}_phase_worker_steps_per_second"] = steps / seconds if seconds else None
-    return {
-        column.name: row[column.name] if column.name in row else getattr(trial, column.name)
-        for column in TRIAL_FACTS.columns
-    }
+    for which in ("first", "second"):
+        mine = [one for one in phases if one["protocol"] == row[f"{which}_protocol"]]
+        spent = sum(one["seconds"] for one in mine)
+        steps = sum(one["end_worker_step"] - one["start_worker_step"] for one in mine)
+        row[f"{which}_phase_seconds"] = spent if mine else None
+        row[f"{which}_phase_worker_steps_per_second"] = steps / spent if spent else None
+    return {column.name: row[column.name] for column in TRIAL_FACTS.columns}
+
+
+def _whole_run_seconds(row: dict[str, Any], phases: list[dict[str, Any]]) -> float | None:
+    if row["state"] != "complete" or row["diverged"]:
+        return None
+    if not row["stopped_early"] or row["worker_steps"] >= row["total_worker_steps"]:
+        return row["training_seconds"]  # type: ignore[no-any-return]
+    last = "first_protocol" if row["switch_percent"] == 100 else "second_protocol"
+    if not phases or phases[-1]["protocol"] != row[last]:
+        return None
+    known = [record_fields(PhaseRecord, one) for one in phases]
+    return whole_run_seconds(
+        row["training_seconds"], known, row["worker_steps"], row["total_worker_steps"]
+    )
+
+
+def record_fields(record: type, row: dict[str, Any]) -> Any:
+    return record(**{field.name: row[field.name] for field in fields(record)})
 
 
 @both_databases
@@ -63,18 +86,28 @@ def test_the_view_has_the_columns_that_are_described(database: Database) -> None
     assert [column["name"] for column in found] == TRIAL_FACTS.columns.keys()
     if database.engine.dialect.name == "postgresql":  # SQLite knows no types of expressions
         kinds = [column["type"].python_type for column in found]
-        described = [column.kind for column in columns_of_table(TRIAL_FACTS)]
+        described = [column.kind for column in columns_of_record(TrialFacts)]
+        described = [str if kind is TrialState else kind for kind in described]
         assert [dict if kind is object else kind for kind in kinds] == described
 
 
-def test_every_value_of_the_view_is_what_the_store_says(any_filled: Database) -> None:
+def test_every_value_of_the_view_is_that_of_the_tables(any_filled: Database) -> None:
     with any_filled.transaction(read_only=True) as connection:
-        query = select(TRIALS.c.trial_id, TRIALS.c.software)
-        software = {row.trial_id: row.software for row in connection.execute(query)}
-    trials = TrialStore(any_filled).trials()
-    assert len(trials) > 20
-    trials += uses(any_filled, identity().fingerprint)
-    assert facts(any_filled) == [expected(trial, software[trial.trial_id]) for trial in trials]
+        query = select(WORKLOADS, TRIALS).join_from(TRIALS, WORKLOADS).order_by(TRIALS.c.trial_id)
+        trials = [dict(row) for row in connection.execute(query).mappings()]
+
+        def parts(table: Table, trial_id: int) -> list[dict[str, Any]]:
+            mine = select(table).where(table.c.trial_id == trial_id).order_by(table.c.position)
+            return [dict(row) for row in connection.execute(mine).mappings()]
+
+        wanted = [expected(trial, parts) for trial in trials]
+    assert len(wanted) > 20
+    found = facts(any_filled)
+    for mine, row in zip(found, wanted, strict=True):
+        assert mine == {
+            name: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+            for name, value in row.items()
+        }
 
 
 def test_runs_of_every_kind_were_compared(filled: Database) -> None:
@@ -82,7 +115,7 @@ def test_runs_of_every_kind_were_compared(filled: Database) -> None:
     assert {row["kind"] for row in rows} == {"search", "import", "use"}
     assert {row["guard"] for row in rows} == {"off", "quiet", "alarmed", None}
     assert {row["state"] for row in rows} == {"complete", "failed", "running"}
-    for column in columns_of_table(TRIAL_FACTS):
+    for column in columns_of_record(TrialFacts):
         missing = [row[column.name] is None for row in rows]
         assert not all(missing), f"no row has a {column.name}"
         assert any(missing) == column.nullable, f"{column.name} is described as nullable, or not"
@@ -92,4 +125,4 @@ def test_runs_of_every_kind_were_compared(filled: Database) -> None:
 
 
 def test_every_column_is_documented() -> None:
-    assert all(column.meaning for column in columns_of_table(TRIAL_FACTS))
+    assert all(column.meaning for column in columns_of_record(TrialFacts))

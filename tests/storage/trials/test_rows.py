@@ -15,7 +15,6 @@ from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.queries.summaries import switch_point_statistics
-from syncswitch.storage.queries.trial_details import trial_details
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TRIALS
@@ -72,7 +71,7 @@ def software_is_null(database: Database) -> list[bool]:
 
 
 def test_whether_a_run_is_needed_is_known_from_its_beginning(
-    database: Database, store: TrialStore, record: TrialRecord
+    store: TrialStore, record: TrialRecord
 ) -> None:
     store.begin(STUDY, 0, record.spec, OWNER)
     store.begin(STUDY, 1, record.spec, OWNER, speculative=True)
@@ -81,16 +80,6 @@ def test_whether_a_run_is_needed_is_known_from_its_beginning(
     store.complete(STUDY, 3, record)
     expected = [False, True, False, True]
     assert [trial.speculative for trial in store.trials()] == expected
-    assert [row["speculative"] for row in facts(database)] == expected
-    frame = frames.trials(database)
-    assert (list(frame["speculative"]), str(frame["speculative"].dtype)) == (expected, "bool")
-
-
-def test_what_is_begun_anew_is_as_it_is_begun(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER, speculative=True)
-    store.fail(STUDY, 0, "lost")
-    store.begin(STUDY, 0, record.spec, OWNER)
-    assert not stored(store).speculative
 
 
 def test_a_cancelled_run_has_failed_and_keeps_what_it_cost(
@@ -131,15 +120,6 @@ def test_a_cancelled_run_has_no_result(
     assert switch_point_statistics(database) == []
     assert len(frames.time_to_accuracy(database, target_accuracy=0.1)) == 0
     assert list(database_findings(database)) == []
-
-
-def test_what_a_run_of_part_cost_changes_no_mean(
-    database: Database, store: TrialStore, record: TrialRecord, part: TrialRecord
-) -> None:
-    complete(store, STUDY, 0, record)
-    alone = switch_point_statistics(database)
-    cancel(store, part, 1)
-    assert switch_point_statistics(database) == alone
 
 
 def test_telling_it_twice_changes_nothing(store: TrialStore, part: TrialRecord) -> None:
@@ -213,12 +193,12 @@ def test_an_impossible_cost_changes_nothing(store: TrialStore, part: TrialRecord
         assert stored(store) == before
 
 
-def test_details_say_which_of_the_failed_were_cancelled(
-    database: Database, store: TrialStore, part: TrialRecord
+def test_the_end_says_which_of_the_failed_were_cancelled(
+    store: TrialStore, part: TrialRecord
 ) -> None:
     store.begin(STUDY, 0, part.spec, OWNER)
     store.fail(STUDY, 0, "lost")
     cancel(store, part, 1)
     store.begin(STUDY, 2, part.spec, OWNER)
-    ends = [(trial.state, trial.end) for trial in trial_details(database)]
+    ends = [(trial.state, trial.end) for trial in store.trials()]
     assert ends == [("failed", None), ("failed", "cancelled"), ("running", None)]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.store import hand_out_seed, record_use
-from tests.storage.conftest import IDENTITY, both_databases
+from tests.storage.conftest import IDENTITY, AtOnce, both_databases
 from tests.storage.uses.conftest import use_of
 
 
 @both_databases
-def test_no_two_who_ask_at_once_get_the_same(
-    database: Database, at_once: Callable[[Callable[[int], Any], int], list[Any]]
-) -> None:
+def test_no_two_who_ask_at_once_get_the_same(database: Database, at_once: AtOnce) -> None:
     url = database.url
     assert hand_out_seed(database, IDENTITY) is None
     database.close()

@@ -28,7 +28,7 @@ from syncswitch.storage.uses import waiting
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses as stored_uses
 from syncswitch.storage.uses.waiting import spool_beside, spool_use
-from tests.storage.conftest import IDENTITY, POLICY, both_databases
+from tests.storage.conftest import IDENTITY, POLICY, AtOnce, both_databases
 from tests.storage.uses.conftest import use_of
 
 
@@ -67,7 +67,7 @@ def test_uses_come_into_the_database_as_if_they_had_gone_there(
     assert list(trials["guard"]) == ["off", "alarmed"]
     (_, stored) = stored_uses(database, IDENTITY.fingerprint)
     expected = [replace(one, alarm="below ?") for one in guard.failed]
-    assert list(stored.failed_switches) == expected
+    assert list(stored.failed) == expected
     assert list(frames.evaluations(database)["accuracy"]) == [0.8, 0.9] * 2
     assert list(frames.events(database)["reason"]) == ["it said ?\n"]
     assert take_in(database, spool_path) == TakenIn()
@@ -88,7 +88,7 @@ def test_a_line_that_is_not_whole_is_set_aside_with_a_word(
     taken = take_in(database, spool_path)
     aside = f"{spool_path.parent}/digits.refused.jsonl"
     assert taken.set_aside == (
-        f"line 2 of {spool_path} is no use (it is torn or altered); it is in {aside} now",
+        f"line 2 of {spool_path} is not a use (it is torn or altered); it is in {aside} now",
     )
     assert (taken.recorded, ids(database)) == (2, ["use-0", "use-1"])
     assert (refused(spool_path), spool_path.exists()) == ([whole[:200]], False)
@@ -151,16 +151,6 @@ def test_a_use_of_a_policy_that_is_not_here_stays_until_it_is(
     assert (spool_path.read_bytes().count(b"\n"), ids(database)) == (1, ["use-1"])
 
 
-def test_an_impossible_value_keeps_nobody_else_out(
-    database: Database, used_policy: TimingPolicy, spool_path: Path
-) -> None:
-    spool_use(spool_path, use_of(used_policy, 0, converged_accuracy=1e301))
-    spool_use(spool_path, use_of(used_policy, 1))
-    taken = take_in(database, spool_path)
-    assert (taken.recorded, len(taken.set_aside)) == (1, 1)
-    assert "refuses these values" in taken.set_aside[0]
-
-
 def _killed(work: Callable[[], object]) -> None:
     """Does a work in a process of its own, which kills itself in the course of it."""
     process = multiprocessing.get_context("fork").Process(target=work)
@@ -214,7 +204,7 @@ def test_all_at_once_lose_nothing_and_count_nothing_twice(
     database: Database,
     used_policy: TimingPolicy,
     spool_path: Path,
-    at_once: Callable[[Callable[[int], Any], int], list[Any]],
+    at_once: AtOnce,
 ) -> None:
     url = database.url
     database.close()
@@ -256,7 +246,7 @@ def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
     monkeypatch.setattr(waiting, "_LOCK_SECONDS", 0.1)
     with spool_path.open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another process has been at work on it for too long"):
+        with pytest.raises(UserError, match="another process has kept it locked for too long"):
             spool_use(spool_path, use_of(used_policy, 1))
         with pytest.raises(UserError, match="for too long; they stay in it"):
             take_in(database, spool_path)
@@ -265,7 +255,7 @@ def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
 
 def test_a_pipe_is_no_spool(database: Database, spool_path: Path) -> None:
     os.mkfifo(spool_path)
-    with pytest.raises(UserError, match="it is no plain file; they stay in it"):
+    with pytest.raises(UserError, match="it is not a regular file; they stay in it"):
         take_in(database, spool_path)
     assert stat.S_ISFIFO(spool_path.stat().st_mode)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -24,14 +22,15 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.uses.store import record_use, use_observations, uses, uses_of
-from syncswitch.storage.uses.summary import UseObservation, UseSummary
+from syncswitch.storage.uses.store import record_use, uses, uses_of
+from syncswitch.storage.uses.summary import UseSummary
 from tests.storage.conftest import (
     IDENTITY,
     POLICY,
     RECORD,
     SEARCH,
     STARTED_AT,
+    AtOnce,
     both_databases,
     sent_back,
 )
@@ -61,7 +60,7 @@ def test_a_use_is_a_trial_with_its_policy_its_guard_and_all_that_it_measured(
     assert (row["target_accuracy"], row["time_to_accuracy_seconds"]) == (0.9, 2.5)
     (stored,) = uses(database, IDENTITY.fingerprint)
     assert (stored.kind, stored.phases) == ("use", RECORD.phases)
-    assert (stored.failed_switches, stored.held_percent) == (ALARM.failed, 50.0)
+    assert (stored.failed, stored.held_percent) == (ALARM.failed, 50.0)
     with database.transaction(read_only=True) as connection:
         query = "SELECT position, switch_percent, lost_seconds FROM syncswitch_failed_switches"
         assert connection.execute(text(query)).all() == [(0, 12.5, 1.25), (1, 25.0, 2.25)]
@@ -74,7 +73,7 @@ def test_a_use_is_a_trial_with_its_policy_its_guard_and_all_that_it_measured(
 def test_a_use_is_recorded_once(
     database: Database,
     used_policy: TimingPolicy,
-    at_once: Callable[[Callable[[int], Any], int], list[Any]],
+    at_once: AtOnce,
 ) -> None:
     use, url = use_of(used_policy), database.url
     database.close()
@@ -137,9 +136,6 @@ def test_how_a_policy_does(database: Database, used_policy: TimingPolicy) -> Non
     table = frames.uses(database, workload="digits")
     assert list(table["kept"]) == [True, False, True, False, True]
     assert list(table["speed_up"]) == [2.0, 2.0, 1.0, 12.0, 2.0]
-    observed = use_observations(database, IDENTITY.fingerprint)
-    assert [one.seed for one in observed] == [0, 1, 2, 3]
-    assert observed[2] == UseObservation(1, 12.5, 2, 0.89, False, 6.0, "alarmed", later)
 
 
 def test_what_nobody_used_has_no_speed_up(database: Database, used_policy: TimingPolicy) -> None:

@@ -375,7 +375,7 @@ def test_only_the_end_is_shown(path: Path) -> None:
 
 def test_a_pipe_in_the_place_of_the_file_is_refused(path: Path) -> None:
     os.mkfifo(path)
-    with pytest.raises(UserError, match="cannot be read: it is no plain file"):
+    with pytest.raises(UserError, match="cannot be read: it is not a regular file"):
         list(GrowingFile(path).new_lines())
     assert last_lines(path, 3) == []
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
-import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,17 +40,6 @@ def fit(model: Any, *callbacks: Any, batches: int = 16, epochs: int = 30) -> Non
     inputs = np.tile(CONSTANT_GRADIENT, (2 * batches, 1))
     labels = np.zeros((2 * batches, 1), np.float32)
     model.fit(inputs, labels, batch_size=2, epochs=epochs, verbose=0, callbacks=list(callbacks))
-
-
-def write(path: Path, percent: float, total: int) -> None:
-    identity = replace(IDENTITY, workers=N, total_worker_steps=total)
-    policy = replace(
-        JOB,
-        fingerprint=identity.fingerprint,
-        total_worker_steps=total,
-        switch_percent=percent,
-    )
-    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
 
 
 def moved(model: Any) -> float:
@@ -106,30 +93,27 @@ def test_the_switch_is_where_the_runner_has_it(
     assert switch.switch_worker_step == switch_worker_step(spec)
 
 
-def test_other_protocols_have_their_rounds_and_rates(
-    model: Any, make: Callable[..., Any], rates: Any
+@pytest.mark.parametrize(
+    ("protocols", "options", "expected"),
+    [
+        (("asp", "bsp"), {}, [ETA] * SWITCH + [N * ETA] * 7),
+        (("ddp", "post"), {}, [ETA] * W),
+        # Each of n processes has a callback.
+        (("bsp", "asp"), {"worker_steps_per_batch": (N, N)}, [N * ETA] * 3 + [ETA] * 7),
+        (("bsp", "asp"), {"workers": 2, "scale_learning_rate": False}, [ETA] * (6 + 28)),
+    ],
+)
+def test_rounds_and_rates_are_those_of_the_protocols_and_the_distribution(
+    model: Any,
+    make: Callable[..., Any],
+    rates: Any,
+    protocols: tuple[str, str],
+    options: dict[str, Any],
+    expected: list[float],
 ) -> None:
-    fit(model, make(replace(JOB, first_protocol="asp", second_protocol="bsp")), rates)
-    assert rates.seen == [ETA] * SWITCH + [N * ETA] * 7
-    rates.seen.clear()
-    fit(model, make(replace(JOB, first_protocol="ddp", second_protocol="post")), rates)
-    assert rates.seen == [ETA] * W
-
-
-def test_each_of_n_processes_counts_for_all(
-    model: Any, make: Callable[..., Any], rates: Any
-) -> None:
-    fit(model, make(JOB, worker_steps_per_batch=(N, N)), rates)
-    assert rates.seen == [N * ETA] * 3 + [ETA] * 7
-
-
-def test_fewer_workers_than_the_policy_has(
-    model: Any, make: Callable[..., Any], rates: Any
-) -> None:
-    switch = make(JOB, workers=2, scale_learning_rate=False)
-    fit(model, switch, rates)
-    assert (switch.workers, switch.switch_worker_step) == (2, SWITCH)
-    assert rates.seen == [ETA] * (6 + 28)
+    policy = replace(JOB, first_protocol=protocols[0], second_protocol=protocols[1])
+    fit(model, make(policy, **options), rates)
+    assert rates.seen == expected
 
 
 def test_it_goes_on_from_one_fit_to_the_next(
@@ -161,11 +145,9 @@ def test_a_resumed_job_does_what_is_left(
     switched_at: int,
 ) -> None:
     told: list[int] = []
-    model.optimizer.learning_rate = N * ETA  # as in a checkpoint from the middle of a fit
     switch = make(
         JOB,
         initial_worker_step=done,
-        learning_rate=ETA,
         at_switch=lambda _: told.append(switch.worker_step),
     )
     fit(model, switch, rates)
@@ -256,9 +238,8 @@ def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(
 ) -> None:
     schedule = keras.optimizers.schedules.CosineDecay(ETA, 100)
     own_model.compile(keras.optimizers.SGD(schedule), mean_output)
-    for values in ({}, {"scale_learning_rate": False, "learning_rate": ETA}):
-        with pytest.raises(UserError, match="the learning rate of SGD is a schedule"):
-            fit(own_model, make(JOB, **values))
+    with pytest.raises(UserError, match="the learning rate of SGD is a schedule"):
+        fit(own_model, make(JOB))
     switch = make(JOB, scale_learning_rate=False)
     fit(own_model, switch)
     assert switch.worker_step == W
@@ -270,8 +251,9 @@ def test_a_policy_file_and_a_line_in_the_log(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    path = tmp_path / "policy.json"
-    write(path, JOB.switch_percent, W)
+    path, identity = tmp_path / "policy.json", replace(IDENTITY, workers=N, total_worker_steps=W)
+    policy = replace(JOB, fingerprint=identity.fingerprint)
+    write_policy(path, policy, RegisteredWorkload(identity, "digits"))
     with caplog.at_level(logging.INFO, "syncswitch"):
         fit(model, make(path))
     assert [record.message for record in caplog.records] == [
@@ -287,8 +269,6 @@ def test_a_policy_file_and_a_line_in_the_log(
         ({"workers": 0}, "workers is 0: give a whole number of 1 or more"),
         ({"initial_worker_step": -1}, "initial_worker_step is -1: give a whole number of 0"),
         ({"worker_steps_per_batch": (4, 0)}, "worker_steps_per_batch is 0: give a whole number"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0: give a number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan: give a number above 0"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -298,28 +278,7 @@ def test_what_cannot_be_is_refused(
         make(JOB, **values)
 
 
-def test_the_example_of_the_documentation_learns_the_digits(
-    keras: Any,
-    make: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (example,) = re.findall(r"```\n(.*?)```", inspect.cleandoc(make.__doc__ or ""), re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    write(Path("policy.json"), 30.0, total=200)
-    data = digits_data()
-    model = dense_model()
-    model.compile(
-        keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
-    names = {"model": model, "x": data.train_inputs[:512], "y": data.train_labels[:512]}
-    exec(textwrap.dedent(example), names)
-    assert names["switch"].switch_worker_step == 60
-    assert names["switch"].worker_step == 200
-    assert model.evaluate(names["x"], names["y"], verbose=0)[1] > 0.7
-
-
-NOT_FINITE = "the training loss is no finite number"
+NOT_FINITE = "the training loss is not a finite number"
 
 
 def spoil(model: Any) -> None:
@@ -359,38 +318,37 @@ def test_a_policy_for_guarded_trainings_says_so_where_there_is_no_guard(
     assert caplog.messages == [guarded.bare_warning]
 
 
-def test_without_its_guard_it_trains_on(model: Any, make: Callable[..., Any], rates: Any) -> None:
-    switch = make(JOB, at_switch=spoil, guard=False)
-    fit(model, switch, rates)
-    assert rates.seen == [N * ETA] * 3 + [ETA] * 28
-    assert switch.alarm is None
+@pytest.mark.parametrize("options", [{"guard": False}, {"initial_worker_step": SWITCH + 1}])
+def test_without_a_guard_it_trains_on(
+    model: Any, make: Callable[..., Any], options: dict[str, Any]
+) -> None:
+    switch = make(JOB, at_switch=spoil, **options)
+    fit(model, switch)
+    assert (switch.alarm, switch.worker_step) == (None, W)
     assert np.isnan(model.get_weights()[0]).all()
 
 
-def test_a_callback_that_begins_after_its_switch_has_none(
-    model: Any, make: Callable[..., Any]
-) -> None:
-    switch = make(JOB, at_switch=spoil, initial_worker_step=SWITCH + 1)
-    fit(model, switch)
-    assert (switch.alarm, switch.worker_step) == (None, W)
-
-
-@pytest.mark.parametrize("percent", [0.0, 30.0])
-def test_where_a_fit_ends_at_the_switch_it_ends_at_an_alarm_too(
-    model: Any, make: Callable[..., Any], rates: Any, percent: float
+@pytest.mark.parametrize(
+    ("percent", "ends", "expected"),
+    [
+        (0.0, [(W, False)], [ETA] + [N * ETA] * 10),
+        (
+            30.0,
+            [(SWITCH, True), (SWITCH, False), (W, False)],
+            [N * ETA] * 3 + [ETA] + [N * ETA] * 7,
+        ),
+    ],
+)
+def test_a_fit_that_ends_at_the_switch_ends_at_an_alarm_too(
+    model: Any, make: Callable[..., Any], rates: Any, percent: float, ends: Any, expected: Any
 ) -> None:
     switch = make(replace(JOB, switch_percent=percent), at_switch=spoil, stop_at_switch=percent > 0)
     ended = []
     while not switch.is_done:
         fit(model, switch, rates)
         ended.append((switch.worker_step, switch.is_after_switch))
-    if percent:
-        assert ended == [(SWITCH, True), (SWITCH, False), (W, False)]
-    else:
-        assert ended == [(W, False)]
-    assert rates.seen == [N * ETA] * (3 if percent else 0) + [ETA] + [N * ETA] * (
-        7 if percent else 10
-    )
+    assert ended == ends
+    assert rates.seen == expected
 
 
 @pytest.mark.parametrize("is_undone", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def test_what_was_adapted_is_copied(keras: Any, is_fresh: bool) -> None:
     inputs = [keras.ops.convert_to_tensor(one.tolist()) for one in (AGES, TOWNS, WORDS)]
     expected, total = model(inputs)
     assert np.asarray(expected)[:, 0] == pytest.approx([-1.2247, 0.0, 1.2247], abs=1e-3)
-    build = copies(model, "here", is_fresh=is_fresh)
+    build = copies(model, is_fresh=is_fresh)
     assert model.compiled
     for copy in (build(), build()):
         rows, sums = copy(inputs)
@@ -71,7 +72,7 @@ def test_a_class_of_ones_own_is_given_as_a_function_that_builds_it(keras: Any) -
     rest: Any = {"y": x[:, :1], "validation_split": 0.5, "name": "own"}
     with pytest.raises(WorkloadError) as error:
         from_compiled(own_model(keras), x, **rest)
-    assert "Keras cannot copy the model, a Own (" in str(error.value)
+    assert re.match("Keras cannot copy model 'own.*', a Own [(]", str(error.value))
     assert "give a function that builds and compiles it" in str(error.value)
     made = from_compiled(lambda: own_model(keras), x, **rest)
     one, other = made.model(), made.model()

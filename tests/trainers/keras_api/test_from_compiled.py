@@ -222,10 +222,8 @@ def test_data_that_are_made_already_are_taken(keras: Any, from_compiled: From) -
     model.compile("sgd", "sparse_categorical_crossentropy")
     made = from_compiled(model, data, batch_size=100, epochs=2, name="made")
     assert made.load_data() is data
-    assert (made.total_worker_steps, made.data_set) == (
-        2 * -(-len(data.train_labels) // 100),
-        "made",
-    )
+    steps = 2 * -(-len(data.train_labels) // 100)
+    assert (made.total_worker_steps, made.data_set) == (steps, "made")
 
 
 def test_other_data_are_another_job(keras: Any, from_compiled: From) -> None:
@@ -254,7 +252,7 @@ def test_callbacks_are_those_that_a_run_has_to_tell(keras: Any, from_compiled: F
     assert told is not None
     assert told() == [own]
     assert made(of.TerminateOnNaN()).callbacks is None
-    with pytest.raises(WorkloadError, match=r"^from_compiled: callback EarlyStopping cannot be"):
+    with pytest.raises(WorkloadError, match=r"^workload .*: callback EarlyStopping cannot be"):
         made(of.EarlyStopping())
 
 
@@ -370,7 +368,7 @@ def _batches() -> Iterator[Any]:
         ({"x": lambda _: dataset().repeat()}, "x does not know how many batches it has"),
         ({"x": lambda _: dataset(), "validation_data": None}, "give validation_data, another"),
         ({"x": lambda _: dataset(), "validation_data": 3}, "validation_data is a int, and there"),
-        ({"x": lambda of: pieces(of, batch=X)}, r"x yields no \(inputs, labels\), or"),
+        ({"x": lambda of: pieces(of, batch=X)}, r"x does not yield \(inputs, labels\), or"),
         ({"x": lambda of: pieces(of, length=0)}, "x does not know how many batches it has"),
         ({"x": lambda _: X}, "x is a ndarray, and there is no y; give arrays x and y"),
         ({"y": Y, "validation_data": None}, "nothing to test with; give validation_data"),

@@ -50,10 +50,6 @@ def test_names_do_not_depend_on_how_many_layers_were_built_before(keras: Any) ->
     assert len(set(layout().names)) == 4
 
 
-def test_a_scalar_takes_one_place() -> None:
-    assert layout_of(((), (2, 3))).sizes == [1, 6]
-
-
 def test_a_missing_or_misshapen_array_is_refused() -> None:
     layout = layout_of(((2, 3),))
     with pytest.raises(KeyError):
@@ -62,8 +58,6 @@ def test_a_missing_or_misshapen_array_is_refused() -> None:
         layout.from_named({"000-v": np.zeros((3, 2), np.float32)})
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
-def test_only_float32_is_taken(dtype: str) -> None:
-    with pytest.raises(WorkloadError, match=dtype) as error:
-        FlatLayout.of([(0, Variable("kernel", (2,), dtype))], "parameter")
-    assert "model/kernel" in str(error.value)
+def test_only_float32_is_taken() -> None:
+    with pytest.raises(WorkloadError, match="parameter 'model/kernel' is float64"):
+        FlatLayout.of([(0, Variable("kernel", (2,), "float64"))], "parameter")

@@ -102,14 +102,6 @@ class TestKerasOptimizer:
         assert of_keras(lambda: keras.optimizers.Adam()).layout == first
         assert len(set(first.names)) == len(first.names) == 2
 
-    def test_the_rate_it_was_built_with_does_not_matter(self, keras: Any) -> None:
-        one, other = (
-            of_keras(lambda rate=rate: keras.optimizers.Adam(rate)) for rate in (0.5, 1e-6)
-        )
-        np.testing.assert_array_equal(
-            apply(one, start_of(one), 0.1)[0], apply(other, start_of(other), 0.1)[0]
-        )
-
     def test_what_cannot_be_built_is_one_line(self, keras: Any) -> None:
         class Broken(keras.optimizers.SGD):
             def build(self, variables: Any) -> None:
@@ -118,11 +110,6 @@ class TestKerasOptimizer:
         with pytest.raises(WorkloadError, match="Broken cannot be built") as error:
             of_keras(lambda: Broken())
         assert "\n" not in str(error.value)
-
-
-def test_only_what_keeps_no_variables_may_be_shared_by_threads() -> None:
-    assert MomentumSGD.is_reentrant
-    assert not KerasOptimizer.is_reentrant
 
 
 def test_packed_values_are_unpacked_as_they_were() -> None:

@@ -127,11 +127,8 @@ class TestStateForm:
 def test_a_restored_model_computes_what_the_flat_one_does() -> None:
     form = form_of(NORMALIZED)
     state = some_state(form)
-    model = restored_model(
-        NORMALIZED,
-        form.parameters.name(state.parameters),
-        form.statistics.name(state.statistics),
-    )
+    spec = spec_of(NORMALIZED, 4, 50.0)
+    model = restored_model(NORMALIZED, form.checkpoint(state, spec, log_of(spec)))
     inputs = digits_data().test_inputs[:5]
     function = ModelFunction(NORMALIZED, digits_data())
     expected = function.predict(state.parameters, state.statistics, inputs)

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from syncswitch.trainers.pytorch.lightning import LocalSgd, SecondWay, SyncSwitchCallback
 from tests.trainers.pytorch import problem
-from tests.trainers.pytorch.problem import Diverging, Killed, Result, Unaveraged, refused
+from tests.trainers.pytorch.problem import Killed, Result
 
 FOLDER = Path(sys.argv[1])
 RANK = int(os.environ["RANK"])
@@ -51,35 +51,23 @@ class Module(LightningModule):  # type: ignore[misc]
         }
 
 
-class Trace(Callback):  # type: ignore[misc]
-    """Weights and data of each step that is made."""
-
-    def __init__(self, dies_at: int | None = None, end_dies: bool = False) -> None:
-        self.steps: list[tuple[int, float, float]] = []
-        self._dies_at, self._end_dies = dies_at, end_dies
+class Trace(problem.Trace, Callback):  # type: ignore[misc]
+    """Of a training with Lightning."""
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self.steps.append((trainer.global_step, float(pl_module.weight), float(batch[0].sum())))
-        if [step for step, _, _ in self.steps].count(self._dies_at) == 2:
-            problem.kill()
+        self.die_here()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        if self._end_dies:
-            raise Killed
+        self.end()
 
 
 def own_points(steps: int) -> Dataset[Any]:
     """The point of this process, so often that an epoch has so many steps."""
     x, y = problem.POINTS[RANK]
     return TensorDataset(torch.full((steps,), x), torch.full((steps,), y))
-
-
-def mixed_points() -> Dataset[Any]:
-    """Different points, which Lightning shuffles and deals out: ten steps each."""
-    x = torch.linspace(0.5, 1.0, 20)
-    return TensorDataset(x, 2 * x + torch.sin(40 * x))
 
 
 def train(
@@ -97,10 +85,8 @@ def train(
 ) -> Result:
     module, trace = Module(), Trace(dies_at, end_dies=name == "stopped")
     path = None if policy is None else FOLDER / f"{policy}.json"
-    way = second_way(problem.PERIOD) if issubclass(second_way, LocalSgd) else second_way()
-    switch = SyncSwitchCallback(path, monitor="val_score", seed=7, second_way=way)
-    if isinstance(way, Diverging):
-        way.watch(module, switch._switch, good_from)
+    make = partial(SyncSwitchCallback, monitor="val_score")
+    switch = problem.switch_of(make, path, second_way, module, good_from)
     if not {"max_epochs", "max_steps"} & options.keys():
         options["max_steps"] = problem.STEPS
     root = FOLDER / (resumes or name)
@@ -124,7 +110,7 @@ def train(
         default_root_dir=root,
         **options,
     )
-    train_data = mixed_points() if is_mixed else own_points(epoch_steps)
+    train_data = TensorDataset(*problem.mixed_points()) if is_mixed else own_points(epoch_steps)
     data = (
         DataLoader(train_data, 1, shuffle=is_mixed),
         DataLoader(TensorDataset(torch.zeros(2), torch.zeros(2)), 2),
@@ -144,15 +130,6 @@ def train(
             for one in (root / "own").glob("step=*.ckpt")
         },
     }
-
-
-def told() -> Result:
-    os.environ["SYNCSWITCH_SWITCH_STEP"] = "20"
-    os.environ["SYNCSWITCH_OUTPUT_DIR"] = str(FOLDER)
-    try:
-        return train("told")
-    finally:
-        del os.environ["SYNCSWITCH_SWITCH_STEP"], os.environ["SYNCSWITCH_OUTPUT_DIR"]
 
 
 def not_by_the_switch() -> object:
@@ -197,39 +174,12 @@ def another_hook() -> object:
 if __name__ == "__main__":
     problem.play(
         FOLDER,
+        train,
+        {"few_tests": {"val_check_interval": 30}, "epochs": {"max_epochs": 8}},
         {
-            "alone": partial(train, "alone", has_callback=False),
-            "inert": partial(train, "inert"),
-            "good": partial(train, "good", "good"),
-            "few_tests": partial(train, "few_tests", "few_tests", val_check_interval=30),
-            "unaveraged": partial(train, "unaveraged", "unaveraged", Unaveraged),
-            "diverging": partial(train, "diverging", "diverging", Diverging),
-            "later": partial(train, "later", "later", Diverging, good_from=25),
-            "from_start": partial(train, "from_start", "from_start", Diverging),
-            "in_epoch": partial(train, "in_epoch", "in_epoch", Diverging, epoch_steps=7),
-            "epochs": partial(train, "epochs", "epochs", Diverging, max_epochs=8),
-            "mixed_alone": partial(train, "mixed_alone", has_callback=False, is_mixed=True),
-            "mixed": partial(train, "mixed", "mixed", Diverging, is_mixed=True),
-            "told": told,
-            "stopped": partial(train, "stopped", "stopped", Diverging),
-            "goes_on": partial(train, "goes_on", "stopped", Diverging, resumes="stopped"),
-            "no_fit": lambda: refused(not_by_the_switch),
-            "no_callback": lambda: refused(without_callback),
-            "other_steps": lambda: refused(partial(train, "other", "good", max_steps=70)),
-            "other_metric": lambda: refused(another_metric),
-            "other_hook": lambda: refused(another_hook),
-            # Started a second time, the one that was killed goes on.
-            "killed": partial(
-                train,
-                "killed",
-                "killed",
-                Diverging,
-                good_from=25,
-                **(
-                    {"resumes": "killed"}
-                    if (FOLDER / "killed").exists()
-                    else {"dies_at": problem.KILLED_AT}
-                ),
-            ),
+            "no_fit": not_by_the_switch,
+            "no_callback": without_callback,
+            "other_metric": another_metric,
+            "other_hook": another_hook,
         },
     )

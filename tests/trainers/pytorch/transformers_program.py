@@ -18,7 +18,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from syncswitch.trainers.pytorch.transformers import LocalSgd, SecondWay, SyncSwitchCallback
 from tests.trainers.pytorch import problem
-from tests.trainers.pytorch.problem import Diverging, Killed, Result, Unaveraged, refused
+from tests.trainers.pytorch.problem import Killed, Result
 
 FOLDER = Path(sys.argv[1])
 RANK = int(os.environ["RANK"])
@@ -52,24 +52,18 @@ class Points(Dataset[Any]):
         return {"x": torch.tensor(x), "labels": torch.tensor(y)}
 
 
-class Trace(TrainerCallback):  # type: ignore[misc]
-    """Weights and data of each step that is made."""
-
-    def __init__(self, dies_at: int | None = None, end_dies: bool = False) -> None:
-        self.steps: list[tuple[int, float, float]] = []
-        self._dies_at, self._end_dies = dies_at, end_dies
+class Trace(problem.Trace, TrainerCallback):  # type: ignore[misc]
+    """Of a training with Hugging Face's Trainer."""
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **known: Any) -> None:
         model = known["model"]
         self.steps.append((state.global_step + 1, float(model.weight.detach()), model.data))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if [step for step, _, _ in self.steps].count(self._dies_at) == 2:
-            problem.kill()
+        self.die_here()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._end_dies:
-            raise Killed
+        self.end()
 
 
 def measured(given: Any) -> dict[str, float]:
@@ -119,15 +113,12 @@ def train(
 ) -> Result:
     module, trace = Module(), Trace(dies_at, end_dies=name == "stopped")
     path = None if policy is None else FOLDER / f"{policy}.json"
-    way = second_way(problem.PERIOD) if issubclass(second_way, LocalSgd) else second_way()
-    switch = SyncSwitchCallback(path, metric="eval_score", seed=7, second_way=way)
-    if isinstance(way, Diverging):
-        way.watch(module, switch._switch, good_from)
+    make = partial(SyncSwitchCallback, metric="eval_score")
+    switch = problem.switch_of(make, path, second_way, module, good_from)
     root = FOLDER / (resumes or name)
     points: Any = problem.POINTS * epoch_steps
     if is_mixed:
-        x = torch.linspace(0.5, 1.0, 20)
-        points = torch.stack((x, 2 * x + torch.sin(40 * x)), 1).tolist()
+        points = torch.stack(problem.mixed_points(), 1).tolist()
         options["train_sampling_strategy"] = "random"
     trainer = Trainer(
         module,
@@ -157,15 +148,6 @@ def train(
             for one in root.glob("checkpoint-*")
         },
     }
-
-
-def told() -> Result:
-    os.environ["SYNCSWITCH_SWITCH_STEP"] = "20"
-    os.environ["SYNCSWITCH_OUTPUT_DIR"] = str(FOLDER)
-    try:
-        return train("told")
-    finally:
-        del os.environ["SYNCSWITCH_SWITCH_STEP"], os.environ["SYNCSWITCH_OUTPUT_DIR"]
 
 
 def trainer_of(switch: SyncSwitchCallback | None, *others: Any, **options: Any) -> Trainer:
@@ -204,50 +186,16 @@ def model_alone() -> object:
 
 
 if __name__ == "__main__":
+    by_epoch = {"num_train_epochs": 8, "eval_strategy": "epoch", "save_strategy": "epoch"}
     problem.play(
         FOLDER,
+        train,
+        {"few_tests": {"eval_strategy": "no"}, "epochs": by_epoch},
         {
-            "alone": partial(train, "alone", has_callback=False),
-            "inert": partial(train, "inert"),
-            "good": partial(train, "good", "good"),
-            "few_tests": partial(train, "few_tests", "few_tests", eval_strategy="no"),
-            "unaveraged": partial(train, "unaveraged", "unaveraged", Unaveraged),
-            "diverging": partial(train, "diverging", "diverging", Diverging),
-            "later": partial(train, "later", "later", Diverging, good_from=25),
-            "from_start": partial(train, "from_start", "from_start", Diverging),
-            "in_epoch": partial(train, "in_epoch", "in_epoch", Diverging, epoch_steps=7),
-            "epochs": partial(
-                train,
-                "epochs",
-                "epochs",
-                Diverging,
-                num_train_epochs=8,
-                eval_strategy="epoch",
-                save_strategy="epoch",
-            ),
-            "mixed_alone": partial(train, "mixed_alone", has_callback=False, is_mixed=True),
-            "mixed": partial(train, "mixed", "mixed", Diverging, is_mixed=True, epoch_steps=7),
-            "told": told,
-            "stopped": partial(train, "stopped", "stopped", Diverging),
-            "goes_on": partial(train, "goes_on", "stopped", Diverging, resumes="stopped"),
-            "no_fit": lambda: refused(trainer_of(switch_of()).train),
-            "no_callback": lambda: refused(lambda: switch_of().train(trainer_of(None))),
-            "other_steps": lambda: refused(partial(train, "other", "good", max_steps=70)),
-            "other_metric": lambda: refused(another_metric),
-            "other_hook": lambda: refused(another_hook),
-            "model_alone": lambda: refused(model_alone),
-            # Started a second time, the one that was killed goes on.
-            "killed": partial(
-                train,
-                "killed",
-                "killed",
-                Diverging,
-                good_from=25,
-                **(
-                    {"resumes": "killed"}
-                    if (FOLDER / "killed").exists()
-                    else {"dies_at": problem.KILLED_AT}
-                ),
-            ),
+            "no_fit": lambda: trainer_of(switch_of()).train(),
+            "no_callback": lambda: switch_of().train(trainer_of(None)),
+            "other_metric": another_metric,
+            "other_hook": another_hook,
+            "model_alone": model_alone,
         },
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.importing import ImportedRun, Measurements, import_runs
+from syncswitch.storage.importing import ImportedRun, import_runs
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -286,7 +286,13 @@ class TestRead:
             name="imported",
             **dict.fromkeys(UNRECORDED),
         )
-        measured = Measurements(
+        log = ImportedRun(
+            "a log",
+            job,
+            25.0,
+            20.0,
+            1,
+            False,
             worker_steps=1003,
             evaluations=(Evaluation(1003, 59.0, 0.9, 0.1),),
             phases=(
@@ -304,23 +310,23 @@ class TestRead:
         import_runs(
             database,
             [
-                ImportedRun("a log", job, 25.0, 20.0, 1, False, measured),
-                ImportedRun("by hearsay", job, 12.5, 12.5, 1, True, None),
-                ImportedRun("counts for none", job, None, 37.0, 1, False, measured),
+                log,
+                ImportedRun("by hearsay", job, 12.5, 12.5, 1, True),
+                replace(log, source="counts for none", candidate_percent=None, switch_percent=37.0),
             ],
         )
         found = read(database, "imported")
         assert found.identity == job
         assert found.reference == "imported"
-        log, hearsay = found.runs
-        assert log == RecordedRun(
+        whole, hearsay = found.runs
+        assert whole == RecordedRun(
             25.0,
             0.9,
             60.0,
             first_seconds=20.0,
             worker_steps=1003,
-            evaluations=measured.evaluations,
-            phases=measured.phases,
+            evaluations=log.evaluations,
+            phases=log.phases,
             switch_overhead_seconds=100.0,
             converged_evaluations=1,
             name="a log",

@@ -119,9 +119,7 @@ class Cluster(ABC):
         with self._marked() as state:
             if state.embeddings is None:
                 return state
-            return replace(
-                state, embeddings=kept_embeddings(self.program.form.forms, state.embeddings)
-            )
+            return replace(state, embeddings=kept_embeddings(state.embeddings))
 
     @contextmanager
     def readable_state(self) -> Iterator[ModelState]:
@@ -138,7 +136,7 @@ class Cluster(ABC):
             yield state
             return
         try:
-            yield replace(state, embeddings=self.embeddings.marked())
+            yield replace(state, embeddings=self.embeddings)
         finally:
             self.embeddings.end_read()
 

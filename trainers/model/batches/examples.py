@@ -1,4 +1,4 @@
-"""Examples as a source gives them, and the inputs and labels that become of them."""
+"""Inputs and labels, made of the examples of a source."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FEW = 2
 
 
 class Weighted(NamedTuple):
-    """Labels, and weights of their examples in the loss or metric."""
+    """Labels, and the weights of their examples in the loss or metric."""
 
     labels: Any
     weights: Any
 
 
 def parsed(data: AnyData, source: Source, rows: Sequence[Any]) -> tuple[Any, Any]:
-    """Makes inputs, and labels or `Weighted`, of the arrays or tensors that a source gave."""
+    """Makes inputs, and labels or `Weighted`, of the arrays or tensors of a source."""
     if data.parse is not None:
         found = data.parse(*rows)
     elif source.form is not None:
@@ -44,7 +44,7 @@ def parsed(data: AnyData, source: Source, rows: Sequence[Any]) -> tuple[Any, Any
 
 
 def _in_float32(labels: Any) -> Any:
-    """Labels as Keras' `fit` gives them to a loss, which may not take float64."""
+    """Casts labels as Keras' `fit` does before a loss, which may not take float64."""
     is_long = getattr(getattr(labels, "dtype", None), "name", None) == "float64"
     return tf.cast(labels, tf.float32) if is_long else labels
 
@@ -52,7 +52,7 @@ def _in_float32(labels: Any) -> Any:
 def transformed(
     transform: Callable[..., Any], inputs: Any, labels: Any, *seed: Any
 ) -> tuple[Any, Any]:
-    """Applies the user's transform to inputs and labels; weights stay as they are."""
+    """Applies the user's transform to inputs and labels, but not to weights."""
     if not isinstance(labels, Weighted):
         inputs, labels = transform(inputs, labels, *seed)
         return inputs, labels
@@ -61,7 +61,7 @@ def transformed(
 
 
 def row_specs(data: AnyData, batch_size: int) -> list[Any]:
-    """Shapes and types of what a traced step is given, see `ModelFunction.batch`."""
+    """Returns shapes and types of the examples of a traced step, see `ModelFunction.batch`."""
     source = data.train
     if isinstance(source, ArraySource):
         return [tf.TensorSpec(one.shape, tf.constant(one[:1]).dtype) for one in source.rows]
@@ -70,7 +70,7 @@ def row_specs(data: AnyData, batch_size: int) -> list[Any]:
 
 
 def check_inputs(workload: Workload, data: AnyData, found: Rows, model: Any) -> None:
-    """Refuses inputs that the model does not take: of other names, numbers, shapes or kinds."""
+    """Refuses inputs with other names, numbers, shapes or types than the model takes."""
     with users_code(workload, "parse"):
         read, _ = parsed(data, data.train, found)
     wanted = _wanted_inputs(model)
@@ -86,9 +86,9 @@ def check_inputs(workload: Workload, data: AnyData, found: Rows, model: Any) -> 
 
 
 def _wanted_inputs(model: Any) -> dict[str, Any]:
-    """Inputs of a model of connected layers, by name; empty for other models."""
+    """Returns the inputs of a functional or Sequential model by name; none of other models."""
     tensors = getattr(model, "inputs", None) or []
-    # A sequential model does not know it.
+    # A Sequential model does not have it.
     nested = getattr(model, "input", None)
     if tensors and isinstance(nested, dict):
         return dict(nested)
@@ -113,14 +113,14 @@ def _matched(workload: Workload, read: Any, wanted: dict[str, Any]) -> dict[str,
 
 
 def _misfit(given: Any, wanted: Any) -> str | None:
-    """The reason why this cannot be an input, as a clause; None where it perhaps can."""
+    """Returns the reason why this cannot be an input, as a clause; None if it may be one."""
     if _is_text(given) and wanted.dtype != "string":
         return (
             f"is text, and the model takes {wanted.dtype}; make numbers of it in data(), such as"
             " with keras.layers.TextVectorization or StringLookup"
         )
     shape, needed = tuple(given.shape[1:]), tuple(wanted.shape[1:])
-    # Keras adds and takes away a last dimension of one value itself.
+    # Keras itself adds and removes a last dimension of one value.
     forms = [shape, (*shape, 1), *([shape[:-1]] if shape[-1:] == (1,) else [])]
     if any(_fits(one, needed) for one in forms):
         return None
@@ -145,12 +145,12 @@ def _fits(shape: Sequence[Any], needed: Sequence[Any]) -> bool:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names as messages list them."""
+    """Lists names for a message, as in `'a', 'b'`."""
     return ", ".join(map(repr, names))
 
 
 def sample(workload: Workload, data: AnyData, model: Any) -> Rows:
-    """Examples of a batch; of a small one where it is plain that the model takes it."""
+    """Reads the examples of a batch, or of a smaller one if the model surely takes it."""
     inputs = getattr(model, "inputs", None) or []
     is_any_size = inputs and all(tensor.shape[0] is None for tensor in inputs)
     numbers = np.arange(_FEW if is_any_size else workload.batch_size) % data.train.examples

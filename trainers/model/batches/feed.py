@@ -1,4 +1,4 @@
-"""The examples that steps are given: all of those in memory, or a batch that was read ahead."""
+"""The examples that steps get: all of those in memory, or a batch that was read ahead."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _READERS = 2
 
 
 class Feed(ABC):
-    """Gives the traced steps their examples; any thread may ask."""
+    """Gives the traced steps their examples; for any thread."""
 
     @abstractmethod
     def rows(self, worker_step: int, seed: int) -> Tensors:
-        """The examples of which `ModelFunction.batch` makes the batch of this worker-step."""
+        """Returns the examples from which `ModelFunction.batch` makes a worker-step's batch."""
 
-    def close(self) -> None:  # noqa: B027  (there may be nothing to end)
+    def close(self) -> None:  # noqa: B027  (there may be nothing to stop)
         """Stops reading."""
 
 
 class HeldFeed(Feed):
-    """All examples, in memory: a step picks its own.
+    """All examples, in memory; a step picks its own.
 
     Args:
         rows: Arrays or tensors.
@@ -48,13 +48,13 @@ class HeldFeed(Feed):
 
 
 class ReadFeed(Feed):
-    """The examples of a batch, which it reads before somebody asks for them, if it can guess which.
+    """The examples of a batch, read ahead of the step if it can guess which.
 
     Args:
         source: Source of the examples.
         batch_size: B.
-        askers: Number of workers that share it, whose steps follow each other; a worker for itself
-            may expect to be as far from step to step as it has been.
+        askers: Number of workers that share it, whose steps follow each other. A single worker is
+            expected to advance by the same distances as before.
     """
 
     def __init__(self, source: Source, batch_size: int, askers: int = 1) -> None:
@@ -76,7 +76,7 @@ class ReadFeed(Feed):
             found = self._ahead.pop((seed, worker_step), None)
             self._prepare_window(worker_step, seed)
             self._read_ahead(worker_step, seed)
-        # What was not expected need not queue up behind what is.
+        # An unexpected batch need not queue up behind expected ones.
         return self._read(worker_step, seed) if found is None else found.result()
 
     @override
@@ -95,14 +95,14 @@ class ReadFeed(Feed):
         for one in steps:
             if (seed, one) not in self._ahead:
                 self._ahead[seed, one] = self._reader.submit(self._read, one, seed)
-        # What was expected and never came.
+        # Expected batches that were never wanted.
         while len(self._ahead) > 2 * len(steps) + self._askers:
             self._ahead.pop(next(iter(self._ahead))).cancel()
 
     def _prepare_window(self, worker_step: int, seed: int) -> None:
         """Has the blocks of the next window read from the middle of each window on.
 
-        Not before: others may still be at the end of the former one.
+        Until then other workers may still be at the end of the window before.
         """
         window = self._order.window(worker_step + self._lead, seed)
         last_seed, last = self._prepared
@@ -112,21 +112,21 @@ class ReadFeed(Feed):
 
 
 def likely_steps(worker_step: int, strides: Sequence[int], askers: int) -> list[int]:
-    """Steps that probably follow: the next ones, or those as far off as others were of late."""
+    """Guesses the following steps: the next ones, or those at the latest distances."""
     if askers > 1:
         return [worker_step + number for number in range(1, askers + 1)]
     return sorted({worker_step + stride for stride in strides})
 
 
 def feed_of(source: Source, batch_size: int, askers: int = 1) -> Feed:
-    """The feed that fits a source; see `ReadFeed`."""
+    """Makes the feed that fits a source; see `ReadFeed`."""
     if isinstance(source, ArraySource):
         return HeldFeed(source.rows)
     return ReadFeed(source, batch_size, askers)
 
 
 def in_order(source: Source, size: int) -> Iterator[Tensors]:
-    """All examples, in batches of this size, of which one is read ahead."""
+    """Yields all examples in batches of this size, one of which is read ahead."""
     if isinstance(source, ArraySource):
         for start in range(0, source.examples, size):
             yield tensors([one[start : start + size] for one in source.rows])
@@ -145,6 +145,6 @@ def in_order(source: Source, size: int) -> Iterator[Tensors]:
 
 
 def tensors(rows: Rows | Sequence[Any]) -> Tensors:
-    """Examples as tensors on the CPU, also where there is a GPU: it gets batches."""
+    """Makes tensors of examples, on the CPU even if there is a GPU, which gets batches alone."""
     with tf.device("/CPU:0"):
         return tuple(map(tf.convert_to_tensor, rows))

@@ -12,16 +12,16 @@ from syncswitch.trainers.job.sources.source import Array, Source
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _ROUNDS = 4
-# In the place of a window's number in the seed of the order of all blocks.
+# Stands for a window's number in the seed for the order of all blocks.
 _OF_BLOCKS = -1
 
 
 def shuffled(places: Any, seeds: Any, last: Any) -> Any:
-    """Where shuffled orders have these places, int64 tensors.
+    """Maps places to those in shuffled orders, int64 tensors.
 
     Args:
         places: Shape [B].
-        seeds: Shape [B, 3]: those of the run, the epoch and the window.
+        seeds: Shape [B, 3]: the seed of the run, the epoch and the window.
         last: Highest place of each order, shape [B] or a scalar.
     """
     # The public index_shuffle pads a batch of seeds along the wrong axis.
@@ -33,8 +33,8 @@ class _Epoch:
     """The order of the blocks in one epoch.
 
     Attributes:
-        blocks: Their numbers.
-        ends: Examples up to the end of each of them.
+        blocks: Numbers of the blocks.
+        ends: Number of examples up to the end of each of them.
     """
 
     blocks: Array
@@ -44,8 +44,8 @@ class _Epoch:
 class Order:
     """The order of the training examples of a source: an endless row of epochs.
 
-    In each epoch the blocks are shuffled, and windows of so many consecutive ones; within a window
-    the examples are. With a single window the order is that of examples in memory.
+    Each epoch shuffles the blocks and cuts them into windows of `Source.blocks_in_window`; the
+    examples are shuffled within each window. A single window has the order of examples in memory.
 
     Args:
         source: Source of the examples.
@@ -65,7 +65,7 @@ class Order:
         self._epoch = lru_cache(4)(self._new_epoch)
 
     def numbers(self, worker_step: int, seed: int) -> Array:
-        """Numbers of the examples of a batch, shape [B]."""
+        """Returns the numbers of the examples of a batch, shape [B]."""
         places = worker_step * self._batch_size + np.arange(self._batch_size)
         found = np.empty(self._batch_size, np.int64)
         epochs, within = np.divmod(places, self._examples)
@@ -75,13 +75,13 @@ class Order:
         return found
 
     def window(self, worker_step: int, seed: int) -> int:
-        """Number of the window, through all epochs, with the first example of a batch."""
+        """Returns the number, through all epochs, of the window with a batch's first example."""
         epoch, place = divmod(worker_step * self._batch_size, self._examples)
         position = np.searchsorted(self._epoch(epoch, seed).ends, place, "right")
         return epoch * self.windows + int(position) // self._in_window
 
     def blocks_of(self, window: int, seed: int) -> list[int]:
-        """Blocks of a window, see `window`."""
+        """Returns the blocks of a window, see `window`."""
         epoch, number = divmod(window, self.windows)
         start = number * self._in_window
         blocks = self._epoch(epoch, seed).blocks[start : start + self._in_window]

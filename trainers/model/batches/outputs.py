@@ -1,4 +1,4 @@
-"""The outputs of a model by their names, and the loss of a batch."""
+"""The outputs of a model by name, and the loss of a batch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _problems(labels: Array, said: Any, loss: Any, shape: tuple[Any, ...]) -> It
         return
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         count = np.isnan(labels).sum()
-        yield f"{count:,} labels are NaN, so that every loss would be; leave these examples out"
+        yield f"{count:,} labels are NaN, and so would be every loss; leave these examples out"
     name = (said if isinstance(said, str) else type(loss).__name__).replace("_", "").lower()
     classes = shape[-1] if shape else None
     if classes is None or classes < 2:
@@ -82,13 +82,13 @@ def _warn_of_missing(workload: Workload, data: Data) -> None:
 
 
 class Decisive(NamedTuple):
-    """A batch as a metric sees it; of several outputs, the one by which a run is judged.
+    """A batch as the metric sees it: the one output by which a run is judged.
 
     Attributes:
-        labels: Labels of the output.
+        labels: Labels of that output.
         outputs: The model's output.
-        weights: Weights of the examples; None where all count alike.
-        loss: Loss of the output.
+        weights: Weights of the examples; None if all count alike.
+        loss: Loss of that output.
     """
 
     labels: Any
@@ -98,7 +98,7 @@ class Decisive(NamedTuple):
 
 
 class Outputs:
-    """Matches what a workload says of the outputs with what its model gives.
+    """Matches the outputs of a model with the workload's losses, weights and labels for them.
 
     Attributes:
         losses: The workload's losses, see `build_loss`.
@@ -110,7 +110,10 @@ class Outputs:
         self.losses = build_loss(workload)
 
     def loss(self, labels: Any, outputs: Any) -> Any:
-        """The mean loss of a batch, of several outputs the weighted sum; labels may be weighted."""
+        """Computes the mean loss of a batch, for several outputs the weighted sum of theirs.
+
+        Labels may be `Weighted`.
+        """
         labels, weights = _unweighted(labels)
         factors = self._workload.loss_weights
         names = self.names(outputs)
@@ -135,7 +138,7 @@ class Outputs:
         return total
 
     def decisive(self, labels: Any, outputs: Any) -> Decisive:
-        """The labels, perhaps `Weighted`, and outputs of a batch as a metric sees them."""
+        """Picks the output that the metric sees from labels, perhaps `Weighted`, and outputs."""
         labels, weights = _unweighted(labels)
         names, wanted = self.names(outputs), self._workload.metric_output
         if names is None:
@@ -144,8 +147,8 @@ class Outputs:
         if wanted not in names:
             raise _error(
                 self._workload,
-                f"metric_output is {wanted!r}, and the model has the outputs {quoted(names)}; say"
-                " by which of them a run is judged",
+                f"metric_output is {wanted!r}, and the model has the outputs {quoted(names)}; give"
+                " the name of the one by which a run is judged",
             )
         place = names.index(wanted)
         return Decisive(
@@ -156,7 +159,7 @@ class Outputs:
         )
 
     def names(self, outputs: Any) -> list[str] | None:
-        """Names of several outputs, in their order; None for a single one that is not nested."""
+        """Returns the names of several outputs in their order; None for a single tensor."""
         if not _is_nested(outputs):
             return None
         if any(map(_is_nested, _listed(outputs))):
@@ -173,7 +176,7 @@ class Outputs:
         return list(self._names[:1]) or ["0"]
 
     def _labels(self, labels: Any, is_wanted: Sequence[bool], names: list[str]) -> list[Any]:
-        """Labels of each output; None for those that are not wanted and have none."""
+        """Returns the labels of each output; None for an unwanted one without labels."""
         if isinstance(labels, Mapping):
             if any(name not in labels and is_wanted[place] for place, name in enumerate(names)):
                 raise _mismatch(self._workload, "the labels are", labels, names)
@@ -192,7 +195,7 @@ class Outputs:
 
 
 def _by_name(workload: Workload, what: str, given: Any, names: list[str]) -> list[Any]:
-    """One of the given for each output; a single one counts for all."""
+    """Returns the given value of each output; a single one is for all."""
     if isinstance(given, Mapping):
         if not set(given) <= set(names):
             raise _mismatch(workload, f"{what} names", given, names)
@@ -209,7 +212,7 @@ def _by_name(workload: Workload, what: str, given: Any, names: list[str]) -> lis
 
 
 def _mean_loss(loss: Any, labels: Any, outputs: Any, weights: Any) -> Any:
-    """Keras' losses look for the mask of a sequence themselves; those by name do not."""
+    """Computes a mean loss; only Keras' loss objects find the mask of a sequence themselves."""
     import keras
 
     is_keras = isinstance(loss, keras.losses.Loss)
@@ -224,10 +227,10 @@ def _as_keras(function: Any) -> Any:
     import keras
 
     class FunctionLoss(keras.losses.Loss):  # type: ignore[misc]  # Keras has no types
-        """A function of labels and outputs, with weights and masks."""
+        """A loss function, with weights and masks."""
 
         def call(self, labels: Any, outputs: Any) -> Any:
-            """The function."""
+            """Calls the function."""
             return function(labels, outputs)
 
     return FunctionLoss()
@@ -238,7 +241,7 @@ def _unweighted(labels: Any) -> tuple[Any, Any]:
 
 
 def _single(labels: Any) -> Any:
-    """Labels of one output, which may be called by its name."""
+    """Returns the labels of a single output, which may be in a dict or list of one."""
     return _listed(labels)[0] if _is_nested(labels) and len(labels) == 1 else labels
 
 

@@ -1,4 +1,4 @@
-"""How optimizers update the rows of an embedding."""
+"""Optimizers of single rows of an embedding."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import Vector
 
 Slots = Sequence[Vector]
-"""The optimizer's variables of rows, each as long as they are."""
+"""The optimizer's variables of some rows, each as long as these."""
 
 Counts = npt.NDArray[np.int32]
 """Numbers of updates."""
 
-# What is left of an accumulator moves nothing any more.
+# An accumulator that has shrunk to this share moves nothing any more.
 _NOTHING = 1e-12
 _TOLERANCE = 1e-8
 _DEGREES = (2, 4, 6, 8, 12, 16, 24, 32)
@@ -45,15 +45,14 @@ class Update(NamedTuple):
 
 
 class Memory:
-    """The movement of rows by updates that had no gradient for them; here there is none.
+    """The effect of updates on rows that had no gradient in them; here there is none.
 
-    An optimizer with a momentum moves a parameter also when its gradient is 0. A row is brought up
-    to date only when somebody wants it, however many updates later, by one multiplication with
-    what was added up here at each update. An entry belongs to the rows that were last up to date
-    at that update.
+    An optimizer with momentum moves a parameter even if its gradient is 0. A row is brought up to
+    date only when it is wanted, perhaps many updates later, by one multiplication with sums that
+    are kept here for each update after which a row may have been left.
 
     Attributes:
-        is_empty: Whether such updates never move a row.
+        is_empty: True if such updates never move a row.
     """
 
     is_empty: ClassVar[bool] = True
@@ -62,7 +61,7 @@ class Memory:
         """Adds an update."""
 
     def copy(self) -> Memory:
-        """A copy that later updates do not change."""
+        """Returns a copy that later updates do not change."""
         return self
 
     def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
@@ -75,48 +74,70 @@ class Memory:
         """
 
 
-class _MomentumMemory(Memory):
-    """For `accumulator *= factor; values += weight * accumulator`, where both may change."""
+class _Sums(Memory):
+    """A memory with sums: one entry, a row of numbers, for each number of updates from 0 on.
+
+    Args:
+        newest: The entry of rows that know all updates.
+    """
 
     is_empty = False
 
-    def __init__(self, own: float | None) -> None:
-        self._own = own  # Keras' momentum, which acts on steps, not on gradients
-        # By entry: the sum of weights, each times the factors up to it, and the product of these.
-        self._sums, self._products = np.zeros(_FIRST_LENGTH), np.ones(_FIRST_LENGTH)
-        self._length, self._living = 1, 0
+    def __init__(self, *newest: float) -> None:
+        self._newest = newest
+        self._entries = np.full((_FIRST_LENGTH, len(newest)), newest, np.float64)
+        self._length = 1
 
-    @override
-    def add(self, update: Update) -> None:
-        factor, weight = (update.momentum, -update.rate) if self._own is None else (self._own, 1.0)
-        living = slice(self._living, self._length)
-        products = self._products[living]
-        products *= factor
-        self._sums[living] += weight * products
-        gone = int(np.count_nonzero(np.abs(products) < _NOTHING))
-        products[:gone] = 0.0
-        self._living += gone
-        self._sums = _longer(self._length, self._sums)
-        self._products = _longer(self._length, self._products)
-        self._sums[self._length], self._products[self._length] = 0.0, 1.0
+    def _append(self) -> None:
+        """Adds the entry of rows that the latest update has moved."""
+        if self._length == len(self._entries):
+            self._entries = np.concatenate((self._entries, np.empty_like(self._entries)))
+        self._entries[self._length] = self._newest
         self._length += 1
 
     @override
     def copy(self) -> Memory:
         copied = copy.copy(self)
-        copied._sums = self._sums[: self._length].copy()
-        copied._products = self._products[: self._length].copy()
+        copied._entries = self._entries[: self._length].copy()
         return copied
+
+
+class _MomentumMemory(_Sums):
+    """For `accumulator *= factor; values += weight * accumulator`, where both may change.
+
+    An entry has the sum of the weights, each times the factors up to it, and the product of these.
+
+    Args:
+        own: Keras' momentum, whose accumulator holds steps and not gradients; None for the
+            built-in SGD.
+    """
+
+    def __init__(self, own: float | None) -> None:
+        super().__init__(0.0, 1.0)
+        self._own = own
+        self._living = 0
+
+    @override
+    def add(self, update: Update) -> None:
+        factor, weight = (update.momentum, -update.rate) if self._own is None else (self._own, 1.0)
+        sums, products = self._entries[self._living : self._length].T
+        products *= factor
+        sums += weight * products
+        gone = int(np.count_nonzero(np.abs(products) < _NOTHING))
+        products[:gone] = 0.0
+        self._living += gone
+        self._append()
 
     @override
     def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
         (accumulator,) = slots
+        sums, products = self._entries[last].astype(np.float32).T[:, :, None]
         with np.errstate(over="ignore", invalid="ignore"):
-            values += self._sums[last].astype(np.float32)[:, None] * accumulator
-            accumulator *= self._products[last].astype(np.float32)[:, None]
+            values += sums * accumulator
+            accumulator *= products
 
 
-class _AdamMemory(Memory):
+class _AdamMemory(_Sums):
     """For Adam: `m *= b1; v *= b2; values -= alpha * m / (sqrt(v) + epsilon)`.
 
     With `s = sqrt(v)` at the start and `w = s / (s + epsilon)` the k-th such update moves a
@@ -124,13 +145,10 @@ class _AdamMemory(Memory):
     of the last factor depends on w alone, smoothly, and is kept as a Chebyshev series in `2 w - 1`.
     """
 
-    is_empty = False
-
     def __init__(self, rule: AdamRule) -> None:
         self._rule = rule
         self._weights = _adams_weights(rule.beta_1, rule.beta_2)
-        self._series = np.zeros((_FIRST_LENGTH, self._weights.shape[1]))
-        self._length = 1
+        super().__init__(*np.zeros(self._weights.shape[1]))
 
     @override
     def add(self, update: Update) -> None:
@@ -138,22 +156,14 @@ class _AdamMemory(Memory):
         # The nearest entry is the first step away.
         weights = self._weights[reached - 1 :: -1]
         alpha = float(self._rule.alpha(update))
-        self._series[self._length - reached : self._length] += alpha * weights
-        self._series = _longer(self._length, self._series)
-        self._series[self._length] = 0.0
-        self._length += 1
-
-    @override
-    def copy(self) -> Memory:
-        copied = copy.copy(self)
-        copied._series = self._series[: self._length].copy()
-        return copied
+        self._entries[self._length - reached : self._length] += alpha * weights
+        self._append()
 
     @override
     def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
         first, second = slots
         missed = (self._length - 1 - last).astype(np.float64)
-        series = self._series[last].astype(np.float32)
+        series = self._entries[last].astype(np.float32)
         epsilon = np.float32(self._rule.epsilon)
         with np.errstate(all="ignore"):
             root = np.sqrt(second)
@@ -164,7 +174,7 @@ class _AdamMemory(Memory):
 
 
 def _series_at(series: Vector, place: Vector) -> Vector:
-    """Sums of Chebyshev series, one for each row, at places in [-1, 1]; Clenshaw's recursion."""
+    """Evaluates a Chebyshev series for each row at places in [-1, 1], by Clenshaw's recursion."""
     later = np.zeros_like(place)
     latest = np.zeros_like(place)
     for number in range(series.shape[1] - 1, 0, -1):
@@ -174,7 +184,7 @@ def _series_at(series: Vector, place: Vector) -> Vector:
 
 
 def _adams_weights(beta_1: float, beta_2: float) -> npt.NDArray[np.float64]:
-    """Chebyshev series of `b1^k / (1 - (1 - b2^(k/2)) w)`, for k from 1 until nothing is left."""
+    """Fits Chebyshev series to `b1^k / (1 - (1 - b2^(k/2)) w)` for all k that matter, from 1 on."""
     most = 1 if beta_1 <= 0 else max(1, int(np.ceil(np.log(_TOLERANCE) / np.log(beta_1))))
     steps = np.arange(1, most + 1, dtype=np.float64)[:, None]
 
@@ -195,26 +205,19 @@ def _adams_weights(beta_1: float, beta_2: float) -> npt.NDArray[np.float64]:
     return series
 
 
-def _longer(length: int, entries: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The same entries with room for one more."""
-    if length < len(entries):
-        return entries
-    return np.concatenate((entries, np.zeros((max(length, _FIRST_LENGTH), *entries.shape[1:]))))
-
-
 class RowRule(msgspec.Struct, frozen=True, tag=True):
     """An optimizer of rows and its settings.
 
     Attributes:
-        slots: Names of its variables.
-        initial: Value with which they begin.
+        slots: Names of the variables that it keeps for each row.
+        initial: Their initial value.
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
     initial = 0.0
 
     def memory(self) -> Memory:
-        """A memory without any update."""
+        """Makes a memory without any update."""
         return Memory()
 
     def apply(self, values: Vector, slots: Slots, gradient: Vector, update: Update) -> None:
@@ -300,16 +303,16 @@ class AdamRule(RowRule, frozen=True, tag=True):
         values -= first * self.alpha(update) / (np.sqrt(second) + np.float32(self.epsilon))
 
     def alpha(self, update: Update) -> np.float32:
-        """Step size of an update; in float32, as Keras computes it."""
+        """Returns the step size of an update, computed in float32 as in Keras."""
         step, one = np.float32(update.before + 1), np.float32(1)
         first, second = (one - np.float32(beta) ** step for beta in (self.beta_1, self.beta_2))
         return np.float32(np.float32(update.rate) * np.sqrt(second) / first)
 
 
 AnyRule = MomentumRule | KerasSGDRule | KerasMomentumRule | AdagradRule | AdamRule
-"""The rules that a parameter server knows."""
+"""The optimizers that a parameter server knows."""
 
-# Each acts on more than the rows that a batch has used, or on a norm of all.
+# Each of these acts on more than the rows of a batch, or needs a norm of all.
 _OFF = {
     "weight_decay": None,
     "clipnorm": None,
@@ -324,10 +327,10 @@ _OFF = {
 
 
 def row_rule(workload: Workload) -> AnyRule:
-    """The rule by which the workload's optimizer updates rows.
+    """Returns the rule by which the workload's optimizer updates rows.
 
     Raises:
-        WorkloadError: It cannot update them alone.
+        WorkloadError: It cannot update single rows.
     """
     from keras import optimizers
 
@@ -351,8 +354,8 @@ def row_rule(workload: Workload) -> AnyRule:
 def _refused(workload: Workload, what: Any) -> WorkloadError:
     return WorkloadError(
         f"workload {workload.name!r}: the optimizer is {what}, and the model has an Embedding of"
-        f" {workload.least_embedding_values:,} values or more, of which steps move single rows:"
+        f" {workload.least_embedding_values:,} values or more, whose rows are trained one by one:"
         " take the built-in SGD, or Keras' SGD, Adagrad or Adam without nesterov, amsgrad, weight"
         " decay, clipping and averages; or set least_embedding_values to None, so that each step"
-        " moves all"
+        " moves all rows"
     )

@@ -70,7 +70,7 @@ class TestUpdates:
         ("optimizer", "words"),
         [
             (clipped, "SGD with global_clipnorm needs the norm of the whole gradient"),
-            (secretive, "Secretive has variables of which it does not say to which"),
+            (secretive, "Secretive does not say to which parameters"),
         ],
     )
     def test_that_need_all_in_one_place_are_refused(self, optimizer: Any, words: str) -> None:

@@ -126,7 +126,9 @@ def test_names_that_do_not_fit(
 def test_of_several_outputs_one_decides(keras: Any, wanted: str | None) -> None:
     model = two_outputs(keras)
     outputs = Outputs(replace(CONSTANT, metric_output=wanted), model)
-    expected = f"metric_output is {wanted!r}, and the model has the outputs 'kind', 'size'; say by"
+    expected = (
+        f"metric_output is {wanted!r}, and the model has the outputs 'kind', 'size'; give the"
+    )
     with pytest.raises(WorkloadError, match=expected):
         outputs.decisive(NAMED, model(X))
 
@@ -154,7 +156,7 @@ def refused(changes: dict[str, Any], expected: str, **examples: Any) -> None:
         (ONE_HOT, None, "these labels are one-hot, of shape .10,.; give categorical_crossentropy"),
         (DIGITS, "categorical_crossentropy", "takes one-hot labels, and these are numbers of"),
         (DIGITS.astype(str), None, "the labels are text such as .*give numbers of classes"),
-        (np.where(DIGITS, DIGITS, np.nan), "mse", r"\d+ labels are NaN, so that every loss"),
+        (np.where(DIGITS, DIGITS, np.nan), "mse", r"\d+ labels are NaN, and so would be"),
     ],
 )
 def test_labels(keras: Any, labels: Any, loss: str | None, expected: str) -> None:

@@ -10,16 +10,11 @@ import pytest
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.job.embeddings import EmbeddingTable
 from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.embeddings import blocks as moved
-from syncswitch.trainers.model.embeddings.blocks import (
-    EmbeddingForm,
-    InitialEmbeddings,
-    kept_embeddings,
-)
+from syncswitch.trainers.model.embeddings.blocks import InitialEmbeddings, kept_embeddings
 from syncswitch.trainers.model.embeddings.rules import AdagradRule
-from syncswitch.trainers.model.layout import EmbeddingBlock, EmbeddingSource
+from syncswitch.trainers.model.layout import EmbeddingForm, EmbeddingSource, Vector
 
 FORMS = (EmbeddingForm("000-a", ("momentum",), 5, 2), EmbeddingForm("001-b", ("momentum",), 2, 3))
 
@@ -33,14 +28,10 @@ class Numbered(EmbeddingSource):
     """Each value a number of its own."""
 
     @override
-    def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
-        for table, form in enumerate(FORMS):
-            for part in range(2):
-                start = 100.0 * table + 50 * part
-                values = start + np.arange(form.rows * form.width, dtype=np.float32)
-                rows = values.reshape(form.rows, form.width)
-                yield EmbeddingBlock(table, part, 0, rows[:1])
-                yield EmbeddingBlock(table, part, 1, rows[1:])
+    def part(self, table: int, part: int) -> Iterator[Vector]:
+        form, start = FORMS[table], 100.0 * table + 50 * part
+        values = start + np.arange(form.rows * form.width, dtype=np.float32)
+        yield from np.split(values.reshape(form.rows, form.width), [1])
 
 
 def whole(source: EmbeddingSource) -> dict[tuple[int, int], np.ndarray]:
@@ -53,7 +44,7 @@ def whole(source: EmbeddingSource) -> dict[tuple[int, int], np.ndarray]:
 
 
 def assert_numbered(source: EmbeddingSource) -> None:
-    found, wanted = whole(source), whole(Numbered())
+    found, wanted = whole(source), whole(Numbered(FORMS))
     assert found.keys() == wanted.keys()
     for key, values in wanted.items():
         np.testing.assert_array_equal(found[key], values)
@@ -72,8 +63,7 @@ def checkpoint() -> Checkpoint:
         parameters=dense,
         slots={},
         statistics={},
-        embeddings=Numbered(),
-        forms=FORMS,
+        embeddings=Numbered(FORMS),
     )
 
 
@@ -109,7 +99,7 @@ def test_they_stay_readable_when_the_file_is_gone(tmp_path: Path) -> None:
 
 def test_a_copy_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    copied = kept_embeddings(FORMS, Numbered())
+    copied = kept_embeddings(Numbered(FORMS))
     assert os.listdir(tmp_path) == []
     one, other = copied.blocks(), copied.blocks()
     next(one), next(one)
@@ -125,7 +115,10 @@ def test_a_damaged_list_is_named(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
-TABLES = [EmbeddingTable(0, "000-a", "a", 5, 2), EmbeddingTable(1, "001-b", "b", 2, 2)]
+TABLES = [
+    EmbeddingForm("000-a", ("accumulator",), 5, 2),
+    EmbeddingForm("001-b", ("accumulator",), 2, 2),
+]
 
 
 def initial_rows(seed: int, *initializers: Any) -> list[np.ndarray]:

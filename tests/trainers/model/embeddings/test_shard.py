@@ -27,7 +27,6 @@ from syncswitch.trainers.model.embeddings.shard import (
     ids_for,
     ids_on,
     mean_of_rows,
-    range_on,
     rows_of,
     rows_on,
 )
@@ -221,7 +220,7 @@ def test_each_row_has_one_place(servers: int, rows: int, start: int, length: int
     for server in range(servers):
         places, there = ids_on(ids, server, servers)
         found[places] = held[server][there]
-        first, end = range_on(start, stop, server, servers)
+        first, end = rows_on(start, server, servers), rows_on(stop, server, servers)
         block = block_on(start, table[start:stop], server, servers)
         np.testing.assert_array_equal(held[server][first:end], block)
     np.testing.assert_array_equal(found, table[start:stop])

@@ -9,14 +9,15 @@ import pytest
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.export.mlflow.runs import (
+from syncswitch.storage.export.mlflow import (
     FINISHED,
     Point,
+    check_mlflow,
     search_copy,
+    shown_uri,
     trial_copy,
     use_copy,
 )
-from syncswitch.storage.export.mlflow.server import check_mlflow, shown_uri
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore
@@ -79,5 +80,5 @@ def test_a_policy_from_elsewhere_has_a_run_with_what_is_known() -> None:
 def test_no_password_is_shown() -> None:
     assert shown_uri("http://me:secret@host:5000/a") == "http://***@host:5000/a"
     check_mlflow("http://me:secret@host:5000/a")
-    with pytest.raises(UserError, match="'mlruns', which is no tracking URI of MLflow"):
+    with pytest.raises(UserError, match="'mlruns', which is not a tracking URI of MLflow"):
         check_mlflow("mlruns")

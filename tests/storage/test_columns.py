@@ -5,12 +5,11 @@ from typing import Annotated
 
 import pytest
 
-from syncswitch.storage.queries.columns import (
+from syncswitch.storage.columns import (
     FrameColumn,
+    TrialFacts,
     columns_of_record,
-    columns_of_table,
 )
-from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 
 
 class Record:
@@ -48,5 +47,5 @@ def test_the_annotations_of_a_record_are_its_columns() -> None:
     ],
 )
 def test_each_kind_of_value_has_its_type_in_pandas(name: str, dtype: str) -> None:
-    (column,) = (column for column in columns_of_table(TRIAL_FACTS) if column.name == name)
+    (column,) = (column for column in columns_of_record(TrialFacts) if column.name == name)
     assert column.dtype == dtype

@@ -1,4 +1,4 @@
-"""Which trials somebody asks for; the database makes the choice."""
+"""The choice of trials by keywords, which the database makes."""
 
 from __future__ import annotations
 
@@ -16,29 +16,47 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import WORKLOADS
 from syncswitch.storage.trials.workloads import is_workload
 
-STATES = tuple(str(state) for state in TrialState if state != TrialState.STALE)
-"""The states of a trial, as stored."""
-
 KINDS = ("search", "import", "use")
 """Who made a trial: a search, somebody elsewhere, or a user with a policy."""
 
+_FACTS = TRIAL_FACTS.c
+# The one column of these that a trial of each kind has; unlike `kind`, they are indexed.
+_COLUMN_OF_KIND = dict(zip(KINDS, (_FACTS.study, _FACTS.source, _FACTS.use_id), strict=True))
+_STATES = tuple(str(state) for state in TrialState if state != TrialState.STALE)
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
-class RunChoice(TypedDict, total=False):
-    """A choice of runs: those for which all that is given, and is not None, holds.
+class JobChoice(TypedDict, total=False):
+    """A choice of jobs.
 
     Attributes:
         workload: Name, normal reference, or start of the fingerprint (8 digits or more).
-        fingerprint: The whole of it.
-        study: Name of the search; imported runs have none.
-        since: Begun at this moment or later. A run of unknown time is left out, here and next.
-        until: Begun before this moment.
+        fingerprint: The whole fingerprint.
     """
 
     workload: str | None
     fingerprint: str | None
+
+
+class SearchChoice(JobChoice, total=False):
+    """A choice of searches.
+
+    Attributes:
+        study: Name of the search.
+    """
+
     study: str | None
+
+
+class RunChoice(SearchChoice, total=False):
+    """A choice of runs: those that match every value that is given and not None.
+
+    Attributes:
+        since: Runs that began at this moment or later. A run whose beginning is unknown matches
+            neither this nor `until`.
+        until: Runs that began before this moment.
+    """
+
     since: datetime | None
     until: datetime | None
 
@@ -47,11 +65,11 @@ class TrialChoice(RunChoice, total=False):
     """A choice of trials, running and failed ones included.
 
     Attributes:
-        kinds: One of these: `search`, `import`, `use`.
-        trial_number: Number in its search; of several searches there may be several.
-        state: As stored: `running`, `complete` or `failed`.
+        kinds: Any of `search`, `import`, `use`.
+        trial_number: Number in its search; several searches may each have one.
+        state: The stored state: `running`, `complete` or `failed`.
         candidate_percent: Switch point that the run counts for.
-        trial_ids: One of these.
+        trial_ids: Numbers in the database.
     """
 
     kinds: Iterable[str] | None
@@ -64,49 +82,47 @@ class TrialChoice(RunChoice, total=False):
 def conditions(
     choice: Mapping[str, object], allowed: type[RunChoice] = TrialChoice
 ) -> list[ColumnElement[bool]]:
-    """A `RunChoice` or a `TrialChoice` in SQL, on the columns of `TRIAL_FACTS`.
+    """Returns a `RunChoice` or `TrialChoice` as conditions on the columns of `TRIAL_FACTS`.
 
-    Raises UserError where a name is unknown, or a value is true of no trial.
+    Raises UserError if a keyword is unknown, or if no trial can have a value.
     """
     names = sorted(allowed.__annotations__)
     for name in choice:
         if name not in names:
-            raise UserError(f"{name!r} chooses no runs; allowed: {', '.join(names)}")
+            raise UserError(f"{name!r} does not select runs; allowed: {', '.join(names)}")
     given = cast(TrialChoice, {name: v for name, v in choice.items() if v is not None})
     _check(given)
-    facts = TRIAL_FACTS.c
     wanted: list[ColumnElement[bool]] = []
-    workload = given.get("workload")
+    workload, kinds, numbers = given.get("workload"), given.get("kinds"), given.get("trial_ids")
     if workload is not None:
         known = select(WORKLOADS.c.fingerprint).where(is_workload(workload))
-        wanted.append(facts.fingerprint.in_(known))
+        wanted.append(_FACTS.fingerprint.in_(known))
     for name in ("fingerprint", "study", "trial_number", "state", "candidate_percent"):
         if name in given:
-            wanted.append(facts[name] == choice[name])
+            wanted.append(_FACTS[name] == choice[name])
     if "since" in given:
-        wanted.append(facts.started_at >= given["since"])
+        wanted.append(_FACTS.started_at >= given["since"])
     if "until" in given:
-        wanted.append(facts.started_at < given["until"])
-    kinds = given.get("kinds")
+        wanted.append(_FACTS.started_at < given["until"])
     if kinds is not None:
-        wanted.append(facts.kind.in_(_known(tuple(kinds))))
-    numbers = given.get("trial_ids")
+        wanted += _are_of(set(kinds))
     if numbers is not None:
-        wanted.append(facts.trial_id.in_(_written(numbers)))
+        wanted.append(_FACTS.trial_id.in_(_as_text(numbers)))
     return wanted
 
 
-def _written(numbers: Iterable[int]) -> BindParameter[int]:
-    """Numbers as text of the statement: databases bind some ten thousand values at most."""
+def _are_of(kinds: set[str]) -> list[ColumnElement[bool]]:
+    for kind in kinds - {*KINDS}:
+        raise UserError(f"{kind!r} is not a kind of trial; allowed: {', '.join(KINDS)}")
+    if len(kinds) == 1:
+        return [_COLUMN_OF_KIND[kind].is_not(None) for kind in kinds]
+    return [column.is_(None) for kind, column in _COLUMN_OF_KIND.items() if kind not in kinds]
+
+
+def _as_text(numbers: Iterable[int]) -> BindParameter[int]:
+    """Writes the numbers into the statement: databases bind some ten thousand values at most."""
     plain = [operator.index(number) for number in numbers]
     return bindparam(None, plain, expanding=True, literal_execute=True)
-
-
-def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    for kind in kinds:
-        if kind not in KINDS:
-            raise UserError(f"{kind!r} is no kind of trial; allowed: {', '.join(KINDS)}")
-    return kinds
 
 
 def _check(given: TrialChoice) -> None:
@@ -117,8 +133,8 @@ def _check(given: TrialChoice) -> None:
             f" one can be given as workload"
         )
     state = given.get("state")
-    if state is not None and state not in STATES:
-        raise UserError(f"state is {state!r}; allowed: {', '.join(STATES)}")
+    if state is not None and state not in _STATES:
+        raise UserError(f"state is {state!r}; allowed: {', '.join(_STATES)}")
     percent = given.get("candidate_percent")
     if percent is not None and not 0 <= percent <= 100:
         raise UserError(f"candidate_percent is {percent}; allowed: 0 to 100")

@@ -1,0 +1,197 @@
+"""The columns of the tables for users: name, type and meaning.
+
+The annotated fields of a record describe the columns of its table:
+`runs: Annotated[int, "completed runs"]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from syncswitch.storage.records.trial import TrialState
+
+# The types of a column without missing values, and of one with them. A missing measurement is NaN.
+# JSON is text in a frame, so that it can be grouped, compared and saved.
+_DTYPES = {
+    bool: ("bool", "boolean"),
+    int: ("int64", "Int64"),
+    float: ("float64", "float64"),
+    str: ("string", "string"),
+    TrialState: ("string", "string"),
+    dict: ("string", "string"),
+    datetime: ("datetime64[us, UTC]", "datetime64[us, UTC]"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFacts:
+    """All that is known of a trial but its phases and evaluations.
+
+    The fields are the columns of the view `syncswitch_trial_facts`, and of `trials` in `frames`.
+    """
+
+    trial_id: Annotated[int, "number in this database"]
+    workload: Annotated[str, "name of the workload"]
+    fingerprint: Annotated[str, "fingerprint of the job: the workload on its cluster"]
+    workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[
+        str | None, "digest of the simulated cluster's profile; null for a real one"
+    ]
+    first_protocol: Annotated[str, "protocol before the switch"]
+    second_protocol: Annotated[str, "protocol after the switch"]
+    total_worker_steps: Annotated[int, "W, length of the job"]
+    metric: Annotated[str, "name of the metric that its runs are compared by"]
+    metric_goal: Annotated[
+        str, "max if more of the metric is better; if min, every accuracy is its negative"
+    ]
+    metric_unit: Annotated[str | None, "unit of the metric's values; null for none"]
+    kind: Annotated[str, "search, import, or use: a later run with a policy, which no search made"]
+    study: Annotated[str | None, "search that it belongs to; null for none"]
+    trial_number: Annotated[int | None, "number in its search; null without one"]
+    source: Annotated[str | None, "name of an imported run; null for others"]
+    use_id: Annotated[
+        str | None, "identifier of a use, the same in every database; null for others"
+    ]
+    policy_version: Annotated[
+        int | None, "version of the policy that a use trained with; null for others"
+    ]
+    candidate_percent: Annotated[float | None, "switch point that it counts for; null for none"]
+    switch_percent: Annotated[float, "percent of W in the first protocol"]
+    replicate: Annotated[int, "index among the repeats of its switch point"]
+    seed: Annotated[int | None, "seed of parameters and order of data; null if unknown"]
+    parent_trial_id: Annotated[int | None, "trial that it was forked from; null for none"]
+    fork_percent: Annotated[float | None, "percent of W at which it was forked"]
+    online: Annotated[str, "policy on stragglers: none, greedy or elastic"]
+    switch_mechanism: Annotated[str, "way of switching: hot or restart"]
+    injections: Annotated[str | None, "disturbances on purpose, joined by '; '; null for none"]
+    speculative: Annotated[bool, "begun in advance, before the search was known to need it"]
+    state: Annotated[TrialState, "running, complete or failed"]
+    converged_accuracy: Annotated[
+        float | None,
+        "mean accuracy of the last evaluations, those in a fork's prefix included; 0 to 1, or in"
+        " another metric's own sense, of which more is better",
+    ]
+    converged_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
+    converged_evaluations: Annotated[
+        int | None, "number of those evaluations: 5, or all of a shorter run; 1 if imported"
+    ]
+    final_accuracy: Annotated[float | None, "accuracy of the last evaluation"]
+    final_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
+    converged: Annotated[bool | None, "whether the last 5 evaluations span at most 0.1 pp"]
+    diverged: Annotated[bool | None, "whether it diverged"]
+    stopped_early: Annotated[bool | None, "whether it was stopped before W"]
+    plateau_accuracy: Annotated[
+        float | None,
+        "accuracy at which a whole run might have been stopped, in a search that may do so",
+    ]
+    worker_steps: Annotated[int, "done so far, a fork's prefix included"]
+    training_seconds: Annotated[
+        float | None,
+        "training time until its end or its stop, a fork's prefix included; null for failed runs"
+        " other than those that were no longer needed",
+    ]
+    inherited_seconds: Annotated[float | None, "the part of it that a fork did not pay for"]
+    paid_seconds: Annotated[float | None, "the rest of it"]
+    whole_run_seconds: Annotated[
+        float | None,
+        "training_seconds, or for a stopped run an estimate for the whole; null if unknown, failed"
+        " or diverged",
+    ]
+    switch_overhead_seconds: Annotated[
+        float | None, "duration of the switch, which is not training time"
+    ]
+    first_phase_seconds: Annotated[float | None, "the part of paid_seconds in the first protocol"]
+    first_phase_worker_steps_per_second: Annotated[float | None, "throughput in that part"]
+    second_phase_seconds: Annotated[float | None, "the part of paid_seconds in the second protocol"]
+    second_phase_worker_steps_per_second: Annotated[float | None, "throughput in that part"]
+    guard: Annotated[
+        str | None, "off, quiet, or alarmed (it sent the run back to its switch); null if unknown"
+    ]
+    failed_switches: Annotated[
+        int, "number of switches that failed, each a row of syncswitch_failed_switches"
+    ]
+    held_percent: Annotated[
+        float | None,
+        "switch with which the run came to its end, after those that failed; 100 for the first"
+        " protocol alone; null if it ended at an alarm, or is unknown",
+    ]
+    guard_lost_seconds: Annotated[
+        float | None, "training time from failed switches to their alarms; null without any"
+    ]
+    target_accuracy: Annotated[
+        float | None, "target of the search or the policy; null while unknown"
+    ]
+    target_value: Annotated[float | None, "the same as a value of the metric, in its unit"]
+    time_to_accuracy_seconds: Annotated[
+        float | None,
+        "training time at the first evaluation at the target, in a fork's prefix or after",
+    ]
+    time_to_accuracy_is_censored: Annotated[
+        bool | None,
+        "whether it never reached the target: that takes longer than training_seconds",
+    ]
+    started_at: Annotated[datetime | None, "UTC"]
+    ended_at: Annotated[datetime | None, "UTC; null while running"]
+    host: Annotated[str | None, "machine of the chief; null if unknown"]
+    failure: Annotated[str | None, "reason of its failure"]
+    software: Annotated[dict[str, str] | None, "version by name of distribution"]
+
+
+@dataclass(frozen=True)
+class JobColumns:
+    """The job, in tables with rows for each job."""
+
+    workload: Annotated[str, "name of the workload"]
+    fingerprint: Annotated[str, "fingerprint of the job: the workload on its cluster"]
+    workers: Annotated[int, "n, size of the cluster"]
+    simulated_cluster: Annotated[
+        str | None, "digest of the simulated cluster's profile; null for a real one"
+    ]
+    first_protocol: Annotated[str, "protocol before the switch"]
+    second_protocol: Annotated[str, "protocol after the switch"]
+
+
+@dataclass(frozen=True)
+class MeasuredJobColumns(JobColumns):
+    """The job, in tables with accuracies.
+
+    Beside each accuracy, of which more is always better, stands the metric's own value.
+    """
+
+    metric: Annotated[str, "name of the metric that its runs are compared by"]
+    metric_goal: Annotated[
+        str, "max if more of the metric is better; if min, every accuracy is its negative"
+    ]
+    metric_unit: Annotated[str | None, "unit of the metric's values; null for none"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameColumn:
+    """One column; its name holds the unit, and `kind` is the type of its values in Python."""
+
+    name: str
+    kind: type
+    nullable: bool
+    meaning: str
+
+    @property
+    def dtype(self) -> str:
+        """Its type in pandas, whatever the rows are."""
+        return _DTYPES[self.kind][self.nullable]
+
+
+def columns_of_record(record: type) -> tuple[FrameColumn, ...]:
+    """Returns the columns that the annotated fields of a record describe."""
+    hints = get_type_hints(record, include_extras=True)
+    return tuple(_column(name, get_args(hint)) for name, hint in hints.items())
+
+
+def _column(name: str, annotated: Sequence[Any]) -> FrameColumn:
+    hint, meaning = annotated
+    kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+    (kind,) = (kind for kind in kinds if kind is not NoneType)
+    return FrameColumn(name, get_origin(kind) or kind, NoneType in kinds, meaning)
