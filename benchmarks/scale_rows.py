@@ -35,7 +35,7 @@ SECRET = "of the benchmark"
 
 
 class _Stopwatch:
-    """Stops a run when it was measured for long enough; the part to the first test warms it up."""
+    """Stops a run after it was measured long enough; it warms up until the first test."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -51,7 +51,7 @@ class _Stopwatch:
         return Verdict.STOP if is_done else Verdict.CONTINUE
 
     def on_event(self, event: RunEvent) -> None:
-        """Says what would spoil the figure."""
+        """Reports what would spoil the figure."""
         print(f"{event.kind}: {event.reason}", file=sys.stderr)
 
     def rate(self) -> float:
@@ -220,7 +220,7 @@ SPARSE_ROWS: dict[str, Row] = {
 
 
 def rows_of(size: str) -> dict[str, Row]:
-    """What is measured of a size."""
+    """The rows that are measured for a size."""
     return SPARSE_ROWS if size == SPARSE else ROWS
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SkipValidation
 
 from syncswitch.searcher.backends.base import ClusterChoice
+from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.registry import trainer_named
+from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.searcher.training.policy import (
     check_when,
     chosen_by_learning,
@@ -35,7 +37,7 @@ from syncswitch.searcher.training.uses import (
     recorded_alone,
 )
 from syncswitch.storage.database.defaults import database_url
-from syncswitch.storage.errors import RetryableError
+from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.export.mlflow import check_mlflow
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
@@ -99,8 +101,8 @@ def train(
     resume: bool = False,
     tensorboard: Path | None = None,
     mlflow: str | None = None,
-    observer: SkipValidation[Observer | Watching] = Observer(),  # noqa: B008 (no state)
-    tell: SkipValidation[Tell] = _LOG.warning,
+    observer: SkipValidation[Observer | Watching | None] = None,
+    tell: SkipValidation[Tell | None] = None,
 ) -> Training:
     """Trains a workload with its timing policy, saves the model, and records the use.
 
@@ -141,7 +143,7 @@ def train(
         mlflow: The MLflow tracking URI to copy the run to; None for no copy.
         observer: Follows the training and may stop it; or a function that opens an observer once
             the job is known.
-        tell: Receives each message for people; by default they are logged as warnings.
+        tell: Receives each message for people; None to log them as warnings.
 
     Returns:
         The measurements, the policy, and the path of the model.
@@ -155,9 +157,11 @@ def train(
     from syncswitch.trainers.model.export import check_model_path
 
     cluster = trainer_named(trainer, trainer_options or {}) if isinstance(trainer, str) else trainer
-    assert isinstance(cluster, ClusterChoice)  # no other kind has these names
+    if not isinstance(cluster, LocalTrainer | SimulatedCluster):
+        raise UserError(f"trainer is {trainer!r}: give 'local' or 'simulated'")
     check_copies(tensorboard, mlflow)
     storage_url, workers = database_url(storage), cluster.workers(workers)
+    tell = tell or _LOG.warning
     if output is not None:
         check_model_path(output)
     check_when(
@@ -225,7 +229,7 @@ def train(
     )
     alone_seconds = tuple(recorded_alone(storage_url, identity))
     home_of_uses = UsesHome(storage_url, policy or "current", output, tell)
-    watching = observer if callable(observer) else lambda _: nullcontext(observer)
+    watching = observer if callable(observer) else lambda _: nullcontext(observer or Observer())
     try:
         with closing(kept.open()):
             record = trained(loaded, workload, cluster, kept, tensorboard, tell, watching)

@@ -1,13 +1,13 @@
-"""What a Markdown page holds: blocks with their marks, links, words in code.
+"""Parses Markdown pages: blocks with their marks, links, inline code.
 
 A mark is a comment right before a block, which readers of the page do not see:
 
 - `<!-- file: NAME -->`: the block is a file; it is written before what follows runs.
-- `<!-- not run: REASON -->`: it cannot run where the tests run.
+- `<!-- not run: REASON -->`: the block cannot run in the tests.
 - `<!-- status: N -->`: its last command ends with this exit status.
-- `<!-- exact -->`: the output shown is the output, letter by letter.
+- `<!-- exact -->`: the output shown is the exact output.
 
-At the top of a page, `<!-- after: PAGE -->` says that it goes on where another page ended.
+At the top of a page, `<!-- after: PAGE -->` says that it continues another page.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _OPERATORS = set("();<>|&")
 
 @dataclass(frozen=True)
 class Command:
-    """One `$ ` line of a console, and what the page shows after it."""
+    """A `$ ` line of a console, and the output that the page shows."""
 
     text: str
     shown: tuple[str, ...]
 
     @property
     def words(self) -> list[str]:
-        """As a shell would split it; operators are words of their own."""
+        """The words as a shell would split them; operators are separate words."""
         lexer = shlex.shlex(self.text.replace("\\\n", " "), posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         return list(lexer)
@@ -54,10 +54,10 @@ class Block:
     """A fenced block.
 
     Attributes:
-        language: First word after the fence; empty where there is none.
-        text: What stands in it.
-        line: Of the fence, from 1.
-        marks: Value by name of mark.
+        language: The first word after the fence; empty if there is none.
+        text: The content.
+        line: The line of the fence, counted from 1.
+        marks: The value of each mark, by its name.
     """
 
     language: str
@@ -78,14 +78,14 @@ class Page:
 
     @property
     def after(self) -> Path | None:
-        """The page that has to be played before this one."""
+        """The page that must be played before this one."""
         first = self._tokens[0]
         name = _marks(first).get("after")
         return None if name is None else (self.path.parent / name).resolve()
 
     @property
     def blocks(self) -> list[Block]:
-        """In their order."""
+        """The fenced blocks, in order."""
         before = [None, *self._tokens]
         return [
             Block(
@@ -100,7 +100,7 @@ class Page:
 
     @property
     def links(self) -> list[str]:
-        """Where links and pictures point to."""
+        """The targets of links and pictures."""
         attributes = {"link_open": "href", "image": "src"}
         return [
             str(token.attrs[attributes[token.type]])
@@ -110,7 +110,7 @@ class Page:
 
     @property
     def code(self) -> list[str]:
-        """What stands in the text as code."""
+        """The inline code."""
         return [token.content for token in self._inline() if token.type == "code_inline"]
 
     def _inline(self) -> Iterator[Token]:
@@ -119,7 +119,7 @@ class Page:
 
 
 def commands(block: Block) -> list[Command]:
-    """The commands of a console; a backslash at the end of a line goes on in the next."""
+    """The commands of a console; a backslash at the end of a line continues it."""
     found: list[tuple[list[str], list[str]]] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):

@@ -1,4 +1,4 @@
-"""Plays a page: its files are written, its commands and programs run, in one folder."""
+"""Plays a page: writes its files, and runs its commands and programs, in one folder."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PATIENCE_SECONDS = 240
 
 
 def play(page: Page, folder: Path) -> None:
-    """Does all that a page says, in its order.
+    """Plays a page from beginning to end.
 
     Raises:
-        AssertionError: Something of it does not work; says the line of its block.
+        AssertionError: A block does not work; the message has its line.
     """
     with Player(folder) as player:
         for block in page.blocks:
@@ -36,7 +36,7 @@ def play(page: Page, folder: Path) -> None:
 
 
 class Player:
-    """Has a folder, and a process in which the Python of a page runs."""
+    """Plays blocks in a folder, and the Python of a page in one process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -55,7 +55,7 @@ class Player:
             self._python.close()
 
     def play(self, block: Block) -> None:
-        """Does what one block says."""
+        """Plays a block."""
         if "not run" in block.marks:
             return
         if "file" in block.marks:
@@ -96,7 +96,7 @@ class Player:
         )
 
     def _shims(self) -> Path:
-        """A folder with the two programs, and this Python."""
+        """Makes a folder with both programs, and this Python."""
         folder = self._folder / ".bin"
         if not folder.exists():
             folder.mkdir()
@@ -111,7 +111,7 @@ class Player:
 
 
 def _check_shown(command: Command, output: str, *, is_exact: bool) -> None:
-    """The page shows tables with the columns that there are; figures may differ."""
+    """Checks that the tables on the page have the printed columns; figures may differ."""
     if is_exact:
         assert [*command.shown] == output.rstrip().splitlines(), output
     printed = {tuple(line.split()) for line in output.splitlines()}
@@ -121,7 +121,7 @@ def _check_shown(command: Command, output: str, *, is_exact: bool) -> None:
 
 
 class _Python:
-    """Runs programs one after the other, in one namespace, in a fork of the warm server."""
+    """Runs programs one after the other in one namespace, in a fork of the warm server."""
 
     def __init__(self, folder: Path) -> None:
         self._connection, other = multiprocessing.Pipe()

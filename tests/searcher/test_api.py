@@ -226,6 +226,7 @@ def test_the_other_commands_are_functions_too(
         (sweep, {"at": [101]}, "at= is '101': give 1 to 30 percents from 0 to 100"),
         (sweep, {"at": [50], "runs": 0}, r"runs is 0: .*help\(sweep\)"),
         (train, {"switch_at": 101}, r"switch_at is 101: .*help\(train\)"),
+        (train, {"trainer": "ray"}, "trainer is 'ray': give 'local' or 'simulated'"),
         (train, {"switch_at": 5, "protocol": "bsp"}, "switch_at= and protocol= both say when"),
         (
             train,

@@ -6,7 +6,6 @@ import json
 import re
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,13 +91,6 @@ def check_same(mlflow_uri: str, url: str) -> None:
 
 
 @pytest.fixture
-def silent_server() -> Iterator[str]:
-    """A server that accepts connections, and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-@pytest.fixture
 def away() -> str:
     """Nobody is there."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -175,15 +167,6 @@ def test_a_server_that_is_away_costs_one_line(
     )
     assert invoke("export", "generated", "--mlflow", mlflow_uri).exit_code == 0
     check_same(mlflow_uri, url)
-
-
-def test_a_server_that_says_nothing_is_not_waited_for(
-    invoke: Invoke, silent_server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    result = invoke("run", "digits", *LEAST, "--mlflow", silent_server)
-    assert result.exit_code == 0
-    assert f"MLflow at {silent_server} does not answer; copy the runs later" in result.stderr
 
 
 def test_an_export_to_nobody_fails_with_one_line(invoke: Invoke, away: str, url: str) -> None:

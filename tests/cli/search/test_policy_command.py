@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +10,6 @@ import pytest
 from click.testing import Result
 from command_line import LEAST, QUICK, Invoke, database_file, elsewhere, error_line, export
 
-from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import read_policy_file, write_policy
 
@@ -59,24 +55,6 @@ def test_an_empty_list_says_of_what(invoke: Invoke) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["lookup", "\udcff"],
-        ["lookup", "generated@\udcff"],
-        ["list", "\udcff"],
-        ["show", "\udcff"],
-        ["rollback", "\udcff"],
-        ["diff", "generated@1", "generated@\udcff"],
-    ],
-)
-@pytest.mark.usefixtures("one_version")
-def test_what_is_not_utf_8_is_refused(invoke: Invoke, words: list[str]) -> None:
-    result = invoke("policy", *words)
-    assert result.exit_code == 2
-    assert r"\udcff' is not UTF-8 text" in error_line(result)
-
-
 def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     run = json.loads(invoke("run", f"{file}:job", *QUICK, "--json").stdout)
@@ -88,29 +66,6 @@ def test_lookup_by_name_reference_and_fingerprint(invoke: Invoke, tmp_path: Path
         assert json.loads(result.stdout) == run["policy"]
         assert json.loads(result.stdout)["switch_percent"] == 12.5
     assert "Train generated with BSP" in invoke("policy", "lookup", "generated").stdout
-
-
-@pytest.mark.usefixtures("one_version")
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(("policy", "lookup", "generated"), "Train generated with BSP"), (("--help",), "Usage:")],
-)
-def test_what_is_often_asked_imports_nothing_heavy(
-    words: tuple[str, ...], said: str, url: str
-) -> None:
-    heavy = "alembic keras numpy optuna pandas psutil pydantic rich scipy sklearn tensorflow"
-    script = (
-        "import atexit, sys\n"
-        "from syncswitch.cli.program import search\n"
-        f"heavy = set({heavy!r}.split())\n"
-        "atexit.register(lambda: print('heavy:', *sorted(heavy & set(sys.modules))))\n"
-        "search('syncswitch-search')\n"
-    )
-    command = [sys.executable, "-c", script, *words]
-    environment = {**os.environ, ENVIRONMENT_VARIABLE: url}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    assert said in done.stdout
-    assert done.stdout.splitlines()[-1] == "heavy:"
 
 
 @pytest.mark.usefixtures("two_clusters")

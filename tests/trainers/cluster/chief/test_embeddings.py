@@ -157,7 +157,7 @@ def test_a_run_without_room_for_copies_goes_on(
     if mechanism == "hot":
         check_trained_without_room_for_copies(trainer, spec, tmp_path, monkeypatch)
         (shard,) = trainer._cluster.embeddings._servers
-        assert shard._embeddings[0]._mark is None, "read for ever"
+        assert shard._tables[0].mark is None, "read for ever"
         return
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     record = trainer.train(replace(spec, band=None))
