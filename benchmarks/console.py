@@ -1,4 +1,4 @@
-"""What the benchmarks share: options by their defaults, tables, and a limit of time."""
+"""Shared parts of the benchmarks: options from their defaults, tables, and a time limit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rich.table import Table
 
 
 def parser(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
-    """A parser with these options, each of the kind of its default.
+    """A parser with options of the types of these defaults.
 
     Args:
-        description: Of the benchmark.
-        defaults: `worker_steps=100` for `--worker-steps`; a list takes several, a type is the
-            default of what need not be said, and `False` that of a flag.
+        description: Describes the benchmark.
+        defaults: `worker_steps=100` for `--worker-steps`; a list for an option with several values,
+            a type for one without a default, and `False` for a flag.
     """
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -39,7 +39,7 @@ def parser(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
 
 
 def new_table(*columns: str, left: int = 1, **style: Any) -> Table:
-    """A table whose first columns are texts, and the others figures."""
+    """A table whose first columns are texts, and whose others are figures."""
     made = Table(**style)
     for number, name in enumerate(columns):
         made.add_column(name, justify="left" if number < left else "right", no_wrap=True)
@@ -48,13 +48,13 @@ def new_table(*columns: str, left: int = 1, **style: Any) -> Table:
 
 @contextmanager
 def at_most(seconds: float, what: str = "the benchmark") -> Iterator[None]:
-    """Ends this process, and all that it has started, where something takes longer.
+    """Ends this process, and all processes that it has started, after a time limit.
 
-    Not by an exception: what hangs may be TensorFlow's own code, and catches none.
+    An exception would not do, as TensorFlow's own code may be what hangs.
 
     Args:
-        seconds: Many times what it usually takes.
-        what: Takes so long; for the message.
+        seconds: The limit, many times the usual duration.
+        what: What takes so long, for the message.
     """
 
     def end() -> None:

@@ -68,7 +68,7 @@ class _Buyer:
         return min(fit, default=BASELINE_PERCENT)
 
     def search(self, answer: float) -> SimulatedSearch:
-        """What was paid for an answer."""
+        """The cost of an answer."""
         return SimulatedSearch(answer, self.seconds, sum(map(len, self._runs.values())))
 
 
@@ -144,7 +144,7 @@ def gp_sampler(seed: int) -> BaseSampler:
 
 
 def has_gp() -> bool:
-    """Whether Optuna's Gaussian process can be used: it needs PyTorch."""
+    """Whether Optuna's Gaussian process can be used, which needs PyTorch."""
     return importlib.util.find_spec("torch") is not None
 
 
@@ -180,10 +180,10 @@ class Outcome:
     Attributes:
         answer: Switch point in percent.
         cost: Training time of its runs, in trainings with the first protocol alone.
-        runs: How many they were.
+        runs: Number of runs.
         is_success: It found the right answer of its strategy's grid.
         is_too_early: Its answer loses more than beta.
-        policy_time: Of a training with its answer, in the same unit; None where that is too early.
+        policy_time: Time of a training with the answer, in the same unit; None if it is too early.
         regret: By how much this is above the time of the best switch on no grid; None as above.
     """
 
@@ -197,7 +197,7 @@ class Outcome:
 
 
 def contenders() -> list[Contender]:
-    """All that can be tried here."""
+    """All contenders that can be tried on this machine."""
     found = [
         _paper(REFERENCE),
         _paper("paper 3x3", runs=3),
@@ -226,7 +226,7 @@ def judged(contender: Contender, problem: Problem, is_known: bool) -> Iterator[t
 
 
 def answer_without_noise(problem: Problem) -> float:
-    """What the paper's strategy answers where it sees the true curve.
+    """The answer of the paper's strategy if it sees the true curve.
 
     Its answers may lie between those of repeated halving.
     """
@@ -320,13 +320,13 @@ class Score:
     """One strategy on some problems; see `Outcome` for the measures.
 
     Attributes:
-        problems: How many.
+        problems: Number of problems.
         answers: The most frequent answers in percent, and how often each was given.
-        runs: Of a search, on average.
-        cost: Of a search, on average.
+        runs: Mean number of runs of a search.
+        cost: Mean cost of a search.
         cost_ratio: Mean cost by that of the reference on the same problems.
-        success_percent: Of the searches.
-        too_early_percent: Of the searches.
+        success_percent: Share of the searches that answer right.
+        too_early_percent: Share of the searches whose answer is too early.
         regret: On average; None where every answer was too early.
         policy_time: The same.
     """
@@ -351,7 +351,7 @@ def score(
     Args:
         strategy: Its name.
         outcomes: By the number of the problem.
-        reference: Of the strategy that costs are compared with; at least on the same problems.
+        reference: Outcomes of the strategy to compare costs with, at least on the same problems.
     """
     values = list(outcomes.values())
     costs = [outcome.cost for outcome in values]

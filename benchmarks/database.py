@@ -189,7 +189,7 @@ def _questions(database: Database, searches: int) -> list[Question]:
 
 
 def _analyses(database: Database, name: Callable[[], str]) -> list[Question]:
-    """What analysts ask, as tables for pandas."""
+    """Typical questions of analysts, answered as tables for pandas."""
     return [
         Question("switch points of all", lambda: frames.switch_points(database), 3),
         Question(
@@ -233,7 +233,7 @@ def _times(question: Question) -> str:
 
 
 def _plans(database: Database, questions: list[Question]) -> Iterator[str]:
-    """How the database answers each question: its own explanation of every statement."""
+    """The database's query plan for every statement of each question."""
     is_sqlite = database.engine.dialect.name == "sqlite"
     explain = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN "
     for question in questions:

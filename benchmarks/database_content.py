@@ -73,7 +73,7 @@ def identities() -> list[WorkloadIdentity]:
 
 
 def reference_of(identity: WorkloadIdentity) -> str:
-    """What the users of a workload call it."""
+    """The reference by which users name a workload."""
     return f"jobs/{identity.name}.py:workload"
 
 

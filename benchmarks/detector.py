@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Score:
-    """What the detector did in one case; delays by (stragglers, slowdown), inf where missed."""
+    """The detector's results in a case; delays by (stragglers, slowdown), infinite if missed."""
 
     false_alarms_per_1000: float
     delays: dict[tuple[int, float], list[float]]

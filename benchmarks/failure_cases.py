@@ -64,7 +64,7 @@ class Case:
 
     Attributes:
         number: In the campaign.
-        kinds: What happens; empty for an undisturbed run.
+        kinds: Kinds of failures; empty for an undisturbed run.
         disk_full_percents: From which percent of W to which the disk is full.
         truncated_percent: At which percent of W everything is killed with -9 and the last
             checkpoint cut in half.
@@ -86,7 +86,7 @@ class Case:
 
     @property
     def lane(self) -> Lane:
-        """What it runs on."""
+        """The lane on which the case runs."""
         return self.launcher, self.workers, self.servers
 
     @property
@@ -98,7 +98,7 @@ class Case:
 
     @property
     def is_often_killed(self) -> bool:
-        """Whether the chief is killed, which may take the whole book of the run along."""
+        """Whether the chief is killed, with which the whole record of the run may be lost."""
         return CHIEF_KILLED in self.kinds or self.truncated_percent is not None
 
     @property
@@ -125,7 +125,7 @@ class Request(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What it measured, and threads of the training that did not end with it."""
+    """The measurements of a run, and its threads that did not end with it."""
 
     record: TrialRecord
     threads: list[str]

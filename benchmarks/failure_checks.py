@@ -1,4 +1,4 @@
-"""What a run of the campaign of failures has to be like; pure but for reading the files it left."""
+"""Checks of the runs of a failure campaign; pure except for reading the files of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LATE_WORKER_STEPS = TOTAL_WORKER_STEPS * 0.97
 
 @dataclass(frozen=True)
 class Noise:
-    """How much accuracies of undisturbed runs differ.
+    """The spread of the accuracies of undisturbed runs.
 
     The spread within the pairs of protocols is taken to be the same for all, so that it is known
     from many runs. A run is outside of the noise where it is farther from the mean of its pair than
@@ -55,7 +55,7 @@ class Noise:
 
 
 def record_problems(case: Case, record: TrialRecord) -> list[str]:
-    """What is wrong with what a run says of itself."""
+    """Problems of a run's record."""
     return [
         *_step_problems(record),
         *_evaluation_problems(record),
@@ -82,7 +82,7 @@ def unsaved_problems(case: Case, record: TrialRecord, percents: Sequence[float])
 
 
 def file_problems(case: Case, folder: Path) -> list[str]:
-    """What is wrong with the files that a run left."""
+    """Problems of the files that a run left."""
     # A damaged checkpoint is passed over, and only a disk that is not full has another one then.
     may_be_damaged = case.truncated_percent is not None and case.disk_full_percents is not None
     problems = []
@@ -152,7 +152,7 @@ def _event_problems(case: Case, events: Sequence[RunEvent]) -> Iterator[str]:
 
 
 def _has_to_resume(case: Case) -> bool:
-    """Whether the chief was certainly killed, and certainly after a checkpoint that is whole."""
+    """Whether the chief was certainly killed after a checkpoint had been completed."""
     moments = [
         _begins_at_percent(text) for text in case.injections if text.startswith("kill:chief")
     ]

@@ -37,7 +37,7 @@ class LaneProcess:
     """A process that trains, and all that it starts, which has a mark in its environment.
 
     Args:
-        lane: What it is for.
+        lane: The lane that it serves.
         folder: For its log.
     """
 
@@ -128,13 +128,13 @@ class LaneProcess:
             time.sleep(0.1)
 
     def log_text(self) -> str:
-        """What it and the cluster that it has started have written so far."""
+        """The output so far of the process and of the cluster that it has started."""
         texts = [self._own_log()]
         texts += [_written(log) for log in self._cluster_logs()]
         return "\n".join(texts)
 
     def stacks(self) -> str:
-        """What all threads of all processes do; it is dead after that."""
+        """The stacks of all threads of all processes, which end by this."""
         logs = self._cluster_logs()
         # The youngest first: with the oldest all others end.
         processes = sorted(self._processes(), key=lambda process: -process.pid)

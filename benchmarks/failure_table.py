@@ -1,4 +1,4 @@
-"""What the campaign of failures has found, as lines of JSON and as a page."""
+"""The results of a failure campaign, as lines of JSON and as a page."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _HEAD = (
 
 @dataclass
 class Outcome:
-    """What became of one run.
+    """The outcome of one run.
 
     Attributes:
         record: None where it raised or was stuck.
         problems: Why it counts as failed; none where it does not.
-        leftovers: What was there after it and not before.
+        leftovers: Whatever was there after the run and not before it.
         seconds_to_continue: From each loss until the run went on.
-        starts: How often it was started.
+        starts: Number of times that it was started.
         wall_seconds: All of it, the start of a cluster included.
     """
 

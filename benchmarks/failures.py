@@ -101,7 +101,7 @@ class Campaign:
 
     Args:
         folder: For checkpoints, logs and temporary files.
-        logs: Where the logs of runs that went wrong go.
+        logs: Folder for the logs of runs that went wrong.
     """
 
     def __init__(self, folder: Path, logs: Path) -> None:
@@ -187,7 +187,7 @@ class Campaign:
 
 
 def judged(outcomes: Sequence[Outcome]) -> Noise:
-    """How much undisturbed runs differ; adds to the problems of those that differ more."""
+    """Measures how much undisturbed runs differ; a larger difference is a problem of its run."""
     accuracies: dict[tuple[str, str], list[float]] = {}
     for one in outcomes:
         if not one.case.kinds and one.record is not None:

@@ -1,4 +1,4 @@
-"""What guard, revision and learning bring: trainings of recorded jobs, one after the other.
+"""The benefit of guard, revision and learning, on consecutive trainings of recorded jobs.
 
     python -m benchmarks.learning [--jobs FOLDER] [--repeats 20] [--uses 10 30 100]
         [--generated 100]
@@ -49,9 +49,9 @@ class Course:
     Attributes:
         strategy: Guarded where the trainings are.
         uses: Those that deliver a model.
-        search_cost: Of a search before them, in trainings with BSP alone.
+        search_cost: Cost of a search before the trainings, in trainings with BSP alone.
         percent: The policy's switch; None while there is none.
-        answer: Where it comes from; None where nobody answered.
+        answer: Origin of the answer; None if there is none.
         answered_at: Uses before there was a policy; None where there never was one.
         revisions: Switch points that were left for another.
     """
@@ -103,7 +103,7 @@ class Course:
             self._baseline_seeds.append(seed)
 
     def next_percent(self, uses_left: int, learns: bool) -> float:
-        """Where the next training switches; the answer, once there is one, becomes the policy."""
+        """The next training's switch point; the answer becomes the policy once there is one."""
         if self.percent is not None and not learns:
             return self.percent
         decision = Assessment(self.strategy, self._observations, uses_left).decision()
@@ -118,7 +118,7 @@ class Course:
         return statistics.fmean(self._trained(percent, seed).kept for seed in seeds)
 
     def mean_time(self, percent: float) -> float:
-        """Of such trainings, over all seeds."""
+        """Mean time of such trainings, over all seeds."""
         seeds = range(len(self.job.curves))
         return statistics.fmean(self._trained(percent, seed).time for seed in seeds)
 
@@ -141,7 +141,7 @@ Rule = Callable[[GuardedJob, int, int], Course]
 
 
 def bsp_alone(job: GuardedJob, number: int, uses: int) -> Course:
-    """What all is compared with."""
+    """Trainings with BSP alone, with which the others are compared."""
     course = _new_course(job, number, uses, guarded=False)
     for _ in range(uses):
         course.use(BASELINE_PERCENT)
@@ -160,12 +160,12 @@ def search_then_use(
 
 
 def rival_then_use(job: GuardedJob, number: int, uses: int, *, name: str) -> Course:
-    """A search as others do it, and its answer for every use; nothing guards those.
+    """A search as others do it, with its answer for every use, unguarded.
 
     Args:
-        job: What is trained.
+        job: The job that is trained.
         number: Deals the seeds.
-        uses: How many trainings.
+        uses: Number of trainings.
         name: One of the answers of `contenders`.
     """
     course = _new_course(job, number, uses, guarded=False)
@@ -189,7 +189,7 @@ def learn(job: GuardedJob, number: int, uses: int) -> Course:
 
 
 def best_known(job: GuardedJob, number: int, uses: int) -> Course:
-    """Who knows of each job which switch point takes the least time, guarded."""
+    """An oracle that knows the guarded switch point of least time of each job."""
     course = _new_course(job, number, uses)
     every = range(len(job.curves))
     course.knows(every)
@@ -224,14 +224,14 @@ class Figures:
     """One course, in figures.
 
     Attributes:
-        time: Of a training, all in, by one with BSP alone.
+        time: Mean time of a training, everything included, relative to BSP alone.
         kept: Share of the models that keep the accuracy.
-        baseline_kept: The same of all recorded runs of BSP.
-        search_cost: In trainings with BSP alone.
+        baseline_kept: The same share for all recorded runs of BSP.
+        search_cost: Cost of the search, in trainings with BSP alone.
         answered_at: Uses until there was a policy.
-        alarms: Of all.
+        alarms: Number of alarms.
         good_uses: Trainings with a good switch before W.
-        false_alarms: Of those of good switch points that keep the accuracy.
+        false_alarms: Number of alarms in runs of good switch points that keep the accuracy.
         revisions: Versions of the policy that were left for another.
         shares: Of the last answer: what it states of runs with its bare switch, what all recorded
             seeds show; and both of the delivered models. None where nobody answered.
@@ -253,7 +253,7 @@ class Figures:
 
 
 def figures(job: GuardedJob, rule: str, number: int, uses: int) -> Figures:
-    """Trains once over, and counts."""
+    """Plays one course of trainings, and measures it."""
     course = RULES[rule](job, number, uses)
     is_good = {percent: job.job.is_good(percent) for percent in job.grid[:-1]}
     good = [use for use in course.uses if is_good.get(use.observed.switch_percent, False)]

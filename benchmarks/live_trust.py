@@ -1,4 +1,4 @@
-"""What users get in the end: real searches, and then real guarded trainings with each policy.
+"""The benefit for users: real searches, then real guarded trainings with each policy.
 
     python -m benchmarks.live_trust [--workload digits] [--trainer simulated] [--workers 8]
         [--searches 20] [--uses 20] [--begin-at 1.5625] [--json FILE]
@@ -48,7 +48,7 @@ class Training:
     """One run.
 
     Attributes:
-        accuracy: What it converged to; None where it diverged.
+        accuracy: Converged accuracy; None if it diverged.
         seconds: Its training time, failed tries included.
         held_percent: The switch point that held; 100 where it is BSP from end to end.
         failed: The switch points that did not hold.
@@ -75,7 +75,7 @@ class Job:
     """A workload and a cluster for it, which is searched for and trained.
 
     Attributes:
-        reference: Of the workload, as on the command line.
+        reference: The workload, as on the command line.
         trainer: `simulated` or `local`.
         workers: n.
         uses: Trainings at each switch point; their seeds are `_FIRST_SEED` and on.
@@ -90,7 +90,7 @@ class Job:
     _baseline: list[Training] = field(default_factory=list)
 
     def searched(self, seed: int) -> tuple[TimingPolicy, float]:
-        """The policy of a search, and what that cost in trainings with BSP alone."""
+        """A search's policy, and its cost in trainings with BSP alone."""
         from syncswitch.searcher.api import search
 
         url = f"sqlite:///{self.folder}/search-{seed}.db"
@@ -108,7 +108,7 @@ class Job:
         return policy, cost.bsp_multiples or 0.0
 
     def trained(self, percent: float, band: Band | None = None) -> list[Training]:
-        """Trainings that begin at a switch point, guarded where there is a band."""
+        """Trainings that begin with a switch point, guarded if there is a band."""
         workload = load_workload(self.reference)
         if self.trainer == "simulated":
             profile = load_profile(_PROFILE)
@@ -131,7 +131,7 @@ class Job:
         return self._baseline
 
     def words(self, trainings: Sequence[Training]) -> str:
-        """How fast they are, how many keep the accuracy, and where their switches held."""
+        """Their speed, the share that keeps the accuracy, and the switch points that held."""
         seconds = [
             statistics.fmean(one.seconds for one in all_) for all_ in (self.baseline, trainings)
         ]
@@ -146,7 +146,7 @@ class Job:
         )
 
     def kept_percent(self, trainings: Sequence[Training]) -> float:
-        """How many of them keep the accuracy."""
+        """Percentage of them that keep the accuracy."""
         whole = [one.accuracy for one in self.baseline if one.accuracy is not None]
         least = statistics.fmean(whole) - BETA
         return 100 * statistics.fmean(

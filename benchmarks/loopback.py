@@ -1,4 +1,4 @@
-"""What sockets carry, as they are or sealed: pull and push of all parameters, nothing computed."""
+"""The speed of plain and encrypted sockets: pulls and pushes of all parameters, no computing."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ from tests.reproduction.recordings import PAPER
 
 @dataclass(frozen=True, slots=True)
 class ParallelSearch:
-    """How one replayed search went.
+    """The course of one replayed search.
 
     Attributes:
         search: Its answer and cost, what cancelled runs paid included.
@@ -88,7 +88,7 @@ def search_in_parallel(strategy: Strategy, run_at: RunAt, clusters: int) -> Para
     Args:
         strategy: Decides.
         run_at: As in `search_with`.
-        clusters: How many runs there may be at once.
+        clusters: Number of runs that there may be at once.
     """
     return _Replay(strategy, run_at, clusters).search()
 
@@ -130,7 +130,7 @@ class _Replay:
         return asked_trials(self._strategy, course.runs, decision)[0] in self._absent
 
     def _start_one(self, course: SearchCourse) -> bool:
-        """Starts a run, where one is wanted."""
+        """Starts a run, if one is wanted."""
         under_way = {
             (run.observation.switch_percent, run.observation.replicate)
             for *_, run in self._under_way

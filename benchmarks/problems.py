@@ -1,4 +1,4 @@
-"""What a search strategy is tried on, and what makes its answer right: made-up and published jobs.
+"""Generated and published jobs as problems for search strategies, with their right answers.
 
 Generated jobs are drawn from a family (`GeneratedProblem`). Of the published runs the mean of a
 switch point's recorded runs is the truth (`RecordedProblem`).
@@ -28,7 +28,7 @@ BASELINE_PERCENT = 100.0
 
 
 class Problem(Protocol):
-    """What a strategy may ask of a job, and what is true of it.
+    """A job as a strategy sees it, and the truth about it.
 
     Attributes:
         number: Tells it from the others; the seed of strategies that need one.
@@ -62,7 +62,7 @@ class Problem(Protocol):
     def best_percent(self) -> float: ...
 
     def run_at(self, percent: float, replicate: int) -> PlayedRun | None:
-        """A run; the same one for every strategy that asks. None where nobody recorded one."""
+        """A run, the same for every strategy; None if none was recorded."""
 
     def true_run_at(self, percent: float) -> PlayedRun | None:
         """A run without noise."""
@@ -77,7 +77,7 @@ def halvings(settings: int) -> tuple[float, ...]:
 
 
 def is_acceptable(problem: Problem, percent: float) -> bool:
-    """Whether a switch there loses at most beta."""
+    """Whether a switch there loses at most beta of accuracy."""
     run = problem.true_run_at(percent)
     if run is None or run.diverged:
         return False
@@ -100,7 +100,7 @@ _STREAM = 20_260
 
 @dataclass(frozen=True)
 class GeneratedProblem:
-    """A job of a family; see `Problem` for what is not here.
+    """A generated job; see also `Problem`.
 
     What is assumed of them, in accuracy from 0 to 1, with A = 0.92:
 
@@ -120,8 +120,8 @@ class GeneratedProblem:
     Attributes:
         knee_percent: Nothing is lost above it.
         slope: Accuracy lost for every halving of the switch point below.
-        bend: The same everywhere, in addition.
-        standard_deviation: Of a run's accuracy.
+        bend: Accuracy lost for every halving from 100 % on, in addition.
+        standard_deviation: Standard deviation of a run's accuracy.
         ratio: Time of a training with the second protocol, in trainings with the first.
         diverges_below_percent: 0 for a job that never diverges.
     """
@@ -147,7 +147,7 @@ class GeneratedProblem:
 
     @property
     def best_percent(self) -> float:
-        """Where the curve crosses beta or divergence ends, but not before the grid begins."""
+        """Where the loss reaches beta or divergence ends, but not before the grid begins."""
         knee_octaves = math.log2(BASELINE_PERCENT / self.knee_percent)
         if self.bend * knee_octaves > self.threshold:
             octaves = self.threshold / self.bend
@@ -222,7 +222,7 @@ class RecordedJob:
     """The runs of one setup.
 
     Attributes:
-        runs: What was recorded.
+        runs: The recorded runs.
         settings: M.
     """
 
@@ -236,7 +236,7 @@ class RecordedJob:
 
 @dataclass(frozen=True)
 class RecordedProblem:
-    """One way to draw the recorded runs; see `Problem` for what is not here.
+    """One way to draw the recorded runs; see also `Problem`.
 
     The runs of a switch point are drawn without replacement, and anew once all are drawn. A run
     that shares its start with another keeps its own accuracy. How long the runs took that diverged
@@ -259,12 +259,12 @@ class RecordedProblem:
 
     @property
     def known_accuracy(self) -> float:
-        """The same: what a recurring job knows."""
+        """The true accuracy, which a recurring job knows."""
         return self.target_accuracy
 
     @property
     def known_runs(self) -> int:
-        """How many those runs are."""
+        """The number of these runs."""
         return len(self.job.runs.recording.at(BASELINE_PERCENT))
 
     @property

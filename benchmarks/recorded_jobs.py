@@ -38,7 +38,7 @@ class TrustJob:
     """The recorded runs of one job.
 
     Attributes:
-        name: Of the job.
+        name: Name of the job.
         percents: Recorded switch points, descending.
         accuracies: (seeds, percents) converged; that of chance where a run diverged.
         diverged: (seeds, percents) which did.
@@ -61,7 +61,7 @@ class TrustJob:
         return float(kept.mean())
 
     def is_good(self, percent: float) -> bool:
-        """Whether that is 95 %, or at most five points below BSP's own."""
+        """Whether that share is 95 %, or at most five points below BSP's own."""
         wanted = min(0.95, self.kept_share(BASELINE_PERCENT) - 0.05)
         return self.kept_share(percent) >= wanted - ROUNDING
 
@@ -81,7 +81,7 @@ class TrustJob:
 
 @dataclass(frozen=True, eq=False)
 class TrustProblem:
-    """A job, and the seed of each replicate; see `Problem` for what is not here."""
+    """A job, and the seed of each replicate; see also `Problem`."""
 
     number: int
     job: TrustJob
@@ -96,12 +96,12 @@ class TrustProblem:
 
     @property
     def known_accuracy(self) -> float:
-        """The same."""
+        """The true accuracy, which a recurring job knows."""
         return self.target_accuracy
 
     @property
     def known_runs(self) -> int:
-        """How many those are."""
+        """The number of these runs."""
         return len(self.seeds)
 
     @property
@@ -181,7 +181,7 @@ class Use:
     Attributes:
         seed: Row of the recording.
         time: In trainings with BSP alone, what an alarm cost included.
-        kept: Whether the model that it delivered loses at most beta against BSP's true mean.
+        kept: Whether its model loses at most beta against BSP's true mean.
         false_alarms: Switches that the guard took back, though they would have kept the accuracy.
         failed: Switch points that it took back, ascending, each with what it converged to; None
             where it did not come to its end.
@@ -203,7 +203,7 @@ class GuardedJob:
     """The recorded runs of one job, with their curves.
 
     Attributes:
-        job: What they came to.
+        job: The results of the runs.
         curves: (seeds, percents, tests) accuracy.
         clock: (seeds, percents, tests) seconds.
         steps: (tests,) worker-steps.
@@ -236,7 +236,7 @@ class GuardedJob:
         ]
 
     def band(self, seeds: Iterable[int]) -> Band:
-        """Of runs of BSP alone with these seeds, each once."""
+        """The band of runs of BSP alone with these seeds, each once."""
         known = list(dict.fromkeys(seeds))
         curves = (self.tests(seed, BASELINE_PERCENT) for seed in known)
         return measured_band(self.target_accuracy(known), BETA, curves)
@@ -254,9 +254,9 @@ class GuardedJob:
         Args:
             percent: The first switch.
             seed: Row of the recording.
-            band: What it is held against.
-            later: Where it switches again if that failed, ascending; after the last of them it goes
-                on with the first protocol alone.
+            band: The guard's band.
+            later: Further switch points, ascending, for when one fails; after the last of them the
+                training goes on with the first protocol alone.
         """
         baseline = seed, self._place(BASELINE_PERCENT)
         failed: list[tuple[float, float | None]] = []
@@ -290,7 +290,7 @@ class GuardedJob:
         )
 
     def _alarm_seconds(self, percent: float, seed: int, band: Band) -> float | None:
-        """When the guard sends a run back; None where it does not."""
+        """The time at which the guard sends a run back; None if it does not."""
         if percent == BASELINE_PERCENT:
             return None
         guard, switch = Guard(band, self.steps[-1]), round(self.steps[-1] * percent / 100)

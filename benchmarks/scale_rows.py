@@ -35,7 +35,7 @@ SECRET = "of the benchmark"
 
 
 class _Stopwatch:
-    """Stops a run when it was measured for long enough; the part to the first test warms it up."""
+    """Stops a run after it was measured long enough; it warms up until the first test."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -51,7 +51,7 @@ class _Stopwatch:
         return Verdict.STOP if is_done else Verdict.CONTINUE
 
     def on_event(self, event: RunEvent) -> None:
-        """Says what would spoil the figure."""
+        """Reports what would spoil the figure."""
         print(f"{event.kind}: {event.reason}", file=sys.stderr)
 
     def rate(self) -> float:
@@ -72,9 +72,12 @@ def processes(switch_percent: float, servers: int = 1) -> Row:
     """Ours with its workers as processes, as a user gets it."""
 
     def row(size: str, seconds: float) -> float:
+        from syncswitch.trainers.cluster.processes.launcher import LocalLauncher
+        from syncswitch.trainers.cluster.processes.placement import place_on_cpus
         from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
-        trainer = ProcessTrainer(WORKLOADS[size], WORKERS, servers=servers)
+        launcher = LocalLauncher(place_on_cpus(WORKERS), servers)
+        trainer = ProcessTrainer(WORKLOADS[size], WORKERS, launcher)
         return _measured(trainer, size, switch_percent, seconds)
 
     return row
@@ -87,7 +90,8 @@ def sockets(switch_percent: float, servers: int = 1, *, is_open: bool = False) -
     """
 
     def row(size: str, seconds: float) -> float:
-        from syncswitch.trainers.cluster.processes.platform import PlatformOptions, TfConfigTrainer
+        from syncswitch.trainers.cluster.processes.platform import TfConfigLauncher
+        from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
         from syncswitch.trainers.cluster.processes.tf_config import TfConfig
 
         chief, *others = (f"127.0.0.1:{port}" for port in free_ports(1 + servers + WORKERS))
@@ -101,7 +105,8 @@ def sockets(switch_percent: float, servers: int = 1, *, is_open: bool = False) -
                 _start_part(addresses, job, task, WORKLOADS[size], is_open)
         config = TfConfig(addresses, "chief", 0)
         secret = None if is_open else SECRET.encode()
-        trainer = TfConfigTrainer(WORKLOADS[size], PlatformOptions(config, 120.0, secret))
+        launcher = TfConfigLauncher(config, 120.0, secret)
+        trainer = ProcessTrainer(WORKLOADS[size], WORKERS, launcher)
         return _measured(trainer, size, switch_percent, seconds)
 
     return row
@@ -215,7 +220,7 @@ SPARSE_ROWS: dict[str, Row] = {
 
 
 def rows_of(size: str) -> dict[str, Row]:
-    """What is measured of a size."""
+    """The rows that are measured for a size."""
     return SPARSE_ROWS if size == SPARSE else ROWS
 
 

@@ -2,12 +2,13 @@
 
     python -m benchmarks.simulator [--rounds 5] [--gradients 2048] [--workers 8 64 1024]
 
-The clusters take turns, so that a machine whose speed drifts does so for all of them. On a machine
-that does other things, the times of the processor say more than those of the clock.
+The clusters take turns, so that a drift of the machine's speed affects all of them. On a machine
+that is busy, the processor's time is more telling than the clock's.
 """
 
 from __future__ import annotations
 
+import logging
 import statistics
 import time
 from dataclasses import replace
@@ -26,7 +27,7 @@ ALONE = "8 workers, one at a time"
 
 
 class Cluster:
-    """A simulated cluster that is measured again and again."""
+    """A simulated cluster that is measured repeatedly."""
 
     def __init__(self, workers: int, gradients: int, *, at_once: bool = True) -> None:
         # A rate at which no run diverges, so that all do the same work.
@@ -46,7 +47,7 @@ class Cluster:
             trainer._source = GradientSource(workload, data, trainer._function, 1)
 
     def seconds(self, switch_percent: float) -> tuple[float, float]:
-        """Seconds of a gradient, by the clock and by the processor."""
+        """Seconds per gradient, of the clock and of the processor."""
         start, processor = time.perf_counter(), time.process_time()
         self._trainer.train(TrialSpec(self._identity, switch_percent, 0))
         taken = time.perf_counter() - start, time.process_time() - processor
@@ -56,6 +57,7 @@ class Cluster:
 def main() -> None:
     options = parser(__doc__, rounds=5, gradients=2048, workers=[8, 64, 1024]).parse_args()
     figures: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    logging.disable(logging.WARNING)  # that jobs of so few steps learn next to nothing
     with at_most(600 * (1 + options.rounds)):
         gradients = options.gradients
         clusters = {f"{size:,} workers": Cluster(size, gradients) for size in options.workers}

@@ -125,7 +125,7 @@ def measure(trainer: Trainer, usual: TrialSpec, scenarios: Sequence[str], seeds:
 
 
 def rows(records: Records) -> list[Row]:
-    """What the runs say, each beside the run of its seed without an online policy."""
+    """The runs, each compared with the run of its seed without an online policy."""
     found = []
     for (scenario, online), runs in records.items():
         pairs = list(zip(records[scenario, "none"], runs, strict=True))

@@ -45,10 +45,10 @@ class Kept:
     Attributes:
         strategy: Its name.
         kept: Share of the later runs that keep the accuracy.
-        baseline_kept: The same of BSP alone.
-        is_good: Whether the first is 95 %, or at most five points below the second.
-        cost: Of the search, in trainings with BSP alone.
-        time: Of a later training in the same unit, each that fails more often than BSP's own
+        baseline_kept: The same share for BSP alone.
+        is_good: Whether the first share is 95 %, or at most five points below the second.
+        cost: Cost of the search, in trainings with BSP alone.
+        time: Time of a later training in the same unit, each that fails more often than BSP's own
             repeated with BSP.
         stated: The share that the strategy expected; None where it says nothing.
     """
@@ -100,7 +100,7 @@ def knowing_the_truth(job: TrustJob) -> Kept:
 
 
 def tables(found: Sequence[Kept], uses: int) -> Iterator[Table]:
-    """What users get, by strategy; and what was stated against what is true."""
+    """The benefit for users by strategy, and stated shares against true ones."""
     table = new_table(
         "strategy", "searches", "cost", "kept %", "BSP %", "good %", "time", "all in", box=SIMPLE
     )

@@ -30,8 +30,8 @@ class PaperFigure:
     """A figure, or several that show the same runs.
 
     Attributes:
-        shown_in: Where the papers have it.
-        title: What it shows.
+        shown_in: Its places in the papers.
+        title: Title.
         sweeps: Options of `syncswitch-search sweep` that make its runs, of each sweep.
         rows: Makes its table from the runs of a job.
         workers: Sizes of the cluster as the paper has it.
@@ -66,7 +66,7 @@ def figure(
 def figure_rows(
     database: Database | str, name: str, workload: str, target_accuracy: float | None = None
 ) -> list[Row]:
-    """The same as plain rows."""
+    """A figure's numbers as plain rows."""
     return rows_by_figure(database, [name], workload, target_accuracy)[name]
 
 
@@ -76,7 +76,7 @@ def rows_by_figure(
     workload: str,
     target_accuracy: float | None = None,
 ) -> dict[str, list[Row]]:
-    """The same for several figures, by name, without those of which no run is recorded."""
+    """The rows of several figures by name, without those of which no run is recorded."""
     wrong = next((name for name in names if name not in FIGURES), None)
     if wrong is not None:
         raise UserError(f"there is no figure {wrong!r}; choose one of {', '.join(FIGURES)}")

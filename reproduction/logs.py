@@ -131,7 +131,7 @@ class ReleasedRun:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedRuns:
-    """What a checkout holds.
+    """The runs in a checkout.
 
     Attributes:
         logs: Its folder of logs, below which the runs' folders are.
@@ -279,7 +279,7 @@ def rows_of(run: ReleasedRun, logs: Path) -> Iterator[dict[str, Any]]:
 
 
 def _mean(rows: Sequence[LogRow]) -> float | None:
-    """Of the finite values."""
+    """The mean of the finite values; None if there are none."""
     values = [row.value for row in rows if math.isfinite(row.value)]
     if len(values) == 1:
         return values[0]
@@ -296,7 +296,7 @@ class LogRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedLog:
-    """What a run's folder holds; rows in the order of their steps.
+    """The logs in a run's folder, with rows in the order of their steps.
 
     Attributes:
         loss: Empty where there is no such file.
@@ -411,12 +411,12 @@ def _timed(log: RecordedLog, phases: Phases) -> tuple[Clock, float]:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Where a run's counter leaves the first protocol, and what a step counts in each.
+    """The counter's value at a run's switch, and the worker-steps of a step in each protocol.
 
     Attributes:
         switch_step: S, steps of the counter in the first protocol; None if nothing comes after.
-        first_worker_steps: Of one step before S.
-        second_worker_steps: Of one step beyond S.
+        first_worker_steps: Worker-steps of one step before S.
+        second_worker_steps: Worker-steps of one step after S.
         slack_steps: The counter may run so far past S while the first protocol ends.
     """
 
@@ -463,7 +463,7 @@ class Pause:
 
     Attributes:
         began_at_seconds: Wall time.
-        seconds: How long.
+        seconds: Its length.
         step: The last step logged before.
         is_switch: It is the restart at the switch; else something interrupted the run.
     """

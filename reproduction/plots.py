@@ -31,8 +31,8 @@ def plot(table: DataFrame | Sequence[Row], title: str = "A figure of the papers"
     """Draws a figure: accuracy and time of each kind of run, curves, or times of switches.
 
     Args:
-        table: What `figure` gives, or some of its rows.
-        title: Of the drawing.
+        table: The table of `figure`, or some of its rows.
+        title: Title of the drawing.
 
     Raises:
         UserError: matplotlib is missing.
@@ -44,7 +44,7 @@ def plot(table: DataFrame | Sequence[Row], title: str = "A figure of the papers"
 
 
 def page(tables: Mapping[str, Sequence[Row]]) -> bytes:
-    """An HTML page of drawings under their titles, which needs nothing else."""
+    """A self-contained HTML page of drawings under their titles."""
     style = "body { font-family: system-ui, sans-serif; max-width: 40rem; margin: 2rem auto }"
     parts = [
         f"<h2>{html.escape(title)}</h2>\n{plot(rows, title).svg}\n"
@@ -148,7 +148,7 @@ def _whiskers(axes: Any, x: float, row: Row, column: str, colour: str) -> None:
 
 
 def _layout(rows: Sequence[Row]) -> tuple[Callable[[Row], str], Callable[[Row], str]]:
-    """What stands along the axis, and what beside each other."""
+    """The columns along the axis and beside each other."""
 
     def cluster(row: Row) -> str:
         return f"{row['workers']} workers" + f" {row['cluster'] or 'real'}" * has_several

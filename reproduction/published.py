@@ -1,4 +1,4 @@
-"""What the Sync-Switch paper says that searches cost: its Tables IV to VI, figure by figure."""
+"""The costs of searches in the Sync-Switch paper: its Tables IV to VI, figure by figure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["TABLES", "WORKLOADS", "PublishedRow"]
 
 
 class PublishedRow(NamedTuple):
-    """A search, and what the paper says of it.
+    """A search in the paper's tables.
 
     Attributes:
         recurring: The accuracy of BSP is known from before.
         bsp_runs: With BSP alone.
-        candidate_runs: Of each candidate.
-        search_cost: Of the whole search, in trainings with BSP alone.
+        candidate_runs: Number of runs of each candidate.
+        search_cost: Cost of the whole search, in trainings with BSP alone.
         amortized_recurrences: After so many trainings with the policy it has paid.
         effective_training: Runs that are of use by themselves, for each training's worth of cost.
         success_percent: Searches that answer as the one with five runs of each does.

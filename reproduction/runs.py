@@ -27,9 +27,9 @@ class FigureRun:
         percent: The switch point that it counts for; 100 is the first protocol alone.
         under: Online policy, way of switching, injections, later switches; empty for the default.
         accuracy: None where it diverged.
-        seconds: Of training; None where nobody recorded it.
+        seconds: Training time; None if it was not recorded.
         curve: Its tests.
-        switch_seconds: What its switch took; None without one.
+        switch_seconds: Duration of the switch; None without one.
         variant: The fields in which its workload is another one, as `sweep` takes them; empty for
             the workload as it is.
     """
@@ -57,7 +57,7 @@ class FigureRun:
 
     @property
     def name(self) -> str:
-        """What was trained, for people."""
+        """A description of the job, for people."""
         if self.alone is not None:
             return self.alone.upper()
         first, second = (protocol.upper() for protocol in self.protocols)
@@ -65,7 +65,7 @@ class FigureRun:
 
 
 def bsp_percent(first_protocol: str, percent: float) -> float:
-    """How much of the job is in BSP."""
+    """Share of the job in BSP."""
     return percent if first_protocol == "bsp" else 100 - percent
 
 

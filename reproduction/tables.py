@@ -40,7 +40,7 @@ class Compared:
         under: As in `FigureRun`, and `variant`.
         points: Accuracy above that of BSP, in percentage points.
         reached: Runs that tested at the mean accuracy of BSP, the target, or above.
-        seconds_to_target: Of those runs.
+        seconds_to_target: Mean time of these runs to the target.
         sooner: Times as soon at the target as BSP, by the means of those runs.
     """
 
@@ -81,7 +81,7 @@ def compare(runs: Sequence[FigureRun], target_accuracy: float | None = None) -> 
     """One row for each kind of run, by cluster, in the order in which they came.
 
     Args:
-        runs: Of one job.
+        runs: Runs of one job.
         target_accuracy: To time the runs to; None for the mean of BSP alone on their cluster.
     """
     clusters: dict[Cluster, dict[_Kind, list[FigureRun]]] = defaultdict(lambda: defaultdict(list))
@@ -160,7 +160,7 @@ def _waits(runs: Sequence[FigureRun], target: float | None) -> list[float]:
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Of Student's 95 % interval of the mean; None for fewer than two values."""
+    """Half of Student's 95 % interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     error = statistics.stdev(values) / len(values) ** 0.5
@@ -214,7 +214,7 @@ def timing(runs: Sequence[FigureRun]) -> list[Row]:
 
 
 def order(runs: Sequence[FigureRun]) -> list[Row]:
-    """The same for both orders of the two protocols."""
+    """Accuracy, time and time to accuracy of both orders of the two protocols."""
     pairs = {("bsp", "asp"), ("asp", "bsp")}
     found = _of_pair(_switching(runs), pairs)
     both = {_cluster(run) for run in found if run.protocols[0] == "asp" and run.alone is None}
@@ -230,12 +230,12 @@ def protocols(runs: Sequence[FigureRun], about: str) -> list[Row]:
 
 
 def momentum(runs: Sequence[FigureRun]) -> list[Row]:
-    """What becomes of a job with another momentum after the switch, beside the job as it is."""
+    """A job with another momentum after the switch, beside the job as it is."""
     return _variants(runs, "momentum_after_switch")
 
 
 def batch(runs: Sequence[FigureRun]) -> list[Row]:
-    """The same with another batch after the switch."""
+    """A job with another batch after the switch, beside the job as it is."""
     return _variants(runs, "batch_after_switch")
 
 
@@ -258,7 +258,7 @@ def stragglers(runs: Sequence[FigureRun]) -> list[Row]:
 
 
 def generality(runs: Sequence[FigureRun]) -> list[Row]:
-    """What becomes of each cluster's switch point on every other cluster."""
+    """The results of each cluster's switch point on every other cluster."""
     rows = compare(_of_pair(_switching(runs), {("bsp", "asp")}))
     clusters = sorted({(row.workers, row.cluster) for row in rows})
     has_several = len({cluster for _, cluster in clusters}) > 1

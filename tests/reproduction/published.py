@@ -1,4 +1,4 @@
-"""What the Sync-Switch paper and its authors' logs say of the runs behind two of its tables.
+"""The runs behind two tables of the Sync-Switch paper, from the paper and its authors' logs.
 
 Figures, not the logs: what each run measured, and from where on its accuracy was known.
 `write_logs` makes logs that say the same, so that what rests on them is tested where the real ones
@@ -21,7 +21,7 @@ INTERVAL = 2_000
 
 
 class SwitchPoint(NamedTuple):
-    """What a run counts for, and what was run: percent of the worker-steps in BSP, then ASP."""
+    """The switch point for which a run counts, and its actual one in percent of worker-steps."""
 
     percent: float
     run_percent: float

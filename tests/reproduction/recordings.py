@@ -27,7 +27,7 @@ def walls(
     second_seconds: float = 1.0,
     pauses: Sequence[tuple[int, float]] = (),
 ) -> list[float]:
-    """When a run writes each step; a pause is right after its step."""
+    """The wall times at which a run writes each step; a pause comes right after its step."""
     return [
         STARTED
         + min(step, switch_step) * first_seconds

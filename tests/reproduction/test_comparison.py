@@ -1,4 +1,4 @@
-"""Runs side by side: what is compared with what, on numbers that can be done in the head."""
+"""Runs side by side, on numbers that are easy to check by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands where in the drawings of the papers' figures."""
+"""The layout of the drawings of the papers' figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_MOMENTUM = [replace(one, variant="momentum_after_switch=zero") for one in SWI
 
 
 def words(table: Any) -> list[str]:
-    """What is written in a drawing, from top to bottom."""
+    """The words in a drawing, from top to bottom."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", plot(table).svg)
 
 

@@ -1,4 +1,4 @@
-"""What is written down of the published runs is what the authors' logs and the tables say."""
+"""The published runs are those of the authors' logs and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs each figure takes, and beside what it shows them."""
+"""The runs that each figure takes and compares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Synchronisation protocols as pure state machines."""
+"""Synchronization protocols as pure state machines."""
 
 from __future__ import annotations
 

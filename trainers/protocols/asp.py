@@ -1,4 +1,4 @@
-"""Asynchronous parallel: nobody waits."""
+"""Asynchronous parallel: no worker waits."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncPr
 
 
 class ASP(SyncProtocol):
-    """A worker is released as soon as its own push is applied."""
+    """Releases a worker as soon as its own push is applied."""
 
     name = "asp"
     usage = "asp"
     exchange = Exchange.PUSH
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases `worker`, and only it."""
+        """Releases `worker` alone."""
         return Release((worker,)) if worker in self.active else NOBODY
 
     def add(self, worker: int) -> Release:
-        """Releases `worker` unless it is at work already."""
+        """Releases `worker` unless it already takes part."""
         if worker in self.active:
             return NOBODY
         self.active.add(worker)
         return Release((worker,))
 
     def remove(self, worker: int) -> Release:
-        """Releases nobody: nobody waits."""
+        """Releases nobody, as nobody waits."""
         self.active.discard(worker)
         return NOBODY

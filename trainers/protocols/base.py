@@ -10,20 +10,20 @@ from typing import Any, ClassVar
 
 
 class Exchange(enum.Enum):
-    """The use of the gradient of a worker-step."""
+    """The use of a worker-step's gradient."""
 
     PUSH = "push"
     """It updates the shared parameters at once."""
     ROUND = "round"
     """It waits for the others of its round: their mean is one update of the shared parameters."""
     BUFFER = "buffer"
-    """It waits in a buffer, beside others that may be of the same worker, while the worker goes on:
-    the mean of a full buffer is one update of the shared parameters."""
+    """It waits in a buffer, perhaps with others of the same worker, while the worker goes on: the
+    mean of a full buffer is one update of the shared parameters."""
     REPLICA = "replica"
     """It updates the worker's own replica; replicas are averaged in groups."""
 
     def gradients_per_update(self, workers: int) -> int:
-        """Number of gradients of one worker each that move the model as far as one update does.
+        """The number of single gradients that move the model as far as one update does.
 
         The learning rate grows with it (linear scaling): n workers that each take a step on a
         replica move the mean of the replicas as far as one update with their mean gradient.
@@ -39,11 +39,11 @@ class Release:
         workers: Workers that may start their next step, in ascending order.
         groups: Workers, each group in ascending order, whose work is joined before that: the mean
             of their gradients is applied (`Exchange.ROUND`), or their replicas are averaged
-            (`Exchange.REPLICA`). A worker that has left since its push may be in a group of the
-            first kind: its gradient has arrived. Each gradient in a buffer (`Exchange.BUFFER`) is
-            named by its worker, so that one may be there more than once; its oldest come first.
-        is_stale: The gradient that has just arrived in the buffer has no weight there: in the mean
-            it is zero.
+            (`Exchange.REPLICA`). A group of the first kind may contain a worker that has left since
+            its push, as its gradient has arrived. A buffer (`Exchange.BUFFER`) lists the worker of
+            each gradient, so a worker may occur several times; its oldest gradients are meant.
+        is_stale: Whether the gradient that has just arrived in the buffer has no weight: it counts
+            as zero in the mean.
     """
 
     workers: tuple[int, ...] = ()
@@ -53,17 +53,17 @@ class Release:
 
 NOBODY = Release()
 
-_LARGEST = 1_000_000  # beyond all that makes a difference in a job
+_LARGEST = 1_000_000  # larger numbers make no difference in any job
 
 
 def whole_number(text: str, called: str, least: int, most: int = _LARGEST) -> int:
-    """Reads a number of an option.
+    """Reads a whole number from `least` to `most` in an option.
 
     Raises:
-        ValueError: It is not a whole number from `least` to `most`.
+        ValueError: It is something else; the message names it as `called`.
     """
     digits = text.strip()
-    # Python refuses to read thousands of digits, with another message.
+    # Python refuses thousands of digits, with a message of its own.
     significant = digits.lstrip("0") or "0"
     is_number = digits.isascii() and digits.isdigit() and len(significant) <= len(str(most))
     if not (is_number and least <= int(significant) <= most):
@@ -72,20 +72,19 @@ def whole_number(text: str, called: str, least: int, most: int = _LARGEST) -> in
 
 
 class SyncProtocol(ABC):
-    """A pure, single-threaded state machine; cluster threads and simulated events drive it alike.
+    """A pure, single-threaded state machine, driven by a cluster's threads or by simulated events.
 
     A worker is *released* when it may start its next step. Every method that changes the state
-    says whom this releases. Each worker-step of a released worker ends with `on_push`, unless the
-    worker is removed before.
+    returns whom this releases. Each worker-step of a released worker ends with `on_push`, unless
+    the worker is removed before.
 
     Attributes:
-        name: Its name on the command line, before a colon and its options.
-        usage: The way to write it with its options, for messages.
-        exchange: The use of a gradient.
-        least_workers: A cluster needs so many for the protocol to mean anything.
-        number: The protocol's only option, a whole number: the argument of the class that takes
-            it, its name in `usage`, and the least value. None for a protocol without options, or
-            with others.
+        name: The protocol's name on the command line, followed by a colon and its options.
+        usage: Form of the name with its options, for messages.
+        exchange: Use of a gradient.
+        least_workers: The least number of workers with which the protocol makes sense.
+        number: The protocol's only option, if it is a whole number: the argument of the class, its
+            name in `usage`, and the least value. None for a protocol with no or other options.
     """
 
     name: ClassVar[str]
@@ -101,7 +100,7 @@ class SyncProtocol(ABC):
 
     @classmethod
     def parse_options(cls, text: str) -> Mapping[str, Any]:
-        """Reads what follows the colon as keyword arguments of the class.
+        """Reads the text after the colon as keyword arguments of the class.
 
         Raises:
             ValueError: It is not as in `usage`; the message says what is allowed.
@@ -115,21 +114,21 @@ class SyncProtocol(ABC):
 
     @classmethod
     def format_options(cls, options: Mapping[str, Any]) -> str:
-        """Writes options in the one way in which they are recorded; reads back as the same."""
+        """Writes options as they are recorded; `parse_options` reads them back."""
         return "" if cls.number is None else str(options[cls.number[0]])
 
     @classmethod
     def check_cluster(cls, workers: int, options: Mapping[str, Any]) -> None:
-        """Refuses a number of workers with which the protocol cannot work.
+        """Checks that the protocol can be used with a number of workers.
 
         Raises:
-            ValueError: It is one; the message says what is allowed.
+            ValueError: It cannot; the message says what is allowed.
         """
         if workers < cls.least_workers:
             raise ValueError(f"it needs {cls.least_workers} workers or more")
 
     def start(self) -> Release:
-        """Releases the workers that may start at once, which is everybody; called once."""
+        """Releases the workers that may start at once, by default all; called once."""
         return Release(tuple(sorted(self.active)))
 
     @abstractmethod
@@ -141,7 +140,7 @@ class SyncProtocol(ABC):
 
     @abstractmethod
     def add(self, worker: int) -> Release:
-        """Lets `worker` take part from now on, new or back again."""
+        """Lets `worker` take part from now on, be it new or back."""
 
     @abstractmethod
     def remove(self, worker: int) -> Release:

@@ -25,7 +25,7 @@ class BSP(SyncProtocol):
 
     def __init__(self, workers: Iterable[int]) -> None:
         super().__init__(workers)
-        # Of the members of this round: how many steps each of the others has to do, and who has.
+        # The members of this round: how many steps each still has to do, and who has done them.
         self._left: dict[int, int] = {}
         self._arrived: set[int] = set()
 
@@ -34,7 +34,7 @@ class BSP(SyncProtocol):
         return self._next_round()
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Joins the round's gradients and releases everybody when `worker` was the last one."""
+        """Joins the round's gradients and releases everybody, if `worker` was the last one."""
         if worker not in self.active:
             return NOBODY
         if worker not in self._left:
@@ -52,10 +52,9 @@ class BSP(SyncProtocol):
         return self._next_round_if_over()
 
     def remove(self, worker: int) -> Release:
-        """Releases the others when only `worker` was missing."""
+        """Releases the others if only `worker` was missing."""
         self.active.discard(worker)
-        if self._left.pop(worker, None) is None:
-            return NOBODY
+        self._left.pop(worker, None)
         return self._next_round_if_over()
 
     def _next_round_if_over(self) -> Release:

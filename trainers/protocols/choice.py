@@ -26,9 +26,9 @@ PROTOCOLS: Mapping[str, type[SyncProtocol]] = {
 """The protocols that come with syncswitch, by name."""
 
 ENTRY_POINT_GROUP = "syncswitch.protocols"
-"""The entry points under which other packages register theirs."""
+"""Entry point group in which other packages register their protocols."""
 
-_LONGEST_NAME = 64  # the database's columns
+_LONGEST_NAME = 64  # width of the database's columns
 _NAME = re.compile(r"[a-z0-9][a-z0-9._+:-]*")
 
 
@@ -37,8 +37,8 @@ class ProtocolChoice:
     """A protocol with its options.
 
     Attributes:
-        text: The one way in which this choice is written and recorded, such as `dssp:3-15`.
-        kind: The class of the state machine.
+        text: The choice as it is recorded, such as `dssp:3-15`.
+        kind: Class of the state machine.
         options: Keyword arguments of that class.
     """
 
@@ -52,7 +52,7 @@ class ProtocolChoice:
         return self.kind.exchange
 
     def check_cluster(self, workers: int) -> None:
-        """Raises UserError where so many workers cannot use it."""
+        """Raises UserError if the protocol cannot be used with this number of workers."""
         try:
             self.kind.check_cluster(workers, self.options)
         except ValueError as error:
@@ -67,7 +67,7 @@ class ProtocolChoice:
 
 @cache
 def choose_protocol(text: str) -> ProtocolChoice:
-    """Reads `name` or `name:options`. Raises UserError where it names no protocol."""
+    """Reads `name` or `name:options`; raises UserError if it is not a protocol."""
     name, colon, rest = text.strip().lower().partition(":")
     kind = PROTOCOLS.get(name) or _registered_elsewhere(name)
     if kind is None:
@@ -90,7 +90,7 @@ _USUAL = ("asp", "bsp")
 
 
 def parse_pair(text: str) -> tuple[str, str]:
-    """Reads `first,second`, the protocols before and after the switch, as they are recorded."""
+    """Reads `first,second`, the protocols before and after the switch, into their recorded form."""
     usages = ", ".join(sorted(kind.usage for kind in PROTOCOLS.values()))
     wrong = UserError(
         f"--protocols is {text!r}: give two different protocols, before and after the switch, "
@@ -100,13 +100,13 @@ def parse_pair(text: str) -> tuple[str, str]:
 
 
 def alone(text: str) -> tuple[str, str]:
-    """The pair of protocols of a job that uses one alone, which is the first, as recorded."""
+    """The recorded pair of a job that uses one protocol alone, which is the first of the pair."""
     first = choose_protocol(text).text
     return first, next(name for name in _USUAL if name != first)
 
 
 def parse_named_pair(text: str) -> tuple[str, str]:
-    """Reads a pair as `parse_pair` does; a name may also be one that only a command knows."""
+    """Reads a pair like `parse_pair`, but also names that only the trained command knows."""
     wrong = UserError(
         f"--protocols is {text!r}: give two different names, before and after the switch, such as"
         f" ddp,local-sgd (letters, digits and . _ + : -, at most {_LONGEST_NAME})"
@@ -134,7 +134,7 @@ def _pair(text: str, wrong: UserError, name: Callable[[str], str]) -> tuple[str,
 
 
 def check_protocols(names: Iterable[str], workers: int) -> None:
-    """Raises UserError where a protocol does not exist, or so many workers cannot use it."""
+    """Raises UserError if a protocol does not exist or cannot be used with so many workers."""
     for name in names:
         choose_protocol(name).check_cluster(workers)
 
@@ -150,7 +150,8 @@ def _registered_elsewhere(name: str) -> type[SyncProtocol] | None:
             ) from error
         if not (isinstance(found, type) and issubclass(found, SyncProtocol)):
             raise UserError(
-                f"protocol {name!r}: {entry.value} is no syncswitch.trainers.protocols.SyncProtocol"
+                f"protocol {name!r}: {entry.value} is not a subclass of"
+                " syncswitch.trainers.protocols.SyncProtocol"
             )
         return found
     return None

@@ -15,16 +15,16 @@ from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncPr
 def partition(
     roster: tuple[int, ...], group_size: int, round_number: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Divides the workers into the groups of a round; the same everywhere.
+    """Divides the workers into the groups of a round; a pure function of its arguments.
 
-    With m = `group_size` and n = m^d workers, a group are those whose ranks (positions in the
-    roster), written to the base m, differ in digit `round_number` mod d only, digit 0 being the
-    lowest: after d rounds in a row everybody has everybody's share (arXiv 2007.03298). For any
-    other n the paper has no groups: there the roster is shuffled anew in each round and cut into
-    pieces of m, of which the last may be shorter.
+    With m = `group_size` and n = m^d workers, a group consists of workers whose ranks (positions in
+    the roster), written in base m, differ only in digit `round_number` mod d, where digit 0 is the
+    lowest: after d consecutive rounds everybody has a share from everybody (arXiv 2007.03298).
+    For other n the paper defines no groups; here the roster is shuffled anew in each round and cut
+    into pieces of m, of which the last may be shorter.
 
     Returns:
-        The groups, each ascending; together the roster.
+        The groups, each in ascending order; together they are the roster.
     """
     digits = _digits(len(roster), group_size)
     if digits is None:
@@ -41,16 +41,16 @@ def partition(
 
 
 class DSSync(SyncProtocol):
-    """A worker waits only for the members of its group of this round, then their mean is taken.
+    """A worker waits only for the members of its group in this round, whose replicas are averaged.
 
     Source: Wang et al., DS-Sync: Addressing Network Bottlenecks with Divide-and-Shuffle
     Synchronization for Distributed DNN Training (arXiv 2007.03298). There is no barrier: groups of
-    different rounds may be at work at once. Groups of one never average, the group of all is full
-    averaging.
+    different rounds may be at work at the same time. Groups of one never average; one group of all
+    workers is full averaging.
 
-    Workers come and go, which the paper leaves out. The roster keeps those that leave: groups are
-    divided as before, and shrink. One that comes back starts in the round of the foremost, and
-    groups of earlier rounds do not wait for it. A stranger makes the roster longer.
+    The paper does not cover workers that come and go. Here the roster keeps workers that leave:
+    groups are divided as before, and shrink. A worker that comes back starts in the foremost round,
+    and groups of earlier rounds do not wait for it. A new worker is added to the roster.
     """
 
     name = "ds-sync"
@@ -63,13 +63,13 @@ class DSSync(SyncProtocol):
         super().__init__(workers)
         self._group_size = group_size
         self._roster = sorted(self.active)
-        # Of active workers: in which round each one is, and who has done its step of it.
+        # The round of each active worker, and the workers that have done their step of it.
         self._round = dict.fromkeys(self.active, 0)
         self._arrived: set[int] = set()
 
     @classmethod
     def check_cluster(cls, workers: int, options: Mapping[str, Any]) -> None:
-        """Refuses workers that cannot be divided into groups of m."""
+        """Checks that the workers can be divided into groups of equal size."""
         super().check_cluster(workers, options)
         if workers % options["group_size"]:
             sizes = [str(size) for size in range(1, workers + 1) if workers % size == 0]
@@ -78,7 +78,7 @@ class DSSync(SyncProtocol):
             )
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases the group of `worker` when it was the last one of it."""
+        """Releases the group of `worker` if it was the last member to push."""
         if worker not in self.active:
             return NOBODY
         if worker in self._arrived:
@@ -91,7 +91,7 @@ class DSSync(SyncProtocol):
         return self._release_complete([(number, group)])
 
     def add(self, worker: int) -> Release:
-        """Releases `worker` into the foremost round, and those whose groups a stranger changed."""
+        """Releases `worker` into the foremost round, and groups that a new worker has completed."""
         if worker in self.active:
             return NOBODY
         self.active.add(worker)
@@ -102,7 +102,7 @@ class DSSync(SyncProtocol):
         return Release(tuple(sorted((worker, *others.workers))), others.groups)
 
     def remove(self, worker: int) -> Release:
-        """Releases the groups in which only `worker` was missing."""
+        """Releases the groups that waited only for `worker`."""
         if worker not in self.active:
             return NOBODY
         self.active.discard(worker)
@@ -111,7 +111,7 @@ class DSSync(SyncProtocol):
         return self._release_complete(self._groups_waited_in())
 
     def _groups_waited_in(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Each group in which somebody waits, behind the number of its round."""
+        """The groups of all rounds in which somebody waits, each after the number of its round."""
         roster = tuple(self._roster)
         return [
             (number, group)
@@ -123,7 +123,7 @@ class DSSync(SyncProtocol):
         released: list[int] = []
         averaged: list[tuple[int, ...]] = []
         for number, group in groups:
-            # Those in later rounds have this one behind them, or came back after it.
+            # Workers in later rounds are done with this one, or came back after it.
             expected = [one for one in group if self._round.get(one, number + 1) <= number]
             present = tuple(one for one in expected if self._is_in(one, number))
             if len(present) < len(expected):
@@ -149,7 +149,7 @@ def _groups_by_member(
 
 
 def _digits(workers: int, group_size: int) -> int | None:
-    """The d of n = m^d; None for any other n."""
+    """The d for which n = m^d; None if there is none."""
     if group_size < 2:
         return None
     digits, power = 1, group_size
@@ -159,5 +159,5 @@ def _digits(workers: int, group_size: int) -> int | None:
 
 
 def _lot(worker: int, round_number: int) -> bytes:
-    # A hash, since the streams of random generators may change from version to version.
+    # A hash, as the streams of random generators may differ between versions.
     return hashlib.sha256(f"syncswitch {round_number} {worker}".encode()).digest()

@@ -1,4 +1,4 @@
-"""Dynamic stale synchronous parallel: the fastest may run ahead where that saves it a wait."""
+"""Dynamic stale synchronous parallel: the fastest may run ahead if that shortens its wait."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from syncswitch.trainers.protocols.base import NOBODY, Release, whole_number
 from syncswitch.trainers.protocols.ssp import SSP
 
 _DEFAULT_LOW, _DEFAULT_HIGH = 3, 15  # the paper's experiments
-_LARGEST = 1000  # the controller tries every number of steps up to it
+_LARGEST = 1000  # the controller tries every number of steps up to this
 
 
 @dataclass(frozen=True, slots=True)
 class LastPushes:
-    """Times of the last two pushes of a worker; it may have pushed only once."""
+    """Times of a worker's last two pushes; `previous_seconds` is None after the first."""
 
     last_seconds: float
     previous_seconds: float | None = None
 
     @property
     def interval_seconds(self) -> float | None:
-        """Time between the two; None where there was one only."""
+        """Time between the two pushes; None if there was only one."""
         if self.previous_seconds is None:
             return None
         return self.last_seconds - self.previous_seconds
@@ -35,17 +35,16 @@ def extra_steps(
 ) -> int:
     """The number of further steps of the fastest worker that end closest to a push of the slowest.
 
-    Both are taken to keep the pace of their last step. The more pushes of the slowest one have
-    been seen when the fastest one stops, the shorter it waits then.
+    Both workers are assumed to keep the pace of their last step.
 
     Args:
         fast: Pushes of the fastest worker.
         slow: Pushes of the slowest worker.
-        range_steps: r_max; so many of the slowest one's pushes are foreseen beyond the next.
-        most_steps: No more than this.
+        range_steps: r_max, the number of pushes of the slowest worker predicted after its next.
+        most_steps: Upper limit of the answer.
 
     Returns:
-        r from 0 to `most_steps`; the smallest one of equals; 0 if one of the workers has no pace.
+        r from 0 to `most_steps`, the smallest of equally good ones; 0 if a worker has no pace yet.
     """
     pace = fast.interval_seconds if fast else None
     slow_pace = slow.interval_seconds if slow else None
@@ -66,24 +65,25 @@ def extra_steps(
 
 
 class DSSP(SSP):
-    """SSP with a low limit, beyond which the fastest worker may take up to `high - low` steps.
+    """SSP with a low limit, beyond which the fastest worker may do up to `high - low` more steps.
 
     Source: Zhao et al., Dynamic Stale Synchronous Parallel Distributed Training for Deep Learning,
     ICDCS 2019 (arXiv 1908.11848), Algorithms 1 and 2.
 
-    In the paper the release that grants steps costs none of them, and a grant does not look at the
-    lead: the lead grows without end, against its Theorem 2. By default the granting release counts
-    and no grant leads beyond `high_steps`; `bounded=False` is the paper. Of several slowest workers
-    the one with the lowest number counts; the paper does not say.
+    In the paper the release that grants steps is not counted as one of them, and a grant ignores
+    the current lead, so that leads grow without bound, contrary to its Theorem 2. By default the
+    granting release is counted and no grant leads beyond `high_steps`; `bounded=False` follows the
+    paper. Among several slowest workers the lowest number is chosen; the paper leaves this open.
 
     Args:
-        workers: Who takes part at the start.
-        low_steps: A worker with at most this lead goes on.
-        high_steps: No worker starts a step with a larger lead, if `bounded`.
-        bounded: Whether this is kept to.
+        workers: The workers at the start.
+        low_steps: Lead up to which a worker always goes on.
+        high_steps: The largest lead with which a worker may start a step, if `bounded`.
+        bounded: Whether `high_steps` is enforced.
 
     Attributes:
-        credit: Steps that a worker may still start whatever its lead; from 0 to `high - low`.
+        credit: Number of steps that each worker may still start whatever its lead, from 0 to
+            `high - low`.
     """
 
     name = "dssp"
@@ -125,7 +125,7 @@ class DSSP(SSP):
         return limits if options["bounded"] else f"{limits}:unbounded"
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases `worker` if its lead is low or it has credit, and those that waited for it."""
+        """Releases `worker` if its lead is low or it has credit, and workers that waited for it."""
         if worker not in self.active:
             return NOBODY
         self._arrive(worker)
@@ -137,12 +137,12 @@ class DSSP(SSP):
         return Release(tuple(sorted((worker, *self._wake().workers))))
 
     def add(self, worker: int) -> Release:
-        """Releases `worker`, level with the slowest one and without credit or history."""
+        """Releases `worker`, level with the slowest one, without credit or history."""
         self.credit.setdefault(worker, 0)
         return super().add(worker)
 
     def remove(self, worker: int) -> Release:
-        """Releases those that waited for `worker`; its credit and history are gone."""
+        """Releases the workers that waited for `worker`; its credit and history are dropped."""
         self.credit.pop(worker, None)
         self._pushes.pop(worker, None)
         return super().remove(worker)
@@ -158,7 +158,7 @@ class DSSP(SSP):
         granted = self._grant(worker)
         if granted == 0:
             return False
-        # This very release is the first of the steps; the paper gives it on top.
+        # This release is the first of the granted steps; in the paper it comes on top.
         self.credit[worker] = granted - 1 if self._bounded else granted
         return True
 

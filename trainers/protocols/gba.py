@@ -1,4 +1,4 @@
-"""Global batch gradients aggregation: nobody waits, and an update is as large as one of BSP."""
+"""Global batch gradients aggregation: nobody waits, and updates are as large as those of BSP."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncPr
 
 
 class GBA(SyncProtocol):
-    """Gradients fill a buffer in the order in which they come; a full one is one update.
+    """Gradients fill a buffer in the order in which they arrive; a full buffer is one update.
 
     Source: Su et al., GBA: A Tuning-free Approach to Switch between Synchronous and Asynchronous
     Training for Recommendation Models, NeurIPS 2022 (arXiv 2205.11048). The buffer holds as many
-    gradients as there are workers at the start, so that an update has the batch, and the learning
-    rate, of one of BSP. A step has a token, the number of the update for which it was handed out:
-    each update has as many tokens as its buffer has places. A gradient whose token is more than
-    `stale_updates` behind has no weight, but takes its place: the mean is over all places.
+    gradients as there are workers at the start, so that an update has the batch size and learning
+    rate of one in BSP. Each step has a token, the number of the update for which it is handed out;
+    each update has as many tokens as the buffer has places. A gradient whose token is more than
+    `stale_updates` behind has no weight but takes its place: the mean is over all places.
 
-    Of the paper's ways to damp what is stale this is the simplest. It lets the token of a lost
-    worker disappear; here the next step gets it, with the number that is due then, as tokens would
-    else run ahead of the updates and hide how old a gradient is. Workers that leave or join leave
-    the batch as large as it was. Once nobody is left, as at the end of a segment, what is in the
-    buffer is an update of its own, with the rate of so many workers in BSP.
+    This is the simplest of the paper's ways to damp stale gradients. In the paper the token of a
+    lost worker disappears; here the next step gets it, with the number that is due then, since
+    tokens would otherwise run ahead of the updates and hide how old a gradient is. The size of the
+    buffer does not change when workers leave or join. Once nobody is left, as at the end of a
+    segment, the rest of the buffer is one update, with the rate of as many workers in BSP.
 
     Args:
-        workers: Who takes part at the start.
-        stale_updates: iota, the oldest token that has weight, in updates.
+        workers: The workers at the start.
+        stale_updates: iota, the age of the oldest token that has weight, in updates.
     """
 
     name = "gba"
@@ -49,7 +49,7 @@ class GBA(SyncProtocol):
         return Release(tuple(map(self._hand_token, sorted(self.active))))
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases `worker`, and only it; an update comes first where its gradient was missing."""
+        """Releases `worker` alone; an update comes first if its gradient has filled the buffer."""
         if worker not in self.active:
             return NOBODY
         is_stale = self._updates - self._tokens.pop(worker) > self._stale_updates
@@ -58,20 +58,20 @@ class GBA(SyncProtocol):
         return Release((self._hand_token(worker),), groups, is_stale)
 
     def add(self, worker: int) -> Release:
-        """Releases `worker` unless it is at work already."""
+        """Releases `worker` unless it already takes part."""
         if worker in self.active:
             return NOBODY
         self.active.add(worker)
         return Release((self._hand_token(worker),))
 
     def remove(self, worker: int) -> Release:
-        """Releases nobody: nobody waits. What is in the buffer stays there for those left."""
+        """Releases nobody, as nobody waits; the gradients in the buffer stay there."""
         self.active.discard(worker)
         self._tokens.pop(worker, None)
         return NOBODY if self.active or not self._buffer else Release((), self._empty())
 
     def _hand_token(self, worker: int) -> int:
-        """Gives `worker` the next token of those that have neither arrived nor are out."""
+        """Gives `worker` the lowest token that has neither arrived nor is out."""
         ahead = len(self._buffer) + len(self._tokens)
         self._tokens[worker] = self._updates + ahead // self._places
         return worker

@@ -1,4 +1,4 @@
-"""Local SGD: everybody trains a replica, and all replicas are averaged now and then."""
+"""Local SGD: each worker trains a replica, and all replicas are averaged periodically."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from syncswitch.trainers.protocols.bsp import BSP
 
 
 class LocalSGD(BSP):
-    """All replicas are averaged when everybody has done the steps of a period.
+    """All replicas are averaged once each worker has done the steps of a period.
 
     Source: Lin et al., Don't Use Large Mini-Batches, Use Local SGD (arXiv 1808.07217), whose
-    post-local SGD is this after a time of BSP. It is DS-Sync with one group of all workers that
+    post-local SGD is BSP followed by this. It equals DS-Sync with one group of all workers that
     meets every `period_steps` steps.
 
-    Nobody waits for a worker that leaves; one that joins takes part from the next period on, which
-    it starts with the average.
+    Nobody waits for a worker that leaves. A worker that joins takes part from the next period on,
+    which it starts from the average.
 
     Args:
-        workers: Who takes part at the start.
-        period_steps: H, steps of each worker from one average to the next.
+        workers: The workers at the start.
+        period_steps: H, the number of steps of each worker from one average to the next.
     """
 
     name = "local-sgd"
@@ -39,6 +39,6 @@ class LocalSGD(BSP):
 
     @override
     def remove(self, worker: int) -> Release:
-        # Its replica is gone with it.
+        # Its replica is lost with it.
         self._arrived.discard(worker)
         return super().remove(worker)

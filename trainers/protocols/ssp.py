@@ -1,4 +1,4 @@
-"""Stale synchronous parallel: nobody runs too far ahead of the slowest."""
+"""Stale synchronous parallel: no worker runs too far ahead of the slowest."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncPr
 
 
 class SSP(SyncProtocol):
-    """A worker goes on unless it is more than a number of steps ahead of the slowest worker.
+    """A worker goes on unless it is too many steps ahead of the slowest one.
 
     Source: Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter
-    Server, NeurIPS 2013. A lead of 0 is a barrier per step, yet with one update per worker and
-    not one in all, so that it is not BSP; a lead without limit is ASP.
+    Server, NeurIPS 2013. A lead of 0 is a barrier per step, but differs from BSP by one update per
+    worker instead of one per round; an unlimited lead is ASP.
 
-    Workers come and go, which the paper leaves out: one that joins or comes back stands where the
-    slowest one is, and the steps of those that leave count no longer.
+    The paper does not cover workers that come and go. Here a worker that joins or comes back is
+    level with the slowest one, and workers that leave no longer count.
 
     Args:
-        workers: Who takes part at the start.
+        workers: The workers at the start.
         lead_steps: s, the largest lead with which a worker may start a step.
     """
 
@@ -35,14 +35,14 @@ class SSP(SyncProtocol):
         self._waiting: set[int] = set()
 
     def on_push(self, worker: int, now_seconds: float) -> Release:
-        """Releases `worker` unless it is too far ahead, and those that waited for it."""
+        """Releases `worker` unless it is too far ahead, and workers that waited for it."""
         if worker not in self.active:
             return NOBODY
         self._arrive(worker)
         return self._wake()
 
     def add(self, worker: int) -> Release:
-        """Releases `worker`, level with the slowest one, unless it takes part already."""
+        """Releases `worker`, level with the slowest one, unless it already takes part."""
         if worker in self.active:
             return NOBODY
         self.active.add(worker)
@@ -50,7 +50,7 @@ class SSP(SyncProtocol):
         return Release((worker,))
 
     def remove(self, worker: int) -> Release:
-        """Releases those that waited for `worker`."""
+        """Releases the workers that waited for `worker`."""
         self.active.discard(worker)
         self._steps.pop(worker, None)
         self._waiting.discard(worker)

@@ -1,6 +1,6 @@
-"""The worker-steps of one segment, handed out as a protocol allows; pure.
+"""Hands out the worker-steps of a segment as its protocol allows; pure.
 
-Threads of a cluster and events of a simulation use it in the same way.
+The threads of a cluster and the events of a simulation use it in the same way.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from syncswitch.trainers.protocols import Exchange, Release, SyncProtocol
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Work that is to be joined; see `Release.groups`.
+    """A group of workers whose work is to be joined; see `Release.groups`.
 
     Attributes:
-        workers: Workers that did it.
-        worker_steps: Steps of the gradients in a buffer, one for each of `workers`; empty
-            otherwise.
-        stale: Steps among these whose gradient has no weight.
+        workers: The workers.
+        worker_steps: For a buffer, the step of each worker's gradient; otherwise empty.
+        stale: Those of these steps whose gradient has no weight.
     """
 
     workers: tuple[int, ...]
@@ -35,13 +34,13 @@ Groups = tuple[Group, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Permission for one worker to do one worker-step, or several at once.
+    """Permission for a worker to do one worker-step, or several at once.
 
     Attributes:
         worker: The worker.
         worker_step: Number of the step in the job, from 0; also the number of its batch.
-        batches: So many worker-steps, from that one on, are done at once: one gradient of the
-            batches of all of them.
+        batches: Number of worker-steps, from that one on, that are done at once, as one gradient of
+            all their batches.
     """
 
     worker: int
@@ -50,7 +49,7 @@ class Ticket:
 
     @property
     def worker_steps(self) -> range:
-        """Numbers of all its worker-steps."""
+        """Numbers of all worker-steps of the ticket."""
         return range(self.worker_step, self.worker_step + self.batches)
 
 
@@ -59,9 +58,9 @@ class Advance:
     """Groups to join and steps to start.
 
     Attributes:
-        groups: Groups whose work is to be joined before anybody goes on: they are complete because
-            others have no more steps to do.
-        tickets: Steps that may start then.
+        groups: Groups whose work is to be joined before anybody goes on; they are complete because
+            other workers have no more steps to do.
+        tickets: Steps that may start after that.
     """
 
     groups: Groups = ()
@@ -69,23 +68,23 @@ class Advance:
 
 
 class SegmentSteps:
-    """Hands out the worker-steps from one number to another.
+    """Hands out the worker-steps of a segment.
 
-    No ticket is handed out beyond the end of the segment, so there is no overshoot. A step whose
-    worker is lost is handed out again. `hand_out` follows each call that may release somebody:
-    `push`, `leave`, `lose` and `join`.
+    No ticket goes beyond the end of the segment, so there is no overshoot. A step whose worker is
+    lost is handed out again. Call `hand_out` after each call that may release a worker: `push`,
+    `leave`, `lose` and `join`.
 
     Args:
         protocol: A fresh state machine.
         done: Number of worker-steps done before.
         end_step: Number of worker-steps done where the segment ends.
-        undone: Steps that were not done, though later ones were.
-        batches: Worker-steps of a ticket; the last one of the segment may have fewer.
+        undone: Steps before `done` that are still to be done, while as many later ones are done.
+        batches: Number of worker-steps of a ticket; the last one of the segment may have fewer.
 
     Attributes:
-        exchange: The use of a gradient.
-        done: Worker-steps whose gradient counts: it has been applied, or is about to be by one of
-            the groups of the last answer.
+        exchange: Use of a gradient.
+        done: Number of worker-steps whose gradient counts: it has been applied, or will be by a
+            group of the last answer.
     """
 
     def __init__(
@@ -104,9 +103,9 @@ class SegmentSteps:
         self._batches = batches
         self._released: deque[int] = deque()
         self._out: dict[int, Ticket] = {}
-        # First step, and how many.
+        # First step and number of steps.
         self._again: list[tuple[int, int]] = _runs(undone, batches)
-        # Pushed, but not yet in the mean of a round or of a buffer; of a worker in their order.
+        # Pushed steps that are not yet in the mean of a round or buffer, in order, by worker.
         self._waiting: defaultdict[int, deque[int]] = defaultdict(deque)
         self._stale: set[int] = set()
         self._idle: set[int] = set()
@@ -119,10 +118,10 @@ class SegmentSteps:
         return frozenset(self._out)
 
     def undone(self, applied: Collection[Ticket] = ()) -> list[int]:
-        """Steps whose gradient has not been applied, though that of later ones may have been.
+        """Steps whose gradient has not been applied, while that of later ones may have been.
 
         Args:
-            applied: Tickets that are known to be applied, though they were not acknowledged.
+            applied: Tickets that are known to be applied although they were not acknowledged.
         """
         out = [one.worker_steps for one in self._out.values() if one not in applied]
         again = [range(step, step + batches) for step, batches in self._again]
@@ -130,12 +129,12 @@ class SegmentSteps:
 
     @property
     def next_step(self) -> int:
-        """The first step that nobody has been given."""
+        """The first step that has not been handed out."""
         return self._next_step
 
     @property
     def is_over(self) -> bool:
-        """Whether every step was done (drained), or will not be."""
+        """Whether no step is under way or still to be done."""
         if self._out:
             return False
         return self._is_stopped or (not self._again and self._next_step >= self._end_step)
@@ -148,7 +147,7 @@ class SegmentSteps:
     def push(self, worker: int, now_seconds: float) -> Groups:
         """Records that `worker` has finished its step.
 
-        Between this and `hand_out` others may be told to leave, or all be stopped.
+        Between this call and `hand_out`, workers may be told to leave, or the segment be stopped.
 
         Returns:
             Groups whose work is to be joined.
@@ -165,7 +164,7 @@ class SegmentSteps:
         return groups + self._leave(worker) if worker in self._leaving else groups
 
     def leave(self, worker: int) -> Groups:
-        """Gives `worker` no more steps; the one that it has counts, and is its last.
+        """Gives `worker` no more steps; the one that it has still counts.
 
         Returns:
             Groups that waited for nobody else.
@@ -176,7 +175,7 @@ class SegmentSteps:
         return self._leave(worker)
 
     def lose(self, worker: int) -> Groups:
-        """Records that `worker` is gone: the step that it had is handed out again.
+        """Records that `worker` is lost; its step will be handed out again.
 
         Returns:
             Groups that waited for nobody else.
@@ -189,7 +188,7 @@ class SegmentSteps:
         return groups
 
     def join(self, worker: int) -> Groups:
-        """Lets `worker` take part, new or back again.
+        """Lets `worker` take part, be it new or back.
 
         Returns:
             Groups that this completes.
@@ -199,14 +198,14 @@ class SegmentSteps:
         return self._take(self._protocol.add(worker))
 
     def hand_out(self) -> Advance:
-        """Gives the workers that were released their next steps."""
+        """Gives the released workers their next steps."""
         groups: Groups = ()
         tickets = []
         while self._released:
             worker = self._released.popleft()
             following = self._following()
             if following is None:
-                # Nothing is left for it to do in this segment: nobody must wait for it.
+                # It has nothing left to do in this segment, so nobody may wait for it.
                 self._idle.add(worker)
                 groups += self._take(self._protocol.remove(worker))
             else:
@@ -215,15 +214,15 @@ class SegmentSteps:
         return Advance(groups, tuple(tickets))
 
     def cut(self) -> None:
-        """Ends the segment here; a step whose worker is lost is still done by another one."""
+        """Ends the segment here; the step of a worker that is lost is still done by another."""
         self._end_step = self._next_step
 
     def stop(self) -> None:
-        """Hands out no further tickets at all; may be called while another call is under way."""
+        """Hands out no more tickets at all; may be called during another call."""
         self._is_stopped = True
 
     def _following(self) -> tuple[int, int] | None:
-        """The first step of the next ticket, and how many it has."""
+        """The first step and number of steps of the next ticket; None if there is none."""
         if self._is_stopped:
             return None
         if self._again:
@@ -242,7 +241,7 @@ class SegmentSteps:
         return self._take(self._protocol.remove(worker))
 
     def _call_back(self) -> Groups:
-        """Gives idle workers something to do again."""
+        """Lets idle workers take part again."""
         groups: Groups = ()
         for worker in sorted(self._idle):
             groups += self.join(worker)
@@ -254,7 +253,7 @@ class SegmentSteps:
 
     @property
     def _is_joined(self) -> bool:
-        """Whether a gradient counts only once it has been joined with others."""
+        """Whether a gradient counts only once it is joined with others."""
         return self.exchange in (Exchange.ROUND, Exchange.BUFFER)
 
     def _joined(self, workers: tuple[int, ...]) -> Group:
@@ -264,15 +263,13 @@ class SegmentSteps:
         steps = tuple(self._waiting[worker].popleft() for worker in workers)
         if self.exchange is Exchange.ROUND:
             return Group(workers)
-        stale = tuple(step for step in steps if step in self._stale)
-        self._stale.difference_update(stale)
-        return Group(workers, steps, stale)
+        return Group(workers, steps, tuple(step for step in steps if step in self._stale))
 
 
 def _runs(steps: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Steps that follow each other, at most so many, as first step and number; ascending.
+    """Runs of consecutive steps, of at most this length, as first step and number; ascending.
 
-    So tickets that were out come back as they were, in which they may have reached some servers.
+    Tickets that were out are restored as they were, since some servers may have applied them.
     """
     found: list[tuple[int, int]] = []
     for step in sorted(steps):

@@ -1,4 +1,4 @@
-"""Recorded runs of one workload, and the choice of one that answers a trial."""
+"""Recorded runs of a workload, and the choice of one that answers a trial."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.trials.values import StoredTrial
 
 REPLAY = "replay"
-"""Name of the trainer that answers from recorded runs; its own runs are not recordings."""
+"""Name of the trainer that replays recorded runs; its own runs are not recordings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,20 @@ class RecordedRun:
     """One complete run, from its first worker-step.
 
     Attributes:
-        candidate_percent: The switch point that it counts for; it may have switched slightly
+        candidate_percent: The switch point for which it counts; the run may have switched slightly
             earlier or later.
-        accuracy: Converged accuracy, 0 to 1; 0 where a diverged run has none.
-        training_seconds: Duration of the whole run; 0 where the time of a divergence is unknown.
+        accuracy: Converged accuracy, 0 to 1; 0 if a diverged run has none.
+        training_seconds: Duration of the whole run; 0 if it diverged at an unknown time.
         diverged: Whether training diverged.
         first_seconds: The part of `training_seconds` in the first protocol.
-        worker_steps: Worker-steps done at the end.
-        evaluations: Evaluations by ascending worker-step; their times count from the run's start.
-        phases: One for each protocol that ran.
+        worker_steps: Number of worker-steps done.
+        evaluations: Evaluations by ascending worker-step, with times since the run's start.
+        phases: One phase for each protocol that ran.
         switch_overhead_seconds: See `TrialRecord`.
-        seed: None where it was not recorded.
-        stopped_early: Whether it was stopped before its end.
+        seed: The run's seed; None if it was not recorded.
+        stopped_early: Whether the run was stopped before its end.
         converged_evaluations: Number of last evaluations whose mean is `accuracy`.
-        name: Distinguishes it from the workload's other runs, for people and checkpoints.
+        name: A name that tells the workload's runs apart, for people and checkpoints.
     """
 
     candidate_percent: float
@@ -65,11 +65,11 @@ class RecordedRun:
 
     @property
     def switch_worker_step(self) -> int:
-        """Worker-step at which its second protocol began; 0 if it never switched."""
+        """The worker-step at which the second protocol began; 0 if the run never switched."""
         return self.phases[-1].start_worker_step if len(self.phases) > 1 else 0
 
     def clock(self) -> RunTimes:
-        """Maps the run's worker-steps to times."""
+        """The run's time as a function of its worker-steps."""
         return RunTimes(self.phases, self.evaluations, self.training_seconds, self.worker_steps)
 
 
@@ -80,7 +80,7 @@ class Recording:
     Attributes:
         identity: The workload on its cluster.
         runs: The runs, in the order in which they began.
-        reference: Normalized reference that loads the workload; its name where it was imported.
+        reference: Normalized reference that loads the workload, or the name of an imported one.
     """
 
     identity: WorkloadIdentity
@@ -106,11 +106,11 @@ class Recording:
     def draw(
         self, candidate_percent: float, replicate: int, deck_seed: int = 0
     ) -> RecordedRun | None:
-        """The run that stands for a replicate; None if none is recorded at this switch point.
+        """The run that answers for a replicate; None if this switch point has no runs.
 
         The replicates of a switch point draw without replacement, and start over once all runs are
         drawn. A replicate draws the same seed at every switch point that has it, just as the runs
-        of a search share a start. A draw depends on the arguments alone.
+        of a search share a start. A draw depends only on the arguments.
         """
         runs = self.at(candidate_percent)
         if not runs:
@@ -120,7 +120,7 @@ class Recording:
         return runs[_shuffled(candidate_percent, seeds, deal, deck_seed)[position]]
 
 
-# Replicates draw from one deck, one after the other; 25 and 25.0 are written differently.
+# Consecutive replicates draw from one deck. Typed, as 25 and 25.0 are written differently.
 @lru_cache(maxsize=1024, typed=True)
 def _shuffled(percent: float, seeds: tuple[int | None, ...], deal: int, deck: int) -> list[int]:
     """Indices of the runs with these seeds at a switch point, in the order of a deal."""
@@ -128,7 +128,7 @@ def _shuffled(percent: float, seeds: tuple[int | None, ...], deal: int, deck: in
     def place(index: int) -> bytes:
         seed = seeds[index]
         card = f"{percent!r} {deal} {index}" if seed is None else f"seed {deal} {seed}"
-        # Unlike a library's shuffling, the same in all its versions to come.
+        # A library's shuffling may change from version to version.
         return hashlib.sha256(f"syncswitch deck {deck} {card}".encode()).digest()
 
     return sorted(range(len(seeds)), key=place)
@@ -144,9 +144,8 @@ def read_recording(
 ) -> Recording:
     """Reads the complete runs of one workload that count for a switch point.
 
-    A forked run is completed with its parent's start, and left out where its parent is missing.
-    Also left out are runs of the `replay` trainer, and those with an online policy or injections,
-    which do not tell how an undisturbed run goes.
+    A forked run is completed with the start of its parent, and left out if the parent is missing.
+    Runs of the `replay` trainer and runs with an online policy or injections are left out, too.
 
     Args:
         database: The database.
@@ -157,7 +156,7 @@ def read_recording(
             or on a simulated one where there are no others.
 
     Raises:
-        UserError: There are no such runs, or those of several workloads.
+        UserError: There are no such runs, or they belong to several workloads.
     """
     from syncswitch.storage.database.inspection import shown
     from syncswitch.storage.policies.registry import PolicyRegistry
@@ -212,13 +211,13 @@ def _check_one_workload(workload: str, trials: Iterable[StoredTrial]) -> None:
 def whole_runs(
     trials: Iterable[StoredTrial], curves: Mapping[int, tuple[Evaluation, ...]]
 ) -> dict[int, RecordedRun]:
-    """Complete runs from their first worker-step, by `trial_id`.
+    """Complete runs from their first worker-step on, by `trial_id`.
 
-    A fork is completed with its parent's start, and left out where its parent is not among them.
+    A fork is completed with the start of its parent, and left out if the parent is missing.
 
     Args:
         trials: Complete runs of one workload.
-        curves: Their own evaluations by `trial_id`.
+        curves: The evaluations of each run itself, by `trial_id`.
     """
     by_id = {trial.trial_id: trial for trial in trials}
     known: dict[int, RecordedRun | None] = {}
@@ -226,7 +225,7 @@ def whole_runs(
     def whole(trial_id: int) -> RecordedRun | None:
         """The run from its first worker-step; None where a part of it is missing."""
         if trial_id not in known:
-            known[trial_id] = None  # ends the recursion of a fork that is its own ancestor
+            known[trial_id] = None  # ends the recursion if a fork is its own ancestor
             if trial_id in by_id:
                 known[trial_id] = completed(by_id[trial_id])
         return known[trial_id]
@@ -268,7 +267,7 @@ def _own_part(trial: StoredTrial, curve: tuple[Evaluation, ...]) -> RecordedRun:
 def _fork_worker_step(trial: StoredTrial) -> int:
     if trial.phases:
         return trial.phases[0].start_worker_step
-    # It diverged at once, so an approximate worker-step does no harm.
+    # It diverged at once, so an approximate worker-step is enough.
     return percent_to_worker_steps(trial.fork_percent or 0.0, trial.total_worker_steps)
 
 
@@ -278,7 +277,7 @@ def _with_prefix(
     inherited_seconds = trial.inherited_seconds or 0.0
     prefix = cut_phases(parent.phases, 0, start, parent.clock())
     seconds = sum(phase.seconds for phase in prefix)
-    # The checkpoint's time was measured; that of its worker-step is interpolated.
+    # The checkpoint's time is measured; the time of its worker-step in the parent is interpolated.
     scale = inherited_seconds / seconds if seconds > 0 else 1.0
     prefix = tuple(replace(phase, seconds=scale * phase.seconds) for phase in prefix)
     phases = merge_phases((*prefix, *own.phases))

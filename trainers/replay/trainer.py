@@ -48,7 +48,7 @@ class ReplayCheckpoint(BaseModel):
 
 
 def model_of(identity: WorkloadIdentity) -> str:
-    """The model's digest, or the job's name where it was imported without its model."""
+    """The model's digest, or the name of a job that was imported without its model."""
     return identity.name if identity.model is None else identity.model
 
 
@@ -79,15 +79,15 @@ def read_replay_checkpoint(path: Path) -> ReplayCheckpoint:
 class ReplayTrainer(Trainer):
     """Replays recorded runs, with the seconds that were recorded.
 
-    A trial is answered by the recorded run with its switch point and seed, or by a drawn one where
-    its seed was not recorded. Nothing is made up: a switch point without a recording is refused. A
+    A trial is answered by the recorded run with its switch point and seed, or by one that is drawn
+    if its seed was not recorded. Nothing is made up: a switch point without a run is refused. A
     replayed run never goes back to its switch, whatever the guard's band.
 
-    A fork continues the run of its checkpoint if both have the same switch point. Otherwise its own
-    run is played from there on: its evaluations after that worker-step, and the time of the rest.
+    A fork continues the run of its checkpoint if both have the same switch point. Otherwise another
+    run is chosen and played from the checkpoint's worker-step on.
 
     Args:
-        recordings: One for each workload, size of cluster and pair of protocols; at least one.
+        recordings: At least one, each of another workload, cluster size or pair of protocols.
         deck_seed: Seed of the draws.
     """
 
@@ -101,7 +101,7 @@ class ReplayTrainer(Trainer):
         check_trial(spec, recording.identity)
         if not spec.conditions.is_undisturbed:
             raise UserError(
-                "recorded runs do not say how one with --online or --inject goes; leave these out,"
+                "recorded runs cannot answer for runs with --online or --inject; leave these out,"
                 " or choose another --trainer"
             )
         start = None if spec.fork_from is None else _load_start(spec, spec.fork_from)
@@ -146,7 +146,7 @@ def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
 
 
 class _Replay:
-    """Replays one recorded run to an observer, from a checkpoint if there is one."""
+    """Replays one recorded run to an observer, from a checkpoint on if there is one."""
 
     def __init__(
         self, spec: TrialSpec, run: RecordedRun, start: ReplayCheckpoint | None, observer: Observer
@@ -158,7 +158,7 @@ class _Replay:
         self._clock = run.clock()
         self._start = start.worker_step if start else 0
         self._inherited_seconds = start.elapsed_seconds if start else 0.0
-        # The clock continues from the inherited time, whatever this run took up to there.
+        # The clock continues from the inherited time, however long this run took up to there.
         before = self._clock.seconds_at(self._start) if start else 0.0
         self._shift_seconds = self._inherited_seconds - before
         first = self._start + 1 if start else 0  # some logs begin with the untrained model
@@ -168,7 +168,7 @@ class _Replay:
         self._checkpoints: dict[float, Path] = {}
 
     def to_its_end(self) -> TrialRecord:
-        """Plays the run to its end, or until the observer stops it."""
+        """Replays the run to its end, or until the observer stops it."""
         self._report_progress(self._start)
         for evaluation in self._ahead:
             self._write_checkpoints_before(evaluation.worker_step)
@@ -183,7 +183,7 @@ class _Replay:
         W = self._spec.identity.total_worker_steps
         self._write_checkpoints_before(W + 1 if is_whole else run.worker_steps)
         record = self._record(
-            # A divergence before the checkpoint, or at an unknown time, comes right after it.
+            # A divergence before the checkpoint, or at an unknown time, is moved right after it.
             max(run.worker_steps, self._start),
             run.training_seconds + self._shift_seconds,
             diverged=run.diverged,
@@ -225,7 +225,7 @@ class _Replay:
         )
 
     def _report_progress(self, worker_step: int) -> None:
-        # A log may count a few worker-steps beyond the job.
+        # Some logs count a few worker-steps beyond the end of the job.
         self._observer.on_progress(min(worker_step, self._spec.identity.total_worker_steps))
 
     def _write_checkpoints_before(self, worker_step: int) -> None:

@@ -1,15 +1,15 @@
-"""A cluster on a virtual clock: real gradients, true staleness, the same protocols."""
+"""Training on a simulated cluster: real gradients and protocols on a virtual clock."""
 
 from __future__ import annotations
 
 from syncswitch.trainers.options import TrainerOption
 
 DEFAULT_PROFILE = "uniform"
-"""Name of the profile that is simulated by default."""
+"""Name of the default profile."""
 
 PROFILE = TrainerOption(
     "--profile",
-    "What the cluster is like (--trainer simulated): see `syncswitch-search profile`.",
+    "Profile of the simulated cluster (--trainer simulated): see `syncswitch-search profile`.",
     metavar="NAME|FILE",
     default=DEFAULT_PROFILE,
 )

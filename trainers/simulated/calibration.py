@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import integrate, optimize, stats
+from scipy import optimize
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
@@ -20,12 +20,9 @@ Vector = NDArray[np.float64]
 
 _SYNCHRONOUS, _ASYNCHRONOUS = "bsp", "asp"
 _LEAST_SECONDS = 1e-9
-# Played to measure how long a round takes, and the share of it that chance leaves uncertain.
-_PLAYED_STEPS = 4000
+# Worker-steps played to measure a round, and the share of its time that is left to chance.
+_PLAYED_STEPS = 16_000
 _CHANCE = 0.01
-# Limits of the integral in standard deviations, and its number of points.
-_TAIL = 10.0
-_POINTS = 4001
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Measured:
     Attributes:
         workers: n.
         bsp_seconds: Duration of a BSP round, in which each worker does one worker-step.
-        asp_seconds: Mean time that a worker takes for one worker-step in ASP.
+        asp_seconds: Mean duration of one worker-step in ASP.
         runs: Number of runs behind these figures.
     """
 
@@ -95,9 +92,10 @@ def calibrate(
     """A profile with which BSP and ASP take as long as measured.
 
     In ASP nobody waits, so a worker's step is its computing, plus its transfers where the network
-    is known. A BSP round lasts as long as the slowest of n workers; whatever the measured time has
-    beyond that is attributed to the barrier: the parameter server's work for a round, stragglers,
-    and transfers that slow each other down where the network is not known.
+    is known. A BSP round lasts as long as the slowest of n workers, which is found by playing some
+    rounds; whatever the measured time has beyond that is attributed to the barrier: the parameter
+    server's work for a round, stragglers, and, where the network is not known, transfers that slow
+    each other down.
 
     Args:
         measured: The measured pace.
@@ -109,28 +107,7 @@ def calibrate(
     Raises:
         UserError: The variation or network alone would take longer than measured.
     """
-    if network is not None:
-        return _with_network(measured, variation, description, network)
-    compute = measured.asp_seconds
-    slowest = compute * slowest_of(measured.workers, variation)
-    if measured.bsp_seconds < slowest:
-        raise UserError(
-            f"a BSP round of {measured.workers} workers was measured to take"
-            f" {measured.bsp_seconds:.4g} s, less than the {slowest:.4g} s of the slowest with a"
-            f" variation of {variation:g}; give a smaller --variation"
-        )
-    return ClusterProfile(
-        description=description,
-        compute_seconds=compute,
-        compute_variation=variation,
-        barrier_seconds=measured.bsp_seconds - slowest,
-    )
-
-
-def _with_network(
-    measured: Measured, variation: float, description: str, network: Network
-) -> ClusterProfile:
-    """Fits computing to ASP, which has no barrier; plays BSP rounds to find the barrier's share."""
+    network = network or Network()
     n, asp, bsp = measured.workers, measured.asp_seconds, measured.bsp_seconds
     _check_fits("a worker's step in ASP", asp, asp_seconds(n, _LEAST_SECONDS, network))
     compute = float(
@@ -155,9 +132,10 @@ def _with_network(
 def _check_fits(what: str, measured_seconds: float, least_seconds: float) -> None:
     if least_seconds > measured_seconds:
         raise UserError(
-            f"{what} was measured to take {measured_seconds:.4g} s, and with this network and"
-            f" variation it takes at least {least_seconds:.4g} s; give a larger --worker-bandwidth"
-            " or --server-bandwidth, or a smaller --latency, --parameters or --variation"
+            f"{what} was measured to take {measured_seconds:.4g} s, less than the"
+            f" {least_seconds:.4g} s that this variation and network take at least; give a smaller"
+            " --variation, --latency or --parameters, or a larger --worker-bandwidth or"
+            " --server-bandwidth"
         )
 
 
@@ -195,13 +173,3 @@ def _weights(seconds: Vector) -> Vector:
     logarithms = np.concatenate([[0.0], np.cumsum(np.log(seconds))])
     weights: Vector = np.exp(logarithms - logarithms.max())
     return weights
-
-
-def slowest_of(workers: int, variation: float) -> float:
-    """Mean of the longest of n log-normal times with mean 1 and this standard deviation."""
-    variance = math.log1p(variation**2)
-    deviation = math.sqrt(variance)
-    # Over the standard normal variable z whose exponential is the time.
-    z = np.linspace(-_TAIL, _TAIL + deviation, _POINTS)
-    density = workers * stats.norm.pdf(z) * stats.norm.cdf(z) ** (workers - 1)
-    return float(integrate.trapezoid(density * np.exp(deviation * z - variance / 2), z))

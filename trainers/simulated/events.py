@@ -14,14 +14,14 @@ from syncswitch.trainers.simulated.step_times import NEVER, Moment, SharedLink, 
 
 
 class Learner:
-    """Is notified of what happens to the parameters, in virtual-time order; learns nothing."""
+    """Receives what happens to the parameters, in virtual-time order; this one learns nothing."""
 
     def batches(self, second_since: int | None) -> int:
-        """Batches in each gradient; see `Configuration.batches`."""
+        """Number of batches in each gradient; see `Configuration.batches`."""
         return 1
 
     def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
-        """A segment begins with these workers; no step is under way."""
+        """A segment begins with these workers, none of which has a step under way."""
 
     def finish(self) -> None:
         """The segment is over."""
@@ -30,16 +30,16 @@ class Learner:
         """The worker takes the parameters with which it computes this step."""
 
     def push(self, ticket: Ticket) -> None:
-        """Its gradient has arrived: at the parameter server, or at its own replica."""
+        """The worker's gradient has arrived at the parameter server, or at its own replica."""
 
     def join(self, group: Group, worker_step: int) -> None:
-        """The work of a group is joined; `worker_step` is the first of their round."""
+        """The work of a group is joined; `worker_step` is the first one of its round."""
 
     def leave(self, worker: int) -> None:
-        """The worker drops out; gradients of it that have arrived still count."""
+        """The worker drops out; those of its gradients that have arrived still count."""
 
     def come_back(self, worker: int) -> None:
-        """The worker is back, and about to begin its first step."""
+        """The worker is back and about to begin a step."""
 
 
 @dataclass(slots=True)
@@ -56,13 +56,13 @@ class SegmentPlayer:
 
     With shared parameters, a step begins with a request to the server, which reads the parameters
     and starts sending them; the worker computes, then sends its gradient, which counts once it has
-    arrived and the server has got round to it. Concurrent transfers share the server's link, each
-    direction by itself. A step of a replica only computes.
+    arrived and the server has processed it. Concurrent transfers share the server's link, each
+    direction separately. A step on a replica only computes.
 
     Args:
         steps: The segment's worker-steps, not yet started.
         times: The run's times.
-        learner: Notified of what happens.
+        learner: Receives what happens to the parameters.
         membership: Decides who leaves and comes back.
         start_seconds: Training time at which the segment begins.
         on_done: `(worker-steps done, training time)`: called after each update; both ascend.
@@ -100,8 +100,8 @@ class SegmentPlayer:
         """Plays the segment to its end.
 
         Returns:
-            Training time at its last update, or at its start where there was none; and updates
-            between pull and push, which are not counted for replicas.
+            Training time of the last update, or of the start if there was none; and the staleness
+            of the gradients, which is not counted for replicas.
         """
         for ticket in self._steps.start().tickets:
             self._begin(ticket, self._seconds)
@@ -110,7 +110,7 @@ class SegmentPlayer:
         return self._seconds, self._staleness
 
     def _go_on(self) -> None:
-        """Handles the next event, or a change of membership that comes before it."""
+        """Handles the next event, or a change of membership if that comes first."""
         event: Moment = self._events[0][:2] if self._events else NEVER
         first = min(event, self._down.next, self._up.next)
         if self._membership.next_seconds <= first[0]:
@@ -129,9 +129,9 @@ class SegmentPlayer:
             happen(step, self._now)
 
     def _at(self, seconds: float, happen: Callable[[_Step, float], None], step: _Step) -> None:
-        # At the same moment lower numbers come first; a worker has one event at a time. So when
-        # equal workers push at once, each pulls before the next one's push, and DSSP breaks ties
-        # as its published times do.
+        # Ties go to the lower worker; each worker has one event at a time. So when equal workers
+        # push at once, each pulls before the next one's push, and DSSP breaks ties as the paper's
+        # times do.
         self._scheduled += 1
         event = (seconds, step.ticket.worker, self._scheduled, happen, step)
         heapq.heappush(self._events, event)
@@ -176,7 +176,7 @@ class SegmentPlayer:
             now = max(now, self._applied_seconds) + self._times.apply_seconds
             self._applied_seconds = now
         elif self._steps.exchange is Exchange.BUFFER:
-            # The parameter server may be at the update of a full buffer.
+            # The parameter server may be busy with the update of a full buffer.
             now = max(now, self._applied_seconds)
         self._at(now, self._finish, step)
 
@@ -197,7 +197,7 @@ class SegmentPlayer:
         """Carries out the online policy's decision.
 
         Returns:
-            When each worker that it releases can go on.
+            The time at which each worker it releases can go on.
         """
         busy_seconds = (now - step.start_seconds) / step.ticket.batches
         decision = self._membership.decide(step.ticket.worker, busy_seconds, self._steps.done, now)
@@ -213,7 +213,7 @@ class SegmentPlayer:
         return ends
 
     def _change(self, changes: Iterable[WorkerChange]) -> None:
-        """Applies workers that are lost or back."""
+        """Carries out that workers are lost or back."""
         ends: dict[int, float] = {}
         for change in changes:
             worker = change.worker
@@ -233,16 +233,16 @@ class SegmentPlayer:
         advance = self._steps.hand_out()
         ends |= self._join(advance.groups, now)
         is_round = self._steps.exchange is Exchange.ROUND
-        # A worker that is new to a round begins with the others.
+        # A worker that is new to a round begins together with the others.
         others = max(ends.values(), default=now) if is_round else now
         for ticket in advance.tickets:
             self._begin(ticket, ends.get(ticket.worker, others))
 
     def _join(self, groups: Groups, now: float) -> dict[int, float]:
-        """Joins the work of groups, each by itself.
+        """Joins the work of each group.
 
         Returns:
-            When each member can go on.
+            The time at which each member can go on.
         """
         ends = {}
         for group in groups:
@@ -254,7 +254,7 @@ class SegmentPlayer:
                 self._applied_seconds = end
         is_update = self._steps.done != self._done
         if is_update or groups:
-            # Groups that join at the same time may end in another order.
+            # Groups that are joined at the same time may finish in another order.
             self._seconds = max(self._seconds, *ends.values(), now)
         if is_update:
             self._done = self._steps.done

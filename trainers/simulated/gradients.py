@@ -1,4 +1,4 @@
-"""Computes gradients of many workers at once, at shared or individual parameters."""
+"""Computes the gradients of many workers at once, at shared or individual parameters."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ T = TypeVar("T")
 
 
 def with_patches(model: Any) -> Any:
-    """A copy of a model whose convolutions and maxima a compiler can batch.
+    """Copies a model, with convolutions and max pooling that XLA can batch.
 
-    XLA batches matrix products of patches, but not convolutions with kernels of their own; and it
-    chooses quickly between slices of a picture, but not the place of a maximum in a window.
+    XLA can batch matrix products of patches, but not convolutions that each have their own kernel;
+    and it is quick at comparing slices of a picture, but not at locating a maximum in a window.
 
     Returns:
         A model with the same variables in the same order.
 
     Raises:
-        ValueError: The model is neither sequential nor functional, so its layers are not known.
+        ValueError: The model is neither sequential nor functional, so its layers are unknown.
     """
     import keras
 
@@ -70,22 +70,22 @@ def _patch_layers() -> tuple[Any, Any]:
     from keras import layers
 
     class PatchConv2D(layers.Conv2D):  # type: ignore[misc]  # Keras has no types
-        """A convolution as one matrix product."""
+        """A convolution computed as one matrix product."""
 
         def convolution_op(self, inputs: Any, kernel: Any) -> Any:
-            """Replaces the operation, which Keras offers for this."""
+            """Overrides Keras's hook for the operation."""
             slices = _slices(inputs, self.kernel_size, self.strides, self.padding, 0.0)
-            # In the order of a kernel's values.
+            # In the order of the kernel's values.
             patches = tf.concat(slices, axis=-1)
             depth = patches.shape[-1]
             product = tf.matmul(tf.reshape(patches, [-1, depth]), tf.reshape(kernel, [depth, -1]))
             return tf.reshape(product, [-1, *patches.shape[1:3], self.filters])
 
     class PatchMaxPooling2D(layers.MaxPooling2D):  # type: ignore[misc]  # Keras has no types
-        """The maximum of windows; of equal values the first gets the gradient, as usual."""
+        """Max pooling; of equal values the first gets the gradient, as in TensorFlow."""
 
         def call(self, inputs: Any) -> Any:
-            """Replaces the operation."""
+            """Overrides the layer's operation."""
             least = inputs.dtype.min
             return _largest(*_slices(inputs, self.pool_size, self.strides, self.padding, least))
 
@@ -111,19 +111,19 @@ def _largest(*slices: Any) -> Any:
 def _slices(
     inputs: Any, size: Sequence[int], strides: Sequence[int], padding: str, outside: float
 ) -> list[Any]:
-    """For each place in a window, row by row, its values in all windows.
+    """The values at each place of a window, row by row, over all windows.
 
     Args:
         inputs: Shape [batch, rows, columns, channels].
         size: Rows and columns of a window.
         strides: Distance from one window to the next.
         padding: "same" or "valid".
-        outside: Value beyond the edges.
+        outside: Value of the padding.
     """
     lengths = [int(length) for length in inputs.shape[1:3]]
     channels = inputs.shape[3]
     if tuple(size) == tuple(strides) and not any(map(operator.mod, lengths, size)):
-        # Windows side by side are a reshape, whose gradient needs no sum.
+        # Windows that do not overlap are a reshape, whose gradient needs no sum.
         (rows, columns), (high, wide) = lengths, size
         windows = tf.reshape(inputs, [-1, rows // high, high, columns // wide, wide, channels])
         return [one for row in tf.unstack(windows, axis=2) for one in tf.unstack(row, axis=3)]
@@ -143,7 +143,7 @@ def _slices(
 
 
 def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's padding: even, with any remainder at the end."""
+    """TensorFlow's "same" padding before and after: even, with any remainder after."""
     outputs = -(-length // stride)
     total = max((outputs - 1) * stride + size - length, 0)
     return total // 2, total - total // 2
@@ -151,7 +151,7 @@ def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
 
 _LOG = logging.getLogger(__name__)
 THREADS = os.cpu_count() or 1
-"""Number of calls computed at the same time."""
+"""Number of calls that run at the same time."""
 _TOLERANCE = 1e-3
 
 
@@ -160,11 +160,11 @@ class Pulled:
     """The inputs of a gradient.
 
     Attributes:
-        worker_step: Number of its batch.
-        parameters: Parameters at which it is taken, shape [P].
+        worker_step: Number of the batch.
+        parameters: Shape [P].
         statistics: Shape [S].
-        ids: Embedding rows that the batch needs.
-        rows: Their values.
+        ids: Numbers of the embedding rows that the batch needs, for each embedding.
+        rows: Values of these rows.
     """
 
     worker_step: int
@@ -192,7 +192,7 @@ class Gradient:
 
 
 def mean_of(parts: Sequence[Gradient]) -> Gradient:
-    """The mean of gradients; of a single one itself."""
+    """The mean of gradients; a single one is returned as it is."""
     if len(parts) == 1:
         return parts[0]
     return Gradient(
@@ -212,16 +212,16 @@ def mean_vector(vectors: Sequence[Vector]) -> Vector:
 class GradientSource:
     """Computes the gradients of one workload, several in a call where its layers allow it.
 
-    Batches at the same parameters share one gradient, that of their mean loss. For batches with
-    parameters of their own the call is compiled by XLA, which takes seconds. Each kind of call is
-    built at first use, and checked against one gradient at a time.
+    Batches at the same parameters share one gradient, that of their mean loss. For batches that
+    each have their own parameters the call is compiled by XLA, which takes seconds. Each kind of
+    call is built at first use and checked against gradients computed one at a time.
 
     Args:
         workload: The workload.
         data: Its data.
         function: Its model.
-        most: Batches in a call with shared parameters; a call with parameters of their own takes
-            half as many. 1 computes one gradient at a time.
+        most: Number of batches in a call with shared parameters; a call with individual parameters
+            takes half as many. 1 computes one gradient at a time.
     """
 
     def __init__(
@@ -247,14 +247,14 @@ class GradientSource:
 
     @cached_property
     def at_once(self) -> int:
-        """Number of gradients, each at parameters of its own, in a call."""
+        """Number of gradients, each at its own parameters, in a call."""
         places = self._most // 2
         if places < 2:
             return 1
 
         def found() -> list[Gradient]:
             function = ModelFunction(self._workload, self._data, with_patches(self._function.model))
-            # Measured once, of the same layers.
+            # Already measured on the same layers.
             function.statistics_decay = self._function.statistics_decay
             gradients = tf.function(
                 lambda *stacked: tf.vectorized_map(lambda one: function.gradient(*one), stacked),
@@ -274,7 +274,7 @@ class GradientSource:
 
     @cached_property
     def _share_a_call(self) -> bool:
-        """Whether batches at the same parameters are computed in one call."""
+        """Whether batches at the same parameters can be computed in one call."""
         if self._most < 2:
             return False
         function = self._function
@@ -304,7 +304,7 @@ class GradientSource:
         return self._agree(found, [mean_of([self._call_single(one, 0) for one in probes])])
 
     def submit(self, pulled: Sequence[Pulled], seed: int) -> Future[list[Gradient]]:
-        """Begins to compute at most `at_once` gradients; none depends on the others."""
+        """Begins to compute up to `at_once` independent gradients."""
         if self.at_once == 1:
             return self._threads.submit(lambda: [self._call_single(pulled[0], seed)])
         return self._threads.submit(self._call_apart, pulled, seed, self.at_once)
@@ -325,7 +325,7 @@ class GradientSource:
         return lambda: _sum_of([one.result() for one in calls])
 
     def wanted(self, worker_step: int, seed: int) -> list[Ids]:
-        """Embedding rows that a batch needs."""
+        """Numbers of the embedding rows that a batch needs, for each embedding."""
         if self._embeddings is None:
             return []
         numbers = tf.constant([worker_step, seed], tf.int64)
@@ -345,13 +345,13 @@ class GradientSource:
         self._feed.close()
 
     def _agree(self, build: Callable[[], list[Gradient]], expected: Sequence[Gradient]) -> bool:
-        """Whether a call for several can be built, and gives the expected gradients."""
+        """Whether a call for several gradients can be built and gives the expected ones."""
         try:
             with quiet_log():
                 found = build()
             if not all(map(_is_close, found, expected)):
-                raise ValueError("together they come out differently, as random layers do")
-        except Exception as error:  # whatever Keras cannot clone, XLA compile, or the vectoriser do
+                raise ValueError("several at once differ from one at a time, as with random layers")
+        except Exception as error:  # of cloning, vectorizing or compiling, by Keras or XLA
             _LOG.info(
                 "workload %s: gradients are computed one at a time (%s)",
                 self._workload.name,
@@ -361,7 +361,7 @@ class GradientSource:
         return True
 
     def _make_probes(self) -> list[Pulled]:
-        """Two inputs with batches, parameters and statistics of their own."""
+        """Two inputs with different batches, parameters and statistics."""
         random = np.random.default_rng(0)
 
         def small(*shape: int) -> Vector:
@@ -409,15 +409,15 @@ class GradientSource:
         return [*first, tf.constant(weights), *self._batch_arguments(pulled, seed, self._most)]
 
     def _batch_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
-        """Numbers of the batches and the seed in one tensor, then the examples."""
+        """The numbers of the batches and the seed as one tensor, then the examples."""
         steps = _filled([one.worker_step for one in pulled], places)
         rows = [self._feed.rows(one.worker_step, seed) for one in pulled]
-        # What is held in memory is the same for all batches.
+        # Examples in memory are the same tensors for all batches.
         rows = rows[:1] if isinstance(self._feed, HeldFeed) else _filled(rows, places)
         return [tf.constant([*steps, seed], tf.int64), *chain(*rows)]
 
     def _traced_batches(self, function: ModelFunction, numbers: Any, *examples: Any) -> Any:
-        """Batches of the arguments that `_batch_arguments` made, stacked."""
+        """Traces the batches of `_batch_arguments`, stacked."""
         *steps, seed = tf.unstack(numbers)
         width = len(row_specs(self._data, function.batch_size))
         rows = [examples[start : start + width] for start in range(0, len(examples), width)]
@@ -432,7 +432,7 @@ class GradientSource:
 
 
 def _filled(values: Sequence[T], places: int) -> list[T]:
-    """Repeats the last value up to this length, as another one would need another trace."""
+    """Repeats the last value up to the length for which the call was traced."""
     return [*values, *[values[-1]] * (places - len(values))]
 
 
@@ -447,7 +447,7 @@ def _sum_of(parts: Sequence[Gradient]) -> Gradient:
 
 
 def _is_close(one: Gradient, other: Gradient) -> bool:
-    """Whether two gradients differ by rounding alone."""
+    """Whether two gradients differ by no more than rounding."""
     scale = float(np.max(np.abs(other.values))) or 1.0
     return np.allclose(one.values, other.values, atol=_TOLERANCE * scale) and np.allclose(
         one.contribution, other.contribution, atol=_TOLERANCE

@@ -33,12 +33,12 @@ from syncswitch.trainers.simulated.gradients import (
 
 
 def make_update(optimizer: Optimizer, parameters: int) -> FlatUpdate:
-    """An optimizer of so many parameters, on arrays; the old ones stay as they were."""
+    """The optimizer's update as a function of arrays, which it leaves unchanged."""
     if not isinstance(optimizer, MomentumSGD):
         return flat_update(trace_update(optimizer, parameters))
 
     def update(*state_and_gradient: Any) -> tuple[Vector, Vector]:
-        # What diverges becomes infinite, and is noticed by its loss.
+        # Values that diverge become infinite; the loss shows it.
         with np.errstate(over="ignore", invalid="ignore"):
             return optimizer.apply(*state_and_gradient)
 
@@ -48,8 +48,8 @@ def make_update(optimizer: Optimizer, parameters: int) -> FlatUpdate:
 class TrainingLearner(Learner):
     """Trains for real, in virtual-time order.
 
-    An update makes new arrays, so what a worker has pulled does not change. Gradients are computed
-    several at once, while events that do not need them go on.
+    An update makes new arrays, so the parameters that a worker has pulled never change. Several
+    gradients are computed at once, while events that do not need them continue.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class TrainingLearner(Learner):
         self.loss = LossMean()
         self.is_finite = True
         self._replicas: dict[int, ModelState] = {}
-        # By worker: what it computes with, whether that has begun or not; then its gradient.
+        # By worker: the inputs of its round, of a gradient not yet begun, and a begun gradient.
         self._pulled: dict[int, list[Pulled]] = {}
         self._waiting: dict[int, Pulled] = {}
         self._computing: dict[int, Callable[[], Gradient]] = {}
@@ -85,11 +85,11 @@ class TrainingLearner(Learner):
         self.state, self.is_finite, self.loss = self._embeddings.load(state), True, LossMean()
 
     def readable_state(self) -> AbstractContextManager[ModelState]:
-        """The state, to be read before training continues."""
+        """The current state, valid until training continues."""
         return self._embeddings.with_embeddings(self.state)
 
     def kept_state(self) -> ModelState:
-        """The state, to be restored later."""
+        """A copy of the state, for `restore`."""
         return self._embeddings.kept(self.state)
 
     @override
@@ -108,7 +108,7 @@ class TrainingLearner(Learner):
             self.state = self._mean_replica()
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Current parameters and statistics (the mean of replicas), and embedding rows."""
+        """Current parameters and statistics (of replicas their mean), and embedding rows."""
         if not self._replicas:
             rows = self._embeddings.shard.pull(ids)
             return self.state.parameters, self.state.statistics, *rows
@@ -120,7 +120,7 @@ class TrainingLearner(Learner):
             one.pop(worker, None)
         replica = self._replicas.pop(worker, None)
         if replica is not None and not self._replicas:
-            # Kept for the first worker that comes back.
+            # For the first worker that comes back.
             self.state = replica
 
     @override
@@ -138,7 +138,7 @@ class TrainingLearner(Learner):
             rows = self._embeddings.shard.pull(ids)
             pulled.append(Pulled(step, state.parameters, state.statistics, ids, rows))
         if self._exchange is Exchange.ROUND:
-            # All have the same parameters, and need one gradient when it is known who they are.
+            # One gradient for the whole round, once its members are known.
             self._pulled[worker] = pulled
         elif len(pulled) > 1:
             self._computing[worker] = self._source.submit_mean(pulled, self._seed)
@@ -154,7 +154,7 @@ class TrainingLearner(Learner):
             self._in_round[worker] = self._pulled.pop(worker)
             return
         if worker in self._waiting:
-            # Others that wait are taken along.
+            # Fill the call with others that wait.
             others = [one for one in self._waiting if one != worker]
             self._submit([worker, *others][: self._source.at_once])
         gradient = self._computing.pop(worker)()
@@ -162,7 +162,7 @@ class TrainingLearner(Learner):
         if self._exchange is Exchange.BUFFER:
             self._in_buffer[step] = gradient
             return
-        # Replicas are averaged, each as far as a round moves; see `gradients_per_update`.
+        # A replica moves as far as a round does; see `Exchange.gradients_per_update`.
         rate = self._configuration.rate(step, len(self._replicas) or ticket.batches)
         if self._exchange is Exchange.REPLICA:
             self._replicas[worker] = self._moved(self._replicas[worker], gradient, rate, step)
@@ -213,13 +213,7 @@ class TrainingLearner(Learner):
             state.parameters, state.slots, state.updates, gradient.values, rate, momentum
         )
         statistics = self._source.move(state.statistics, gradient.contribution)
-        return replace(
-            state,
-            parameters=parameters,
-            slots=slots,
-            statistics=statistics,
-            updates=state.updates + 1,
-        )
+        return ModelState(parameters, slots, statistics, state.updates + 1)
 
     def _submit(self, workers: Sequence[int]) -> None:
         pulled = [self._waiting.pop(worker) for worker in workers]
@@ -233,12 +227,12 @@ def _one_of(call: Future[list[Gradient]], position: int) -> Gradient:
 
 
 def _emptied(gradient: Gradient) -> Gradient:
-    """The same without weight; its batch still moves the statistics."""
+    """A gradient without weight, whose batch still moves the statistics."""
     rows = [one.none for one in gradient.rows]
     return replace(gradient, values=np.zeros_like(gradient.values), rows=rows)
 
 
 def _mean_model(states: Sequence[ModelState]) -> tuple[Vector, Vector]:
-    """Mean parameters and statistics; each worker keeps its own slots."""
+    """Mean parameters and statistics of replicas."""
     parameters = mean_vector([state.parameters for state in states])
     return parameters, mean_vector([state.statistics for state in states])

@@ -34,13 +34,13 @@ class WorkerChange:
 
 
 class Membership:
-    """Carries out injections, and consults the online policy; without either nothing changes.
+    """Carries out injections and consults the online policy; without either nothing changes.
 
     Args:
         workers: Numbers of all workers.
         active: The run's injections.
         online: The online policy; None for none.
-        note: Called with each event of the run's record.
+        note: Called with each event, for the run's record.
 
     Attributes:
         is_detour: Whether the online policy wants the second protocol for now.
@@ -71,11 +71,11 @@ class Membership:
 
     @property
     def next_seconds(self) -> float:
-        """Training time of the next change that comes by itself; infinite for none."""
+        """Training time of the next scheduled change; infinite if there is none."""
         return self._active.next_seconds
 
     def begin(self, done: int, now_seconds: float, switch_worker_step: float) -> float:
-        """Begins a segment as soon as a worker is present.
+        """Begins a segment, as soon as a worker is present.
 
         Args:
             done: Worker-steps done.
@@ -94,10 +94,10 @@ class Membership:
         return now_seconds
 
     def wait(self, now_seconds: float) -> float:
-        """The training time at which a worker is back.
+        """The training time of the next scheduled change, when all workers are away.
 
         Raises:
-            UserError: None ever is.
+            UserError: There is none, so no worker ever comes back.
         """
         if math.isinf(self.next_seconds):
             raise UserError(
@@ -110,7 +110,7 @@ class Membership:
         """Begins and ends injections that are due.
 
         Returns:
-            Workers that are lost or back, in order; a resting one does not come back.
+            Workers that are lost or back, in order. A resting worker stays away.
         """
         changes = []
         for one in self._active.advance(done, now_seconds):
@@ -141,7 +141,7 @@ class Membership:
             now_seconds: Training time.
 
         Returns:
-            What to do before the next steps are handed out; its events are noted already.
+            The decision, to be carried out before more steps are handed out; its events are noted.
         """
         if self._online is None:
             return NO_DECISION
@@ -155,7 +155,7 @@ class Membership:
         return decision
 
     def switch(self, done: int, now_seconds: float) -> None:
-        """Restores every resting worker at the timing policy's switch."""
+        """Brings every resting worker back, at the timing policy's switch."""
         if self._online is not None:
             self._note_all(self._online.at_switch(done, now_seconds))
         self._resting.clear()
@@ -180,10 +180,10 @@ class Membership:
 
 
 def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
-    """The membership under the conditions of a trial, from where its run begins.
+    """The membership under a trial's conditions, from the position of its log on.
 
     Raises:
-        UserError: A simulated cluster cannot do what the conditions ask for.
+        UserError: A simulated cluster does not support the conditions.
     """
     identity, conditions = spec.identity, spec.conditions
     workers: Sequence[int] = range(identity.workers)

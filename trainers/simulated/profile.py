@@ -1,4 +1,4 @@
-"""Profiles of simulated clusters: the duration of computing, sending and waiting."""
+"""Profiles of simulated clusters: how long they compute, send and wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncswitch.storage.files import check_plain_file, whole_file
 _MOST_BYTES = 16 << 20
 _PACKAGE = "syncswitch.trainers.simulated"
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
-# Limits within which every time that follows from them is a number.
+# Within these limits every time that is computed from them is finite.
 _LEAST, _MOST = 1e-9, 1e9
 
 _Seconds = Annotated[float, Field(ge=0, le=_MOST)]
@@ -29,9 +29,9 @@ class Straggler(BaseModel):
     """A worker that is slow for a while.
 
     Attributes:
-        worker: Its number, from 0.
+        worker: The worker's number, from 0.
         start_seconds: Training time at which it becomes slow.
-        duration_seconds: Length of that time; steps that start in it are slow.
+        duration_seconds: Length of this time; steps that start in it are slow.
         delay_seconds: Time added to each of these steps.
         slowdown: Factor on their computing time, before the delay.
     """
@@ -52,16 +52,15 @@ class ClusterProfile(BaseModel):
         description: A note for people on where the figures come from.
         compute_seconds: Mean time in which a worker of relative speed 1 computes one gradient.
         compute_variation: Standard deviation over mean of that time, from step to step; the times
-            are log-normal. 0 for times that are always the same.
-        relative_speeds: Permanent differences: worker k computes `relative_speeds[k % length]`
-            times as fast as the others.
-        parameter_bytes: Size of a copy of the model; None for 4 bytes for each parameter.
-        worker_bandwidths_bytes_per_second: Bandwidth of the workers' own links, in each direction:
+            are log-normal. 0 for constant times.
+        relative_speeds: Permanent differences: worker k has speed `relative_speeds[k % length]`.
+        parameter_bytes: Size of a copy of the model; None for 4 bytes per parameter.
+        worker_bandwidths_bytes_per_second: Bandwidths of the workers' own links, per direction:
             worker k has `worker_bandwidths_bytes_per_second[k % length]`. Empty for no limit.
         server_bandwidth_bytes_per_second: Bandwidth of the parameter server's link, in each
             direction, shared by concurrent pulls and by concurrent pushes. None for no limit.
         latency_seconds: Delay of each message.
-        apply_seconds: Time in which the parameter server makes one update; others queue.
+        apply_seconds: Time in which the parameter server makes one update; others wait in line.
         barrier_seconds: Cost of completing a round, besides waiting for the slowest worker.
         switch_seconds: Time from the last update of a protocol to the first step of the next.
         stragglers: Workers that are slow for a while.
@@ -84,17 +83,17 @@ class ClusterProfile(BaseModel):
 
     @property
     def digest(self) -> str:
-        """64 hexadecimal digits that identify the cluster, whatever its description."""
-        # Without defaults, so that it survives new fields; a default must never change.
+        """64 hexadecimal digits that identify the cluster, whatever its description says."""
+        # Without defaults, so that new fields do not change it; a default must never change.
         content = self.model_dump(mode="json", exclude={"description"}, exclude_defaults=True)
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def check_workers(self, workers: int, source: str) -> None:
-        """Checks that every straggler is one of the workers.
+        """Checks that the stragglers are among the workers.
 
         Raises:
-            UserError: One is not.
+            UserError: One of them is not.
         """
         for straggler in self.stragglers:
             if straggler.worker >= workers:
@@ -105,20 +104,20 @@ class ClusterProfile(BaseModel):
 
 
 def profile_names() -> list[str]:
-    """Names of the profiles that ship with syncswitch."""
+    """Names of the profiles shipped with syncswitch."""
     folder = resources.files(_PACKAGE) / "profiles"
     files = (entry.name for entry in folder.iterdir())
     return sorted(name.removesuffix(".json") for name in files if name.endswith(".json"))
 
 
 def load_profile(source: str) -> ClusterProfile:
-    """Reads a profile from a file, or one that ships with syncswitch.
+    """Reads a profile from a file, or one of those shipped with syncswitch.
 
     Args:
         source: Path of a JSON file, or a name.
 
     Raises:
-        UserError: There is none, or it is not valid.
+        UserError: It cannot be read, or is not valid.
     """
     try:
         if source in profile_names():

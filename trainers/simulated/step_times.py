@@ -1,4 +1,4 @@
-"""Durations of the parts of a simulated worker-step; pure, and fixed by the seed."""
+"""Durations of the parts of a simulated worker-step; pure, determined by the seed."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from syncswitch.trainers.simulated.profile import ClusterProfile
 T = TypeVar("T")
 
 Moment = tuple[float, int]
-"""Time of an event and its worker; at the same time lower numbers come first."""
+"""Time of an event and its worker; ties go to the lower number."""
 NEVER: Moment = (math.inf, -1)
 
 
 class SharedLink(Generic[T]):
-    """One direction of a link that many workers share, each behind a link of its own.
+    """One direction of a link that many workers share, each behind its own link.
 
-    Max-min fair sharing of a fluid: at any time all transfers get the same share, but none more
-    than its worker's own link carries, and the others share the rest. The connections of a host
-    share its link in about this way.
+    Sharing is max-min fair: at any time all transfers get the same rate, except that none exceeds
+    its worker's own link, and the others share what that leaves. The connections of a host share
+    its link in about this way.
 
-    Transfers over equally fast links have the same rate at any time. They are kept together in a
-    heap, ordered by the bytes that each would have received had it started with the first, so that
-    a start or end costs about the logarithm of their number.
+    Transfers over equally fast links have the same rate at any time. They are kept in one heap,
+    ordered by the bytes that each would have received had it started with the first one, so that
+    a start or an end takes time logarithmic in their number.
 
     Args:
         bytes_per_second: Bandwidth; infinite for no limit.
-        worker_bytes_per_second: Bandwidths of the workers' own links: worker k has the one at k
-            modulo their number; infinite for no limit.
+        worker_bytes_per_second: Bandwidths of the workers' own links: worker k has
+            `worker_bytes_per_second[k % length]`; infinite for no limit.
 
     Attributes:
         is_limited: Whether transfers take any time.
-        next: End of the next transfer, unless another one starts before.
+        next: When the next transfer ends, unless another one starts before that.
     """
 
     def __init__(self, bytes_per_second: float, worker_bytes_per_second: Sequence[float]) -> None:
@@ -55,10 +55,10 @@ class SharedLink(Generic[T]):
         """Begins a transfer.
 
         Args:
-            now_seconds: Neither after `next` nor before an earlier call.
+            now_seconds: Current time, neither after `next` nor before that of an earlier call.
             worker: The worker's number.
-            size: Bytes.
-            what: Returned by `end`.
+            size: Number of bytes.
+            what: The value that `end` returns.
         """
         self._advance(now_seconds)
         alike = self._of_worker[worker % len(self._of_worker)]
@@ -67,7 +67,7 @@ class SharedLink(Generic[T]):
         self._share()
 
     def end(self) -> T:
-        """Ends the next transfer, at the time of `next`."""
+        """Ends the next transfer, at the time `next`."""
         first = self._first
         self._advance(self.next[0])
         first.served, _, _, what = heapq.heappop(first.transfers)
@@ -84,7 +84,7 @@ class SharedLink(Generic[T]):
                 alike.served += elapsed * alike.rate
 
     def _share(self) -> None:
-        """Sets the rates until the next start or end, and finds what ends next."""
+        """Sets the rates until the next start or end, and finds the transfer that ends next."""
         waiting = sum(len(alike.transfers) for alike in self._classes)
         left = self._bytes_per_second
         self.next = NEVER
@@ -95,7 +95,7 @@ class SharedLink(Generic[T]):
             left -= alike.rate * len(alike.transfers)
             waiting -= len(alike.transfers)
             target, worker = alike.transfers[0][:2]
-            # Rounding may have served a little more than there was.
+            # By rounding, a transfer may have received a little more than its size.
             moment = self._now + max(0.0, target - alike.served) / alike.rate, worker
             if moment < self.next:
                 self.next, self._first = moment, alike
@@ -108,7 +108,7 @@ class _Alike(Generic[T]):
         limit: Bytes per second of each link.
         rate: Current bytes per second of each transfer.
         served: Bytes received by a transfer that has been under way since the first one started.
-        transfers: For each, `served` at its end, its worker, its number, and its payload.
+        transfers: For each: the value of `served` at its end, its worker, number and payload.
     """
 
     def __init__(self, limit: float) -> None:
@@ -121,8 +121,8 @@ class _Alike(Generic[T]):
 BYTES_PER_VALUE = 4
 # The worker asks, the parameters come, the gradient goes.
 MESSAGES_OF_A_STEP = 3
-# A mean of replicas: members fetch segments, fetch the means of segments, and agree that all have
-# them. Each is a question and its answer.
+# To average replicas, members fetch segments, fetch the means of segments, and agree that everybody
+# is done; each takes a request and its answer.
 _MESSAGES_OF_A_MEAN = 3 * 2
 
 
@@ -131,16 +131,17 @@ class StepTimes:
 
     Args:
         profile: The cluster's profile.
-        values: Float32 numbers in a copy of the model, P + S: its parameters, and statistics such
-            as those of BatchNorm.
+        values: Number of float32 values in a copy of the model, P + S: its parameters, and
+            statistics such as those of BatchNorm.
         total_worker_steps: W.
-        seed: The run's seed. A worker-step's variation depends on its number and this alone, so a
-            fork meets the same times as the run that wrote its checkpoint.
+        seed: The run's seed. The variation of a worker-step depends only on its number and this
+            seed, so a fork has the same times as the run that wrote its checkpoint.
 
     Attributes:
         model_bytes: Size of a pull, and of a push.
         latency_seconds: Delay of each message.
         apply_seconds: Time in which the parameter server makes an update.
+        switch_seconds: Duration of a switch of protocols.
     """
 
     def __init__(
@@ -150,6 +151,7 @@ class StepTimes:
         self.model_bytes = profile.parameter_bytes or values * BYTES_PER_VALUE
         self.latency_seconds = profile.latency_seconds
         self.apply_seconds = profile.apply_seconds
+        self.switch_seconds = profile.switch_seconds
         self._worker_bandwidths = profile.worker_bandwidths_bytes_per_second or (math.inf,)
         # Log-normal with mean 1 and this standard deviation.
         variance = np.log1p(profile.compute_variation**2)
@@ -158,14 +160,14 @@ class StepTimes:
         )
 
     def server_link(self) -> SharedLink[Any]:
-        """One direction of the parameter server's link, still idle."""
+        """One direction of the parameter server's link, idle."""
         server_bandwidth = self._profile.server_bandwidth_bytes_per_second or math.inf
         return SharedLink(server_bandwidth, self._worker_bandwidths)
 
     def compute_seconds(
         self, worker: int, worker_step: int, now_seconds: float, batches: int = 1
     ) -> float:
-        """Time from the arrival of the parameters at a worker to its gradient of these batches."""
+        """Time in which a worker computes its gradient, once the parameters have arrived."""
         profile = self._profile
         speed = profile.relative_speeds[worker % len(profile.relative_speeds)]
         factor = math.fsum(self._factors[worker_step : worker_step + batches])
@@ -177,12 +179,12 @@ class StepTimes:
         return seconds
 
     def join_seconds(self, exchange: Exchange, group: Sequence[int]) -> float:
-        """Time that it takes to join the work of a group once the last member has arrived.
+        """Time in which the work of a group is joined, once the last member has arrived.
 
-        Replicas are averaged by the members alone: each of g fetches its g-th of the model from
-        the others, then the means of the other parts. That moves as many bytes as a ring
-        (all-reduce: 2 (g - 1) / g of the model in, and as many out) in the messages of three
-        exchanges. The slowest link sets the pace.
+        Replicas are averaged by the members among themselves: each of the g members fetches one
+        g-th of the model from the others, then the means of the other parts. This moves as many
+        bytes as a ring all-reduce, 2 (g - 1) / g of the model in each direction, in the messages of
+        three exchanges. The slowest link sets the pace.
         """
         if exchange is Exchange.ROUND:
             return self._profile.barrier_seconds + self.apply_seconds

@@ -20,14 +20,13 @@ from syncswitch.trainers.trainer import Observer
 
 
 class Timeline:
-    """Plays a run from where its log is to the end of the job.
+    """Plays a run from the position of its log to the end of the job.
 
     Args:
         spec: The trial.
         log: The log of its run.
         times: The run's times.
-        learner: Notified of what happens to the parameters.
-        switch_seconds: Duration of a switch of protocols.
+        learner: Receives what happens to the parameters.
         on_done: `(worker-steps done, training time)`: called after each update.
     """
 
@@ -37,22 +36,20 @@ class Timeline:
         log: RunLog,
         times: StepTimes,
         learner: Learner,
-        switch_seconds: float,
         on_done: Callable[[int, float], None] = lambda done, seconds: None,
     ) -> None:
         self._spec = spec
         self._log = log
         self._times = times
         self._learner = learner
-        self._switch_seconds = switch_seconds
         self._on_done = on_done
         self._membership = membership_of(spec, log)
         self._steps: SegmentSteps | None = None
 
     def segments(self) -> Iterator[Segment]:
-        """Plays segments, and yields each when it is over; an online policy may have cut it short.
+        """Plays the segments, and yields each when it is over; an online policy may cut it short.
 
-        May be called again once the log has gone back.
+        May be called again after the log has gone back.
         """
         while (segment := self._log.next_segment(is_detour=self._membership.is_detour)) is not None:
             self._play(segment)
@@ -84,17 +81,17 @@ class Timeline:
         log.add_phase(segment, self._steps.done, seconds, staleness)
 
     def _switch(self, segment: Segment) -> float:
-        """Switches to a segment's protocol if it is another one; returns the seconds this takes."""
+        """Switches to the segment's protocol, if it is a new one; returns the seconds it takes."""
         log = self._log
         if not log.is_switch(segment):
             return 0.0
-        log.add_switch(segment.protocol, self._switch_seconds, log.elapsed_seconds)
+        log.add_switch(segment.protocol, self._times.switch_seconds, log.elapsed_seconds)
         if not log.is_before_switch:
             self._membership.switch(log.done, log.elapsed_seconds)
-        return self._switch_seconds
+        return self._times.switch_seconds
 
     def _switch_worker_step(self, segment: Segment) -> float:
-        """Worker-step of the timing policy's switch, see `Membership.begin`."""
+        """The worker-step of the timing policy's switch; see `Membership.begin`."""
         missing = switch_worker_step(self._spec) - self._log.first_protocol_done
         if missing <= 0 or self._log.guarding.failed:
             return 0
@@ -103,13 +100,13 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class TimedJob:
-    """A job as far as its time depends on it.
+    """The properties of a job that determine its time.
 
     Attributes:
         workers: n.
         total_worker_steps: W.
         protocols: Before and after the switch.
-        values: P + S of the model, used where the profile does not give its size.
+        values: P + S of the model, used if the profile does not give the model's size.
     """
 
     workers: int
@@ -128,18 +125,18 @@ def simulate_phases(
     """Plays a run on the virtual clock without computing anything.
 
     Returns:
-        The run's phases, with their times and staleness.
+        The phases of the run, with their times and staleness.
     """
     spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
     log = RunLog(spec, Observer(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)
-    for _ in Timeline(spec, log, times, Learner(), profile.switch_seconds).segments():
+    for _ in Timeline(spec, log, times, Learner()).segments():
         pass
     return log.position.phases
 
 
 def _identity(job: TimedJob) -> WorkloadIdentity:
-    """An identity for a job of which only the time matters."""
+    """The identity of a job that is only timed."""
     return WorkloadIdentity(
         name="timed",
         model=None,

@@ -35,7 +35,7 @@ from syncswitch.trainers.trainer import Observer, Trainer
 
 
 class SimulatedRun:
-    """Trains from the learner's state to the end of the job. Used once."""
+    """Trains from the learner's state to the end of the job; used once."""
 
     def __init__(
         self,
@@ -45,7 +45,6 @@ class SimulatedRun:
         times: StepTimes,
         form: StateForm,
         tester: ModelTester,
-        switch_seconds: float,
     ) -> None:
         self._spec = spec
         self._log = log
@@ -53,10 +52,10 @@ class SimulatedRun:
         self._form = form
         self._tester = tester
         self._switch_state = form.switch_state(spec, log)
-        self._timeline = Timeline(spec, log, times, learner, switch_seconds, self._on_done)
+        self._timeline = Timeline(spec, log, times, learner, self._on_done)
 
     def execute(self) -> None:
-        """Runs to the end, to divergence, or until the observer stops it."""
+        """Trains until the job ends, diverges, or is stopped by the observer."""
         log = self._log
         log.progress(log.done)
         if not log.has_to_go_back:
@@ -67,7 +66,7 @@ class SimulatedRun:
         log.progress(log.done)
 
     def _train(self) -> None:
-        """Trains until the end, or an alarm."""
+        """Trains until the end, or until the guard raises an alarm."""
         log = self._log
         self._keep_switch()
         for segment in self._timeline.segments():
@@ -79,12 +78,12 @@ class SimulatedRun:
         self._evaluate(log.done, log.elapsed_seconds)
 
     def _keep_switch(self) -> None:
-        """Keeps the state at the switch, if a guard may go back to it."""
+        """Keeps the state at the switch if the guard may go back to it."""
         if self._log.is_at_guarded_switch:
             self._switch_state = self._form.kept_switch(self._learner.kept_state, self._log)
 
     def _go_back(self) -> None:
-        """Heeds an alarm: the first protocol continues from the switch."""
+        """Goes back to the switch after an alarm; the first protocol continues from there."""
         state = self._switch_state
         assert state is not None
         self._log.heed_alarm(self._log.elapsed_seconds)
@@ -114,11 +113,11 @@ class SimulatedRun:
 
 
 _DEVICE = "CPU:0"
-# More compute no faster, and hold more than the processor's cache and in the end the memory does.
+# Larger calls are no faster, and exceed the processor's cache.
 _MOST_AT_ONCE, _MOST_EXAMPLES = 16, 1024
-# Compiling several takes one to three seconds of a processor, which ten shorter runs do not save.
+# Compiling a call for several takes 1 to 3 s, which ten shorter runs would not save.
 _FEWEST_STEPS = 512
-# A worker holds the parameters that it pulled, its gradient, and a share of the sums.
+# A worker holds the parameters it pulled, its gradient, and a share of the sums.
 _COPIES_PER_WORKER = 4
 _BYTES_PER_PARAMETER = 4
 
@@ -126,13 +125,13 @@ _BYTES_PER_PARAMETER = 4
 def simulated_identity(
     workload: Workload, workers: int, protocols: tuple[str, str], profile: ClusterProfile
 ) -> WorkloadIdentity:
-    """The identity of a job on a simulated cluster, which differs from that on a real one."""
+    """The identity of a job on a simulated cluster, different from that on a real one."""
     identity = workload_identity(workload, workers, *protocols)
     return replace(identity, simulated_cluster=profile.digest)
 
 
 class _Compiled:
-    """Gradients and tests for one run at a time, compiled at first use."""
+    """The compiled gradients and tests of a job; they serve one run at a time."""
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
@@ -153,9 +152,10 @@ class _Compiled:
 
 
 def gradients_at_once(worker_steps: int, workers: int, batch_size: int) -> int:
-    """How many batches of a job of this length and size share a call; see `GradientSource`.
+    """The number of batches in a call for several; see `GradientSource`.
 
-    Whatever the machine: results depend on it. A round is cut into parts that are about equal.
+    It does not depend on the machine, since results depend on it. Rounds are cut into about equal
+    parts.
     """
     most = min(_MOST_AT_ONCE, _MOST_EXAMPLES // batch_size)
     if worker_steps < _FEWEST_STEPS or most < 2:
@@ -164,19 +164,19 @@ def gradients_at_once(worker_steps: int, workers: int, batch_size: int) -> int:
 
 
 class SimulatedTrainer(Trainer):
-    """Trains with real gradients, as stale as they would be on the cluster of a profile.
+    """Trains with real gradients that are as stale as on the cluster of a profile.
 
-    Its seconds are those of the virtual clock. The same trial gives the same record, bit by bit, on
-    the same machine with the same versions of the software.
+    All its times are those of the virtual clock. The same trial gives the same record, bit by bit,
+    on the same machine with the same versions of the software.
 
     Args:
         workload: The workload to train.
-        workers: n; 2 cores are enough for a thousand.
+        workers: n; two cores are enough for a thousand.
         profile: The cluster's profile.
 
     Raises:
-        UserError: The workload's parts do not fit together, or so many models do not fit into
-            this machine's memory.
+        UserError: The workload's parts do not fit together, or the models of so many workers do
+            not fit into this machine's memory.
     """
 
     def __init__(self, workload: Workload, workers: int, profile: ClusterProfile) -> None:
@@ -193,7 +193,7 @@ class SimulatedTrainer(Trainer):
         self._function = function = compiled.function
         # The values in a pull and a push.
         self._values = function.parameters.size + function.statistics.size
-        # Of each table at most a row for each example, as most are looked up once.
+        # Of each embedding at most one row per example, as most rows are looked up once.
         self._values += batch_size * sum(table.width for table in function.embeddings)
         _check_memory(workload, workers, function.parameters.size)
         optimizer = make_optimizer(workload, function.parameters)
@@ -221,7 +221,7 @@ class SimulatedTrainer(Trainer):
         if compiled is not None and self._is_idle:
             leave(compiled)
         elif compiled is not None:
-            compiled.close()  # in the middle of a run, which failed
+            compiled.close()  # a run failed half-way
 
     def _run(self, spec: TrialSpec, log: RunLog) -> None:
         learner = TrainingLearner(
@@ -233,17 +233,9 @@ class SimulatedTrainer(Trainer):
             LocalEmbeddings(self._form.shard_plan(), self._form.forms),
         )
         W = spec.identity.total_worker_steps
-        run = SimulatedRun(
-            spec,
-            log,
-            learner,
-            StepTimes(self._profile, self._values, W, spec.seed),
-            self._form,
-            self._tester,
-            self._profile.switch_seconds,
-        )
+        times = StepTimes(self._profile, self._values, W, spec.seed)
         try:
-            run.execute()
+            SimulatedRun(spec, log, learner, times, self._form, self._tester).execute()
         except SyncSwitchError:
             raise
         except Exception as error:
@@ -256,6 +248,6 @@ def _check_memory(workload: Workload, workers: int, parameters: int) -> None:
     if needed > available:
         raise UserError(
             f"{workers} simulated workers of workload {workload.name!r} need about "
-            f"{needed / 2**30:.0f} GiB, and {available / 2**30:.0f} GiB are free; "
-            "take fewer --workers"
+            f"{needed / 2**30:.0f} GiB of memory, and {available / 2**30:.0f} GiB are free; "
+            "choose fewer --workers"
         )

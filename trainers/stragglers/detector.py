@@ -22,17 +22,18 @@ _ROUNDING = 1e-9
 class DetectorSettings:
     """When a worker counts as a straggler.
 
-    Windows are short and many consecutive judgements have to agree: one slow step then spoils few
-    judgements, and one good judgement clears a suspicion. With the defaults `make benchmark` counts
-    at most one false alarm in 1,000 rounds, even where step times vary by half; a worker that is
-    half as fast is found in 10 to 16 rounds (median). Windows of 5 steps with 3 judgements raise 80
-    to 350 false alarms where the times vary by 30 %.
+    Windows are short, and many consecutive judgements have to agree, so that a slow step affects
+    few judgements, and one good judgement clears a suspicion. With the defaults `make benchmark`
+    counts at most one false alarm in 1,000 rounds, even if step times vary by half; a worker that
+    is half as fast is found within 10 to 16 rounds (median). With windows of 5 steps and 3
+    judgements there are 80 to 350 false alarms if the times vary by 30 %.
 
     Attributes:
         window_steps: Number of latest worker-steps over which a throughput is measured.
-        consecutive_windows: Consecutive judgements that have to agree, to detect and to clear.
-        relative_floor: Share by which a straggler is slower than the median, 0 to 1.
-        permanent_after_seconds: A slowness that lasts longer is not transient, as a new worker
+        consecutive_windows: Number of consecutive judgements that have to agree, both to detect a
+            straggler and to clear it.
+        relative_floor: Least share by which a straggler is slower than the median, 0 to 1.
+        permanent_after_seconds: Time after which a slowness is no longer transient, as a new worker
             would be ready by then (paper: 100 s).
     """
 
@@ -48,10 +49,10 @@ class Diagnosis:
 
     Attributes:
         kind: `detected`, `cleared` or `permanent`.
-        worker: Its number.
+        worker: The worker's number.
         reason: An explanation with figures.
-        worker_steps_per_second: Its throughput while it is at work.
-        seconds: Time since it was detected; None for `detected`.
+        worker_steps_per_second: Throughput of the worker while it is at work.
+        seconds: Time since the worker was detected; None for `detected`.
     """
 
     kind: str
@@ -67,7 +68,7 @@ class Comparison:
 
     Attributes:
         median: Median of all workers.
-        limit: Mean - std of all workers, with the std of a population.
+        limit: Mean minus (population) standard deviation of all workers.
         slow: Workers below both the limit and the relative floor.
     """
 
@@ -77,8 +78,8 @@ class Comparison:
 
 
 def compare(rates: Mapping[int, float], relative_floor: float) -> Comparison:
-    """Finds the slow workers among `rates`, worker-steps per second by worker; not empty."""
-    # fsum: the answer must not depend on the order of the workers.
+    """Finds the slow workers by their worker-steps per second, of which there is at least one."""
+    # With fsum the answer does not depend on the order of the workers.
     mean = math.fsum(rates.values()) / len(rates)
     deviations = ((rate - mean) ** 2 for rate in rates.values())
     limit = mean - math.sqrt(math.fsum(deviations) / len(rates))
@@ -97,7 +98,7 @@ class _Worker:
         slow: Consecutive judgements that called it slow.
         fast: Consecutive judgements that did not.
         detected_seconds: Time of its detection; None while it is no straggler.
-        is_doubtful: Whether it was a straggler before an absence, not confirmed since.
+        is_doubtful: Whether it was a straggler before an absence and is not confirmed since.
         is_permanent: Whether it has been reported as permanent.
     """
 
@@ -110,14 +111,14 @@ class _Worker:
     is_permanent: bool = False
 
     def forget(self) -> None:
-        """Drops all observations, but not that it is a straggler."""
+        """Drops all observations, but remembers a straggler as doubtful."""
         self.seconds.clear()
         self.is_fresh = False
         self.slow = self.fast = 0
         self.is_doubtful = self.detected_seconds is not None
 
     def rate(self) -> float | None:
-        """Worker-steps per second; None without a full window or a measurable time."""
+        """Worker-steps per second; None if the window is not full or took no measurable time."""
         total = math.fsum(self.seconds)
         if len(self.seconds) != self.seconds.maxlen or total <= 0.0:
             return None
@@ -129,7 +130,7 @@ class StragglerDetector:
     """Watches the workers of one run.
 
     Attributes:
-        workers: Numbers of the workers, all of them active at the start.
+        workers: Numbers of the workers, all of which are active at the start.
         settings: When a worker counts as a straggler.
         active: Workers that are compared.
     """
@@ -145,9 +146,9 @@ class StragglerDetector:
 
     @property
     def stragglers(self) -> frozenset[int]:
-        """Active workers that are detected and not cleared.
+        """Active workers that were detected and have not been cleared.
 
-        A worker that comes back from an absence counts once it has been found slow again.
+        A straggler that comes back from an absence counts once it is found slow again.
         """
         return frozenset(
             worker
@@ -157,12 +158,12 @@ class StragglerDetector:
         )
 
     def observe(self, worker: int, busy_seconds: float) -> None:
-        """Records a worker-step, from pull to push; ignored for a worker that is away.
+        """Records a worker-step, unless the worker is away.
 
         Args:
             worker: The worker's number.
-            busy_seconds: Duration without waiting at a barrier, which would make all workers alike.
-                0 or less stands for less than a clock resolves.
+            busy_seconds: Time from pull to push, without waiting at a barrier, which would make all
+                workers look alike. 0 or less means less than the clock's resolution.
         """
         if worker in self.active:
             known = self._known[worker]
@@ -197,7 +198,7 @@ class StragglerDetector:
         return tuple(findings)
 
     def leave(self, worker: int) -> None:
-        """Takes a worker out of the comparison, remembering whether it is a straggler."""
+        """Takes a worker out of the comparison, but remembers whether it is a straggler."""
         self.active.discard(worker)
         self._known[worker].forget()
 

@@ -1,8 +1,8 @@
 """The online policies, which react to stragglers during a run; pure.
 
-Sync-Switch paper, section IV-B. Both act only before the switch. Greedy leaves the first protocol
-while there is a straggler; steps of the second one meanwhile count towards the job, not towards the
-first one's share. Elastic trains without the stragglers until the switch.
+Sync-Switch paper, section IV-B. Both act only before the switch. Greedy uses the second protocol
+while there is a straggler; these steps count towards the job, but not towards the share of the
+first protocol. Elastic trains without the stragglers until the switch.
 """
 
 from __future__ import annotations
@@ -29,29 +29,27 @@ class Decision:
 
     Attributes:
         events: Observations and decisions, in order, for the record of the run.
-        remove: Workers that get no further steps until they are restored.
-        restore: Workers that get steps again.
-        protocol: `first` or `second`, the protocol to continue with; None for no change.
+        remove: Workers that get no more steps until the switch.
+        protocol: The protocol to continue with, `first` or `second`; None for no change.
     """
 
     events: tuple[RunEvent, ...] = ()
     remove: tuple[int, ...] = ()
-    restore: tuple[int, ...] = ()
     protocol: Literal["first", "second"] | None = None
 
 
 NO_DECISION = Decision()
-"""The decision where nothing has happened."""
+"""The decision to do nothing, without an observation."""
 
 
 class OnlineController:
     """Watches one run and decides; the caller carries the decisions out.
 
-    Single-threaded: the caller has a lock, or no threads.
+    Single-threaded: a caller with several threads needs a lock.
 
     Args:
         online: The policy, one of `ONLINE`.
-        workers: Numbers of all workers; at least half of them always stay.
+        workers: Numbers of all workers, at least half of which always stay.
         settings: Settings of the detector.
 
     Raises:
@@ -101,7 +99,7 @@ class OnlineController:
             done: Worker-steps done.
             now_seconds: Training time.
             before_switch: Whether the timing policy's switch is still to come, so that the online
-                policy may act; also true while greedy has left the first protocol.
+                policy may act; also while greedy uses the second protocol.
         """
         if self._pushes < max(1, len(self._detector.active)):
             return NO_DECISION
@@ -116,7 +114,7 @@ class OnlineController:
     def at_switch(self, done: int, now_seconds: float) -> Decision:
         """Restores the workers that elastic removed; called before the second protocol.
 
-        A worker that was lost meanwhile is not restored: it is active again once it returns.
+        A worker that has been lost meanwhile is active again once it returns.
         """
         back = sorted(self._removed_seconds.keys() - self._lost)
         events = []
@@ -126,7 +124,7 @@ class OnlineController:
             events.append(RunEvent("restored", done, now_seconds, reason, worker, away_seconds))
             self._detector.join(worker)
         self._removed_seconds.clear()
-        return Decision(tuple(events), restore=tuple(back))
+        return Decision(tuple(events))
 
     def lost(self, worker: int) -> None:
         """Records that a worker was lost."""
@@ -134,7 +132,7 @@ class OnlineController:
         self._detector.leave(worker)
 
     def returned(self, worker: int) -> None:
-        """Records that a lost worker is back; it is active unless it had been removed."""
+        """Records that a lost worker is back; it is active unless it has been removed."""
         self._lost.discard(worker)
         if worker not in self._removed_seconds:
             self._detector.join(worker)

@@ -39,7 +39,7 @@ def play_choice(text: str, step_seconds: Sequence[float]) -> Iterator[Push]:
 
 
 def finish_seconds(text: str, step_seconds: Sequence[float], pushes: int) -> float:
-    """When worker 0 has done so many pushes."""
+    """The time at which worker 0 has made this many pushes."""
     done = 0
     for push in play_choice(text, step_seconds):
         done += push.worker == 0

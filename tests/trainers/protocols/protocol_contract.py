@@ -1,4 +1,4 @@
-"""What every synchronisation protocol keeps to; the test of each inherits it."""
+"""The contract of all synchronization protocols, inherited by the test of each."""
 
 from __future__ import annotations
 

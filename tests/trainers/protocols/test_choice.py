@@ -176,8 +176,8 @@ def test_it_does_not_replace_one_of_our_own(register: Register) -> None:
         ("fails", "registered_fails:One", "raise OSError('two\\nlines')", "OSError: two lines"),
         ("wants", "registered_wants:One", "import no_such_package", "ModuleNotFoundError"),
         ("lacks", "registered_lacks:One", "", "AttributeError"),
-        ("other", "registered_other:One", "One = dict", "is no syncswitch.trainers.protocols"),
-        ("value", "registered_value:One", "One = 3", "is no syncswitch.trainers.protocols"),
+        ("other", "registered_other:One", "One = dict", "is not a subclass of syncswitch"),
+        ("value", "registered_value:One", "One = 3", "is not a subclass of syncswitch"),
     ],
 )
 def test_a_broken_one_of_another_package_is_one_line(

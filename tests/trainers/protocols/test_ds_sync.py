@@ -30,7 +30,7 @@ ROUNDS = st.integers(0, 1000)
 
 
 def mixing_matrix(roster: tuple[int, ...], group_size: int, number: int) -> NDArray[np.float64]:
-    """What averaging in the groups of a round does to the replicas."""
+    """The matrix that averaging in the groups of a round applies to the replicas."""
     matrix = np.zeros((len(roster), len(roster)))
     for group in partition(roster, group_size, number):
         ranks = [roster.index(worker) for worker in group]
@@ -157,7 +157,7 @@ class TestDSSync(ProtocolContract):
         roster: tuple[int, ...],
         group_size: int,
     ) -> None:
-        """Whoever is released is averaged with those of its group who end the round with it."""
+        """Checks that a released worker is averaged with the members of its group in that round."""
         for worker, number in ends.items():
             group = _group_of(worker, roster, group_size, number)
             together = tuple(other for other in group if ends.get(other) == number)

@@ -37,7 +37,7 @@ BATCHES = st.integers(1, 4)
 
 
 def batches_of(text: str, batches: int) -> int:
-    """What is joined has one each."""
+    """The batches of a ticket: always one where work is joined."""
     return batches if choose_protocol(text).exchange is Exchange.PUSH else 1
 
 
@@ -116,7 +116,7 @@ class Driver:
         move(worker)
 
     def happen_often(self, moves: int, data: st.DataObject) -> None:
-        """With troubles, or pushes alone."""
+        """Draws moves: with failures, or pushes alone."""
         is_quiet = data.draw(st.booleans(), label="quiet")
         for _ in range(moves):
             if self.steps.is_over:
@@ -280,7 +280,7 @@ def test_stopped_between_the_join_and_the_next_steps_it_hands_out_nothing() -> N
 
 
 def test_tickets_that_were_out_come_back_as_they_were() -> None:
-    """Some servers may have a part of one."""
+    """Some servers may have applied a part of one."""
     machine = choose_protocol("asp").machine(range(4))
     steps = SegmentSteps(machine, 10, 23, batches=3)
     tickets = [Ticket(0, 10, 3), Ticket(1, 13, 3), Ticket(2, 16, 3), Ticket(3, 19, 3)]

@@ -1,4 +1,4 @@
-"""What is drawn from a recording, and how it is read from a database."""
+"""Draws from a recording, and reading one from a database."""
 
 from __future__ import annotations
 

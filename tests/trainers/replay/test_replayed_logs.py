@@ -1,4 +1,4 @@
-"""Replays of what was really measured: the authors' logs, and runs of a TensorFlow cluster."""
+"""Replays of real runs: those of the authors' logs, and runs on a TensorFlow cluster."""
 
 from __future__ import annotations
 

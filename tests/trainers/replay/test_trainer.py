@@ -196,7 +196,7 @@ class TestForks:
             assert fork.converged_accuracy == prefix.converged_accuracy
 
     def test_the_clock_goes_on_from_what_was_inherited(self, prefix: TrialRecord) -> None:
-        """Also where the run that is played was twice as slow up to there."""
+        """Even if the replayed run was twice as slow up to there."""
         run = run_of(IDENTITY, 50.0, 9)
         bsp, asp = run.phases
         slow = replace(

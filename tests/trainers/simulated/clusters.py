@@ -36,7 +36,7 @@ def times_of(profile: ClusterProfile, steps: int, values: int = 0, seed: int = 1
 
 
 class Ledger(Learner):
-    """Checks the order of what it is told, and that every member is one; counts each gradient."""
+    """Checks the order and the workers of all notifications, and counts each gradient."""
 
     def __init__(self) -> None:
         self.started: list[int] = []
@@ -115,12 +115,12 @@ def play(
 
 
 def end_seconds(*arguments: Any, **fields: Any) -> float:
-    """When the last of a segment's worker-steps counts."""
+    """The time at which the last worker-step of a segment counts."""
     return max(seconds for _, seconds in play(*arguments, **fields))
 
 
 def asp_throughput(workers: int, compute_seconds: float, transfer_seconds: float) -> float:
-    """Steps a second of ASP, in which one transfer has the whole link.
+    """Worker-steps per second in ASP if one transfer at a time has the whole link.
 
     Exact for a network of queues with two stations whose customers share it evenly, whatever the
     distribution of the times (Reiser and Lavenberg, Mean-Value Analysis of Closed Multichain

@@ -26,7 +26,7 @@ CLASSES = "sparse_categorical_crossentropy"
 
 @dataclass(frozen=True)
 class Kind:
-    """What `compile` and `fit` get."""
+    """The arguments of `compile` and `fit`."""
 
     model: Callable[[Any], Any]
     x: Any
@@ -122,7 +122,7 @@ def squared(labels: Any, outputs: Any) -> Any:
 
 
 def within_one(labels: Any, outputs: Any) -> Any:
-    """A metric as people write one: the share of values that are hardly missed."""
+    """A metric as people write one: the share of values that are missed by less than one."""
     import keras
 
     return keras.ops.cast(keras.ops.abs(labels - outputs) < 1, "float32")
@@ -224,7 +224,7 @@ def kinds() -> dict[str, Kind]:
 
 
 def workload(name: str) -> Workload:
-    """What `compile` and `fit` of one of them would train: 16 worker-steps."""
+    """The workload of `compile` and `fit` for one of the kinds: 16 worker-steps."""
     import keras
 
     from syncswitch.trainers.keras_api.from_compiled import from_compiled

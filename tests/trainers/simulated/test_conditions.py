@@ -32,7 +32,7 @@ MakeTrainer = Callable[..., SimulatedTrainer]
 
 
 class Killed(BaseException):
-    """What a test raises instead of killing its own process."""
+    """Raised instead of killing the test's own process."""
 
 
 class TestARunThatWasKilled:
@@ -133,7 +133,7 @@ class TestDisturbed:
     def test_a_round_of_fewer_has_their_rate(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """Of 50 rounds of 1 s from the 11th on, ten have 3 gradients, and so 2 rounds are more."""
+        """Of 50 rounds of 1 s, ten from the 11th on have 3 gradients, which takes 2 more rounds."""
         kill = "kill:worker=2,at=10500ms,for=9s"
         spec = spec_of(
             CONSTANT,

@@ -53,7 +53,7 @@ def trained(make_trainer: MakeTrainer, workload: Workload, folder: Path, **field
 def test_rows_are_trained_as_the_whole_table_would_be(
     make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str], optimizer: Any
 ) -> None:
-    """Stale as they are, and with a momentum or a batch that changes at the switch."""
+    """With stale gradients, and with a momentum or batch that changes at the switch."""
     variant = "ramped" if optimizer is None else "same"
     batch = "global" if pair[1] == "asp" else "same"
     job = replace(
@@ -118,7 +118,7 @@ def test_rows_that_are_not_there_are_named() -> None:
 
 
 def chained_model() -> Any:
-    """Which row it looks up follows from another row."""
+    """Looks up a row whose number follows from another row."""
     from keras import Input, Model, layers, ops
 
     inputs = Input((2,), dtype="int64")

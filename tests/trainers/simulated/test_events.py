@@ -33,7 +33,7 @@ EXACT = 1e-9
 
 
 class Until(SegmentSteps):
-    """Steps that end, and tell the time, when worker 0 has pushed so often."""
+    """Ends after a number of pushes of worker 0, and tells the time."""
 
     def __init__(self, protocol: str, speeds: Sequence[float], pushes: int) -> None:
         super().__init__(choose_protocol(protocol).machine(range(len(speeds))), 0, 10**9)
@@ -125,12 +125,12 @@ class TestEveryProtocol:
 
 
 def cluster(**fields: Any) -> ClusterProfile:
-    """Of workers that compute for a second."""
+    """A cluster of workers that compute for a second."""
     return ClusterProfile(**{"compute_seconds": 1.0, **fields})
 
 
 def network(server: float | None = 400.0, own: Sequence[float] = (), **fields: Any) -> Any:
-    """Of a model of 100 bytes, on links of so many bytes a second: 0.25 s for a lone transfer."""
+    """Links of this many bytes per second, and a model of 100 bytes: 0.25 s for a lone transfer."""
     return cluster(
         parameter_bytes=100,
         server_bandwidth_bytes_per_second=server,
@@ -217,7 +217,7 @@ def test_known_times(
     steps: int,
     expected: float | list[float],
 ) -> None:
-    """When each update is made, or the last one."""
+    """The time of each update, or of the last one."""
     ends = [seconds for _, seconds in play(protocol, profile, workers, steps)]
     found: Any = ends if isinstance(expected, list) else max(ends)
     assert found == pytest.approx(expected, abs=EXACT)
@@ -250,7 +250,7 @@ def test_asp_loses_about_its_share_to_a_straggler() -> None:
     ("workers", "compute_seconds"), [(1, 1.0), (4, 1.0), (16, 2.0), (8, 0.5), (100, 1.0)]
 )
 def test_throughput_of_asp(workers: int, compute_seconds: float) -> None:
-    """Without its first quarter and its end. At its limit the link of 4 models a second sets it."""
+    """Without its first quarter and its end; at the limit the link carries 4 models per second."""
     done = play(
         "asp", network(compute_seconds=compute_seconds, compute_variation=0.5), workers, 8000
     )

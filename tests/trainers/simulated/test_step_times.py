@@ -39,7 +39,7 @@ own_links = st.lists(st.sampled_from([0.5, 1.0, 2.5, 8.0]), min_size=1, max_size
 
 
 def ends_of(server: float, own: Sequence[float], wanted: Sequence[Transfer]) -> list[float]:
-    """When each transfer ends."""
+    """The end of each transfer."""
     link: SharedLink[int] = SharedLink(server, own)
     ends = [math.nan] * len(wanted)
 
@@ -61,7 +61,7 @@ def ends_of(server: float, own: Sequence[float], wanted: Sequence[Transfer]) -> 
 
 
 def fluid_ends(server: float, own: Sequence[float], wanted: Sequence[Transfer]) -> list[float]:
-    """The same, each transfer by itself, with the shares found by trying levels."""
+    """The same from a plain model of each transfer, with rates found by trying levels."""
     left = [one.size for one in wanted]
     ends = [math.nan] * len(wanted)
     now = 0.0
@@ -131,7 +131,7 @@ def test_a_lone_transfer_takes_as_long_as_on_the_slower_link(
 
 class TestKnownAnswers:
     def test_what_slow_links_leave_the_others_share(self) -> None:
-        """Of 10 bytes a second, worker 0 takes the 2 that its link carries; the two others 4."""
+        """Of 10 bytes per second, worker 0 gets the 2 that its link carries, the two others 4."""
         wanted = [Transfer(0.0, worker, 40.0) for worker in range(3)]
         # At 10 s, 20 bytes of worker 0 are left.
         assert ends_of(10.0, [2.0, 8.0, 8.0], wanted) == [20.0, 10.0, 10.0]

@@ -51,7 +51,7 @@ def run(spec: TrialSpec, profile: ClusterProfile = EVEN) -> tuple[TrialRecord, L
         assert seconds >= reached[-1][1]
         reached.append((done, seconds))
 
-    course = Timeline(spec, log, times, ledger, profile.switch_seconds, on_done)
+    course = Timeline(spec, log, times, ledger, on_done)
     for segment in course.segments():
         assert log.done <= segment.end_worker_step
     return log.record(), ledger
@@ -358,13 +358,13 @@ class TestTimesAlone:
     def test_a_gradient_is_as_stale_as_there_are_others(
         self, protocol: str, mean: float | None, most: int | None
     ) -> None:
-        """Of replicas it is not known."""
+        """For replicas it is not known."""
         (phase,) = simulate_phases(EVEN, TimedJob(8, 4000, (protocol, "bsp")), 100.0, 0)
         assert (phase.mean_staleness, phase.max_staleness) == (mean, most)
 
     @pytest.mark.parametrize("workers", [2, 4])
     def test_dssp_is_between_ssp_and_asp_on_mixed_workers(self, workers: int) -> None:
-        """Where half of the workers are slow (arXiv 1908.11848)."""
+        """Half of the workers are slow (arXiv 1908.11848)."""
         profile = load_profile("heterogeneous")
         order = ["bsp", "ssp:3", "dssp:3-15:unbounded", "asp"]
         times = [seconds_of(profile, TimedJob(workers, 4000, (name, name))) for name in order]

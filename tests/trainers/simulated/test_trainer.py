@@ -96,7 +96,7 @@ def assert_close(one: ModelState, other: Any, error: float = 1e-5) -> None:
 
 
 def measured(record: TrialRecord) -> tuple[Any, ...]:
-    """All of a record that is not the clock on the wall."""
+    """The parts of a record that do not depend on the wall clock."""
     return (
         record.evaluations,
         record.phases,
@@ -215,7 +215,7 @@ class TestTheSameNumbers:
     def test_local_sgd_is_local_steps_and_averages(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """With momenta of their own, and a last period that is cut short."""
+        """Each worker has its own momentum, and the last period is cut short."""
         spec = spec_of(SHORT, 4, 100.0, protocols=("local-sgd:5", "asp"), profile=EQUAL)
         found = final_state(make_trainer(SHORT, 4, EQUAL), spec, tmp_path)
         assert_close(found, plain_local_sgd(SHORT, 4, 5, seed=1))
@@ -230,7 +230,7 @@ class TestTheSameNumbers:
     def test_gba_has_the_gradients_of_when_they_were_begun(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """Where messages take no time, one of two equal workers never knows the last update."""
+        """Without latency, one of two equal workers never knows the last update."""
         spec = spec_of(SHORT, 2, 100.0, protocols=("gba:0", "asp"), profile=EVEN)
         found = final_state(make_trainer(SHORT, 2, EVEN), spec, tmp_path)
         assert found.updates == 45
@@ -379,7 +379,7 @@ class TestLargeClusters:
     def test_rounds_that_share_calls_end_bitwise_where_a_fork_does(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """Of 12 workers, killed for a while; checkpoint and end cut a round short."""
+        """12 workers, one killed for a while; the checkpoint and the end cut a round short."""
         workload = replace(BRIEF, total_worker_steps=512)
         spec = spec_of(
             workload,

@@ -23,7 +23,7 @@ ROUNDS = st.integers(1, 6).flatmap(
 
 
 def detected(rounds: Sequence[Sequence[float]], settings: DetectorSettings = QUICK) -> list[int]:
-    """Who is detected, in order; nobody leaves."""
+    """The workers that are detected, in order; none leaves."""
     return [finding.worker for finding in findings(rounds, settings) if finding.kind == "detected"]
 
 

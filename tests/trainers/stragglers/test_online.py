@@ -68,9 +68,10 @@ class Run:
 
     def carry_out(self, decision: Decision) -> None:
         assert set(decision.remove) <= self.at_work
-        assert not set(decision.restore) & (self.at_work | self.away)
+        restored = {event.worker for event in decision.events if event.kind == "restored"}
+        assert not restored & (self.at_work | self.away)
         self.at_work -= set(decision.remove)
-        self.at_work |= set(decision.restore)
+        self.at_work |= restored
         if decision.protocol is not None:
             assert decision.protocol != self.protocol
             self.protocol = decision.protocol

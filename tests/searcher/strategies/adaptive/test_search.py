@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import sqlite3
 from contextlib import ExitStack, closing
@@ -279,19 +278,6 @@ def test_a_budget_is_kept_and_still_answered(url: str, checkpoints: Path) -> Non
     assert result.cost.bsp_multiples is not None
     assert result.cost.bsp_multiples <= 1.25
     assert result.policy.confidence is not None
-
-
-@pytest.mark.parametrize("lost", [0.02, 0.03, 0.06, 0.3])
-@pytest.mark.parametrize("below_percent", [25.0, 100.0])
-def test_a_loss_that_comes_in_one_step_is_not_explained_away(
-    lost: float, below_percent: float
-) -> None:
-    def run_at(percent: float, replicate: int) -> PlayedRun:
-        noise = random.Random(f"{percent} {replicate}").gauss(0, 0.002)
-        accuracy = TARGET + noise - (lost if percent < below_percent else 0.0)
-        return PlayedRun(accuracy, False, percent + 0.3 * (100 - percent), percent)
-
-    assert search_with(RULE, run_at).switch_percent == below_percent
 
 
 def test_too_small_a_budget_answers_only_what_was_measured(url: str, checkpoints: Path) -> None:
