@@ -68,12 +68,15 @@ class Drawing:
 
 
 @contextmanager
-def drawn(drawing: Drawing, *heights_inches: float) -> Iterator[Sequence[Any]]:
+def drawn(
+    drawing: Drawing, *heights_inches: float, sharex: bool = False
+) -> Iterator[Sequence[Any]]:
     """Gives the axes to draw on, one above the other; at the end the drawing gets its SVG.
 
     Args:
         drawing: Gets the SVG.
         *heights_inches: The height of each axes.
+        sharex: Whether the axes share the one below.
 
     Raises:
         UserError: matplotlib is missing.
@@ -89,7 +92,9 @@ def drawn(drawing: Drawing, *heights_inches: float) -> Iterator[Sequence[Any]]:
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": drawing.title}):
         figure = Figure(figsize=(_WIDTH_INCHES, sum(heights_inches)), layout="constrained")
         ratios = {"height_ratios": heights_inches}
-        grid = figure.subplots(len(heights_inches), squeeze=False, gridspec_kw=ratios)
+        grid = figure.subplots(
+            len(heights_inches), squeeze=False, sharex=sharex, gridspec_kw=ratios
+        )
         axes = list(grid[:, 0])
         drawing.axes = axes
         yield axes
