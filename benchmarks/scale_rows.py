@@ -72,9 +72,12 @@ def processes(switch_percent: float, servers: int = 1) -> Row:
     """Ours with its workers as processes, as a user gets it."""
 
     def row(size: str, seconds: float) -> float:
+        from syncswitch.trainers.cluster.processes.launcher import LocalLauncher
+        from syncswitch.trainers.cluster.processes.placement import place_on_cpus
         from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
-        trainer = ProcessTrainer(WORKLOADS[size], WORKERS, servers=servers)
+        launcher = LocalLauncher(place_on_cpus(WORKERS), servers)
+        trainer = ProcessTrainer(WORKLOADS[size], WORKERS, launcher)
         return _measured(trainer, size, switch_percent, seconds)
 
     return row
@@ -87,7 +90,8 @@ def sockets(switch_percent: float, servers: int = 1, *, is_open: bool = False) -
     """
 
     def row(size: str, seconds: float) -> float:
-        from syncswitch.trainers.cluster.processes.platform import PlatformOptions, TfConfigTrainer
+        from syncswitch.trainers.cluster.processes.platform import TfConfigLauncher
+        from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
         from syncswitch.trainers.cluster.processes.tf_config import TfConfig
 
         chief, *others = (f"127.0.0.1:{port}" for port in free_ports(1 + servers + WORKERS))
@@ -101,7 +105,8 @@ def sockets(switch_percent: float, servers: int = 1, *, is_open: bool = False) -
                 _start_part(addresses, job, task, WORKLOADS[size], is_open)
         config = TfConfig(addresses, "chief", 0)
         secret = None if is_open else SECRET.encode()
-        trainer = TfConfigTrainer(WORKLOADS[size], PlatformOptions(config, 120.0, secret))
+        launcher = TfConfigLauncher(config, 120.0, secret)
+        trainer = ProcessTrainer(WORKLOADS[size], WORKERS, launcher)
         return _measured(trainer, size, switch_percent, seconds)
 
     return row

@@ -1,4 +1,4 @@
-"""What a shell offers when the user presses Tab.
+"""The completions that a shell offers when the user presses Tab.
 
 Light at import. What cannot be found out is silently not offered.
 """

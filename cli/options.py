@@ -174,7 +174,7 @@ def _whole(number: float | None) -> int | None:
 
 
 def is_given(name: str) -> bool:
-    """Whether the user gave this parameter on the command line."""
+    """Checks whether the user gave this parameter on the command line."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.COMMANDLINE
 

@@ -62,7 +62,7 @@ def _rows_of(frame: DataFrame) -> list[Row]:
 
 def _switches(rows: Sequence[Row], title: str) -> Drawing:
     drawing = Drawing(title, "Bars: seconds of a switch; whiskers: 95 % intervals.")
-    with drawn(drawing) as (axes,):
+    with drawn(drawing, 3.0) as (axes,):
         for place, row in enumerate(rows):
             colour = FIRST if row["switch"] == "hot" else SECOND
             axes.bar(place, row["switch_seconds"], color=colour)
@@ -77,7 +77,7 @@ def _curves(rows: Sequence[Row], title: str) -> Drawing:
     kinds = [(kind, list(tests)) for kind, tests in groupby(rows, _kind)]
     between = [name for name in dict.fromkeys(run for (_, _, run), _ in kinds) if "%" in name]
     drawing = Drawing(title, "A line for each kind of run: its accuracy over training time.")
-    with drawn(drawing, [4.0]) as (axes,):
+    with drawn(drawing, 4.0) as (axes,):
         for (workers, _, run), tests in kinds:
             colour = FIRST if run == "BSP" else SECOND
             if run in between:
@@ -107,7 +107,7 @@ def _panels(rows: Sequence[Row], title: str) -> Drawing:
         "Above: mean accuracy of each kind of run, and below a cross how many diverged. Below: bars"
         " of training time, and circles for the time to the target. Whiskers: 95 % intervals.",
     )
-    with drawn(drawing, (2.6, 2.4), sharex=True) as (above, below):
+    with drawn(drawing, 2.6, 2.4, sharex=True) as (above, below):
         target = rows[0]["target"]
         if not _differ(rows, "target") and target is not None:
             above.axhline(target, color=QUIET, linestyle=":", label="target")

@@ -1,7 +1,7 @@
-"""Decides: which training runs a search makes, and when the timing policy is known.
+"""Decides which training runs a search makes, and when the timing policy is known.
 
-`BinarySearchSampler` is for an Optuna study of one's own; the strategies are what it and every
-search decide by. The commands as Python functions are in `syncswitch.searcher.api`.
+`BinarySearchSampler` is for an Optuna study of your own; it and every search decide by one of the
+strategies. The commands as Python functions are in `syncswitch.searcher.api`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """The commands as Python functions, for notebooks and programs.
 
 `search` does what `syncswitch-search run` does, `sweep`, `evaluate` and `report` what the commands
-of their names do, and `train` what `syncswitch-run` does. What is wrong is a `UserError` of one
+of their names do, and `train` what `syncswitch-run` does. Bad input raises a `UserError` of one
 line, which names parameters as they are called here.
 """
 
@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 
 
 def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Holds a call to the annotations; one that does not keep to them is a UserError."""
+    """Checks the arguments of each call against the annotations; wrong ones raise a UserError."""
     parameters = inspect.signature(function).parameters
     names = list(parameters)
     takes_more = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
@@ -82,7 +82,7 @@ def _checked(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return call
 
 
-# A whole command that is to be typed, or an option of one, perhaps with a kind as its value.
+# A whole command to type, or an option of one, perhaps with a kind as its value.
 _OPTION = re.compile(
     r"syncswitch-(?:run|search) [^;`]*|(?<![\w-])--(no-)?([a-z][a-z-]*)(?![\w-])"
     rf"(?: ({'|'.join((*STRATEGIES, *(one.name for one in TRAINERS)))})\b)?"
@@ -92,12 +92,12 @@ _SWITCHES = {"guarded", "learn", "resume", "share_prefix", "early_stop"}
 
 
 def _in_python(text: str, names: Collection[str], *, takes_more: bool = False) -> str:
-    """A message of the commands with their options as parameters, such as `switch_at=`.
+    """A message of the commands, with parameters such as `switch_at=` in place of options.
 
     Args:
-        text: The message. What it says to type in a shell stays as it is.
+        text: The message; whole commands in it stay as they are.
         names: The parameters of the function that was called.
-        takes_more: Whether it takes the options of a strategy, too.
+        takes_more: Whether it also takes the options of a strategy.
     """
 
     def spoken(found: re.Match[str]) -> str:
@@ -153,34 +153,34 @@ def search(
     Args:
         workload: A built-in name, `file.py:attribute`, `package.module:attribute`, or the object
             itself where the runs are made in this process.
-        trainer: What makes the runs, as `--trainer`.
+        trainer: The kind of trainer, as `--trainer`.
         trainer_options: The options of that trainer by their names on the command line, without
             dashes: `{"launcher": "processes"}`.
-        workers: n; None for what is usual.
-        protocols: Before and after the switch, such as `bsp,asp`; None for what is usual.
-        storage: URL of the database; None for that of SYNCSWITCH_STORAGE, or syncswitch.db here.
+        workers: n; None for the usual number.
+        protocols: Before and after the switch, such as `bsp,asp`; None for the usual ones.
+        storage: URL of the database; None for SYNCSWITCH_STORAGE, or syncswitch.db in this folder.
         strategy: Strategy of the search: adaptive or paper.
         settings: M, how often the range of switch points may be halved.
-        runs: R, runs of each switch point; but for the paper's strategy, at most.
+        runs: R, runs of each switch point: exactly with the paper's strategy, else at most.
         threshold: beta, the accuracy that may be lost, in the unit of the metric; None for 0.01
-            where its best value is 1, and else for what `measured_threshold` says.
+            where its best value is 1, else to measure it.
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: False for a policy that holds with the bare switch; else trainings are expected
             to go back to a switch that failed, as those of `syncswitch-run` do.
-        keep: Not guarded, so large a share that keeps the accuracy is enough, above 0.5 and below
-            1; None for 0.95.
-        uses: How often the policy will be used; None for 30.
+        keep: The share of unguarded runs that has to keep the accuracy, above 0.5 and below 1; None
+            for 0.95.
+        uses: Expected number of trainings with the policy; None for 30.
         seed: The seeds of all runs derive from it.
-        online: What is done about stragglers: none, greedy or elastic.
+        online: Treatment of stragglers: none, greedy or elastic.
         switch: hot or restart.
         checkpoints: Folder for the checkpoints that runs share.
         tensorboard: Folder for logs of the runs, which TensorBoard shows; None for none.
-        mlflow: Tracking URI of MLflow, to which the job is copied in the end; None for none.
-        reporter: Is told how it goes on.
+        mlflow: Tracking URI of MLflow to which the job is copied at the end; None for none.
+        reporter: Told of the progress.
         strategy_options: Further fields of the strategy, such as `budget` of the adaptive one.
 
     Returns:
-        The policy, as it is saved.
+        The saved policy.
 
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
@@ -273,24 +273,24 @@ def sweep(
     Args:
         workload: As for `search`, by its name or reference.
         at: The switch points, percent of the worker-steps.
-        trainer: What makes the runs, as `--trainer`.
+        trainer: The kind of trainer, as `--trainer`.
         trainer_options: As for `search`.
-        workers: n; None for what is usual.
+        workers: n; None for the usual number.
         protocols: Pairs such as `bsp,asp`; empty for the usual one.
         storage: As for `search`.
         runs: R, runs at each switch point, recorded ones included.
         threshold: beta, in the unit of the metric; None as for `search`.
         target_accuracy: A, the value of the metric to keep; None to measure it.
-        guarded: Whether a training that fails after its switch goes back there.
+        guarded: Whether a training that fails after its switch goes back to it.
         seed: The seeds of all runs derive from it.
-        online: What is done about stragglers: none, greedy or elastic.
+        online: Treatment of stragglers: none, greedy or elastic.
         switch: hot or restart.
         tensorboard: Folder for logs of the runs; None for none.
-        mlflow: Tracking URI of MLflow, to which the jobs are copied in the end; None for none.
-        reporter: Is told how it goes on.
+        mlflow: Tracking URI of MLflow to which the jobs are copied at the end; None for none.
+        reporter: Told of the progress.
 
     Returns:
-        The switch points of each job, the one that says the target first.
+        The results of each job, the one that sets the target first.
 
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
@@ -356,18 +356,18 @@ def evaluate(
         policy: The policy, a policy file, or a workload or the start of a fingerprint in the
             database, with `@VERSION` or `@ALIAS` unless the current one is meant.
         workload: As for `search`, by its name or reference.
-        trainer: What makes the runs, as `--trainer`.
+        trainer: The kind of trainer, as `--trainer`.
         trainer_options: As for `search`.
         workers: n; None for the policy's.
         protocols: Before and after the switch; None for the policy's.
         storage: As for `search`.
         runs: R, runs at each switch point, recorded ones included.
         seed: The seeds of all runs derive from it.
-        online: What is done about stragglers: none, greedy or elastic.
+        online: Treatment of stragglers: none, greedy or elastic.
         switch: hot or restart.
         tensorboard: Folder for logs of the runs; None for none.
-        mlflow: Tracking URI of MLflow, to which the job is copied in the end; None for none.
-        reporter: Is told how it goes on.
+        mlflow: Tracking URI of MLflow to which the job is copied at the end; None for none.
+        reporter: Told of the progress.
 
     Returns:
         The runs with the policy, with the first protocol alone, and with the job's own policy.
@@ -424,7 +424,7 @@ def report(
     version: str | None = None,
     storage: str | None = None,
 ) -> str:
-    """What is known of a job on one HTML page.
+    """Writes the report of a job, one HTML page.
 
     Example:
         ```

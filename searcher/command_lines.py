@@ -1,17 +1,12 @@
-"""The command lines that use a policy, and that made a search, as words."""
+"""The command lines that train with a policy or make a search again, as lists of words."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from syncswitch.searcher.backends.base import TrainerChoice
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.trainers.replay.recording import REPLAY
 
 if TYPE_CHECKING:
     from syncswitch.storage.trials.values import SearchInfo
@@ -28,10 +23,15 @@ def use_words(
     conditions: RunConditions,
     profile: str | None = None,
 ) -> list[str]:
-    """Trains with a policy that was found under these conditions, or what comes nearest to it.
+    """The command that trains with a policy, or comes nearest to that.
 
-    A workload that is built in is loaded from nowhere (None); the version is None for the current
-    one, and the profile where nobody knows what it is called.
+    Args:
+        identity: The job.
+        loaded_from: The workload's reference; None for one that is built in.
+        called: The workload, as a user names it.
+        version: The policy's version; None for the current one.
+        conditions: The conditions under which the policy was found.
+        profile: Name or file of the simulated cluster's profile; None where that is unknown.
     """
     fingerprint = identity.fingerprint[:12]
     policy = fingerprint if version is None else f"{fingerprint}@{version}"
@@ -50,13 +50,15 @@ def use_words(
 
 def search_words(
     identity: WorkloadIdentity, called: str, search: SearchInfo, conditions: RunConditions
-) -> list[str] | None:
-    """Makes a search again, or goes on with it; options of the trainer itself are not known.
+) -> list[str]:
+    """The command that makes a search again, or goes on with it, without its trainer's own options.
 
-    None for what `run` does not make, such as an evaluation.
+    Args:
+        identity: The job.
+        called: The workload, as a user names it.
+        search: The search; an evaluation is none.
+        conditions: The conditions of its runs.
     """
-    if search.strategy not in STRATEGIES:
-        return None
     # The kind may say more, for example `local/threads, 1 GPU`.
     trainer = search.trainer.partition(",")[0].partition("/")[0]
     words = ["syncswitch-search", "run", called, "--trainer", trainer]
@@ -74,24 +76,8 @@ def search_words(
     return [*words, *_strategy_words(search.options), *_as_found(conditions)]
 
 
-def replay_words(identity: WorkloadIdentity, recorded: Collection[float]) -> list[str] | None:
-    """Searches among recorded runs; the databases are not named yet.
-
-    None where of the first two switch points of a search no whole undisturbed run is recorded: a
-    replay refuses what is not.
-    """
-    halvings = (100 / 2**n for n in range(AdaptiveStrategy().settings + 1))
-    settings = sum(1 for _ in itertools.takewhile(recorded.__contains__, halvings)) - 1
-    if settings < 1:
-        return None
-    words = ["syncswitch-search", "run", identity.name, "--trainer", REPLAY]
-    words += ["--workers", str(identity.workers), "--protocols"]
-    words += [identity.pair]
-    return [*words, "--settings", str(settings)]
-
-
 def is_loadable(loaded_from: str | None) -> bool:
-    """Whether there is something to train; an imported job is only a name."""
+    """Whether the workload can be loaded; an imported job is only a name."""
     from syncswitch.trainers.job.loading import find_module
 
     if loaded_from is not None:
@@ -119,7 +105,7 @@ def _strategy_words(options: Any) -> list[str]:
 
 
 def _as_found(conditions: RunConditions) -> list[str]:
-    """A policy is for the conditions under which it was found."""
+    """The options for the conditions under which a policy was found."""
     usual = RunConditions()
     words = []
     if conditions.online != usual.online:

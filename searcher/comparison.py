@@ -1,7 +1,7 @@
 """Runs at given switch points, compared with one target: sweeps, and policies on other jobs.
 
-Runs that the database has already count, whoever made them; only what is missing is made. Nothing
-is decided, and no policy is published.
+Recorded runs count, whoever made them; only missing ones are made. Nothing is decided, and no
+policy is published.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ _MOST_POINTS = 30
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """All runs of a job that may be compared, at any switch point.
+    """The runs of a job that may be compared, at any switch point.
 
     Attributes:
-        new_runs: How many of them were made for this comparison.
+        rows: All of them.
+        new_runs: Number of them that were made for this comparison.
     """
 
     rows: tuple[StoredTrial, ...]
@@ -62,10 +63,10 @@ class ComparedRuns:
 
 
 class Comparison(TrialLoop[ComparedRuns]):
-    """Has a job trained at some switch points, so often at each.
+    """Trains a job a given number of times at each of some switch points.
 
     Two comparisons with the same arguments on the same database are one: the second goes on where
-    the first was, shares its work, or answers at once. No policy is published.
+    the first stopped, shares its work, or answers at once. No policy is published.
     """
 
     def __init__(
@@ -85,11 +86,11 @@ class Comparison(TrialLoop[ComparedRuns]):
         Args:
             database: Holds Optuna's tables and ours.
             identity: The job.
-            strategy: Its switch points, and how many runs of each there are to be.
+            strategy: The switch points and the number of runs at each.
             open_trainer: Called when the first run is needed, and again after a failure.
-            trainer: Kind of trainer: runs of other kinds do not count.
+            trainer: Kind of trainer; runs of other kinds do not count.
             base_seed: The seeds of all runs derive from it.
-            conditions: Under which the job trains: runs under other ones do not count.
+            conditions: Conditions of the runs; runs under others do not count.
             **options: See `LoopOptions`.
 
         Raises:
@@ -98,7 +99,7 @@ class Comparison(TrialLoop[ComparedRuns]):
         """
         for percent in strategy.percents:
             check_switch(identity, percent)
-        # What decides which runs count.
+        # These decide which runs count.
         self._counting = (identity, trainer, conditions)
         self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
         recorded = self._usable(TrialStore(database))
@@ -119,7 +120,7 @@ class Comparison(TrialLoop[ComparedRuns]):
         return recorded
 
     def move(self, state: SearchState) -> ComparedRuns | PlannedTrial | Wait:
-        """The runs, once all are made; else what is missing."""
+        """The runs once all are made; until then the next missing one."""
         self.report(state)
         if self.strategy.progress(state.finished).open_percent is None:
             return ComparedRuns(tuple(self._usable(self.store)), len(state.finished))
@@ -129,9 +130,10 @@ class Comparison(TrialLoop[ComparedRuns]):
 
 
 def check_switch(identity: WorkloadIdentity, percent: float) -> None:
-    """Makes sure that the second protocol of a switch gets some of a job; the first always does.
+    """Makes sure that the second protocol gets a part of a job; the first always does.
 
-    Raises WorkloadError where the job is too short.
+    Raises:
+        WorkloadError: The job is too short for this switch.
     """
     W = identity.total_worker_steps
     step = switch_worker_step(TrialSpec(identity, percent, seed=0))
@@ -144,7 +146,7 @@ def check_switch(identity: WorkloadIdentity, percent: float) -> None:
 
 
 def check_chief(injections: Iterable[str], command: str) -> None:
-    """Raises UserError for an injection that kills the chief: its run would be made for ever."""
+    """Raises UserError for an injection that kills the chief: its run would never end."""
     for text in injections:
         if text.startswith("kill:chief"):
             raise UserError(
@@ -156,9 +158,9 @@ def check_chief(injections: Iterable[str], command: str) -> None:
 def missing_runs(
     recorded: Sequence[StoredTrial], percents: Iterable[float], runs: int, base_seed: int
 ) -> tuple[tuple[float, int], ...]:
-    """Switch point and replicate of each run that is to be made, so that there are `runs` of each.
+    """Switch point and replicate of each run to make, so that there are `runs` at each point.
 
-    What has the seed of a recorded run is not made again.
+    A replicate with the seed of a recorded run is not made again.
     """
     wanted: list[tuple[float, int]] = []
     for percent in percents:
@@ -170,7 +172,7 @@ def missing_runs(
 
 
 def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
-    """Raises UserError where the baseline diverged, before anything is trained for nothing."""
+    """Raises UserError where the baseline diverged, before anything is trained in vain."""
     check_baseline(
         Observation(row.switch_percent, row.converged_accuracy or 0.0, bool(row.diverged))
         for row in recorded
@@ -180,14 +182,14 @@ def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSwitchPoint:
-    """The results of the runs of a switch point; means are over those that did not diverge.
+    """The results at one switch point; means are over runs that did not diverge.
 
     Attributes:
-        runs: Those that count.
-        accuracy_half_width: Half of its 95 % confidence interval (Student's); None for fewer than
-            two runs.
-        training_seconds: Mean; None where all diverged.
-        accuracies: Of those that did not diverge.
+        runs: Number of runs that count.
+        accuracy_half_width: Half of the 95 % confidence interval (Student's) of the mean accuracy;
+            None for fewer than two runs.
+        training_seconds: Mean training time; None where all runs diverged.
+        accuracies: Accuracies of the runs that did not diverge.
         seconds: Training times of the same runs, as far as they are known.
     """
 
@@ -207,20 +209,19 @@ class EvaluatedSwitchPoint:
 
 
 def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSwitchPoint:
-    """Return the results of one switch point, out of complete runs at any."""
+    """The results at one switch point, from complete runs at any."""
     runs = [row for row in recorded if row.switch_percent == percent]
     sound = [row for row in runs if not row.diverged]
     accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
     seconds = [row.training_seconds for row in sound if row.training_seconds is not None]
     accuracy = mean(accuracies) if accuracies else None
+    has_interval = accuracy is not None and len(accuracies) > 1
     return EvaluatedSwitchPoint(
         switch_percent=percent,
         runs=len(runs),
         diverged_runs=len(runs) - len(sound),
         mean_accuracy=None if accuracy is None else accuracy.value,
-        accuracy_half_width=accuracy.high - accuracy.value
-        if accuracy is not None and len(accuracies) > 1
-        else None,
+        accuracy_half_width=accuracy.high - accuracy.value if accuracy and has_interval else None,
         training_seconds=statistics.fmean(seconds) if seconds else None,
         accuracies=tuple(accuracies),
         seconds=tuple(seconds),
@@ -229,15 +230,15 @@ def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> E
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """A policy on a job that it was not found for.
+    """The results of a policy on a job that it was not found for.
 
     Attributes:
-        study: Name of the study that holds the runs made for this.
-        new_runs: How many that are.
-        foreign: The job with this policy.
-        baseline: The job with its first protocol alone.
-        own_policy: The job's own; None where it has none, or is the one that was evaluated.
-        own: The job with that.
+        study: Name of the study that holds the runs made for the evaluation.
+        new_runs: Number of those runs.
+        foreign: Results of the job with this policy.
+        baseline: Results of the job with its first protocol alone.
+        own_policy: The job's own policy; None where it has none, or it is the evaluated one.
+        own: Results of the job with its own policy.
     """
 
     policy: TimingPolicy
@@ -252,7 +253,7 @@ class EvaluationResult:
 
     @property
     def keeps_accuracy(self) -> bool:
-        """No run diverged, and the mean is within the policy's threshold of the baseline's."""
+        """Whether no run diverged and the mean is within the threshold of the baseline's."""
         if self.foreign.diverged_runs:
             return False
         accuracy, target = self.foreign.mean_accuracy, self.baseline.mean_accuracy
@@ -266,29 +267,24 @@ class EvaluationResult:
         assert target is not None  # such a job is refused
         return switch_point.kept_runs(target, self.policy.threshold)
 
-    def measured_speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> SpeedUp | None:
-        """Times as fast as the first protocol alone; None where all runs diverged."""
+    def speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> SpeedUp | None:
+        """The gain over the first protocol alone; None where all runs diverged."""
         if switch_point is None:
             return None
         switch_points = filter(None, (self.foreign, self.own, self.baseline))
         seconds = {one.switch_percent: one.seconds for one in switch_points}
         return measured_speed_up(seconds, switch_point.switch_percent, self.baseline.switch_percent)
 
-    def speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> float | None:
-        """The measured speed-up without its interval."""
-        found = self.measured_speed_up(switch_point)
-        return found.value if found else None
-
     @property
     def share_of_own_speed_up(self) -> float | None:
         """The policy's speed-up over that of the job's own; None where either is unknown."""
         mine, own = self.speed_up(self.foreign), self.speed_up(self.own)
-        return None if mine is None or own is None else mine / own
+        return None if mine is None or own is None else mine.value / own.value
 
 
 @dataclass(frozen=True)
 class PolicyOnJob:
-    """A policy, and a job for it; `reference` is the normal form of what the user called it."""
+    """A policy and a job to try it on; `reference` is the normal form of the job's workload."""
 
     policy: TimingPolicy
     job: Job
@@ -309,7 +305,7 @@ def plan_evaluation(
     switch: str,
     inject: Sequence[str] = (),
 ) -> PolicyOnJob:
-    """Puts a job together that is to be trained with a policy of another; nothing is trained.
+    """Prepares a job for training with the policy of another one; nothing is trained.
 
     The arguments are those of `searcher.api.evaluate`, with the trainer and the policy themselves.
 
@@ -343,20 +339,9 @@ def evaluate_policy(
 ) -> EvaluationResult:
     """Trains a job with a policy that was found for another one (Sync-Switch paper, Fig. 14).
 
-    The job is trained with the policy, with its first protocol alone, and with its own policy where
-    it has one; see `Comparison`, of which this is one. `KeyboardInterrupt` gives the current run
-    back and is raised again.
-
-    Args:
-        database: Holds Optuna's tables and ours.
-        identity: The job.
-        policy: What it is trained with.
-        open_trainer: Called when the first run is needed, and again after a failure.
-        runs: R, how many runs of each switch point there are to be.
-        trainer: Kind of trainer: runs of other kinds do not count.
-        base_seed: The seeds of all runs derive from it.
-        conditions: Under which the job trains: runs under other ones do not count.
-        **options: See `LoopOptions`.
+    The job is trained with the policy, with its first protocol alone, and with its own policy if it
+    has one; `runs` is R, the number of runs at each switch point, and the other arguments are those
+    of `Comparison`. `KeyboardInterrupt` gives the current run back and is raised again.
 
     Raises:
         UserError: As `Comparison`, or the trainer refuses the workload.
@@ -405,13 +390,13 @@ def _own_policy(
 
 @dataclass(frozen=True, slots=True)
 class SweptJob:
-    """One job of a sweep under one set of conditions.
+    """The results of one job of a sweep.
 
     Attributes:
-        study: Name of the study that holds the runs made for this.
-        new_runs: How many that are.
-        switch_points: In the order in which they were asked for.
-        reference: What the user called the workload, with the fields of a variant.
+        study: Name of the study that holds the runs made for the sweep.
+        new_runs: Number of those runs.
+        switch_points: The results, in the order in which the switch points were given.
+        reference: The workload as the user named it, with the fields of a variant.
     """
 
     identity: WorkloadIdentity
@@ -427,10 +412,10 @@ class Sweep:
     """Jobs on clusters of one size, compared with one target.
 
     Attributes:
-        reference_percent: At this switch point the first of the jobs trains with one protocol
-            alone, which says what the accuracy is to be, and how long a training usually takes.
+        reference_percent: The switch point at which the first job trains with one protocol alone.
+            It sets the target accuracy and the usual time of a training.
         given_threshold: beta, the accuracy that may be lost; None to measure it.
-        given_target: A, where nobody has to measure it.
+        given_target: A; None to measure it.
     """
 
     jobs: tuple[SweptJob, ...]
@@ -440,14 +425,14 @@ class Sweep:
 
     @property
     def target_accuracy(self) -> float | None:
-        """A; None where nobody gave it, and all runs of the reference diverged."""
+        """A; None where it was not given and all runs of the reference diverged."""
         if self.given_target is not None:
             return self.given_target
         return None if self._reference is None else self._reference.mean_accuracy
 
     @property
     def threshold(self) -> float | None:
-        """beta; None where nobody gave it, and the runs of the reference do not say it."""
+        """beta; None where it was not given and the reference cannot tell it."""
         if self.given_threshold is not None or self._reference is None:
             return self.given_threshold
         with contextlib.suppress(UserError):
@@ -460,14 +445,14 @@ class Sweep:
         return next((one for one in points if one.switch_percent == self.reference_percent), None)
 
     def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int | None:
-        """Runs that lose at most the threshold against the target; None without these."""
+        """Number of runs that lose at most the threshold against the target; None without both."""
         target, threshold = self.target_accuracy, self.threshold
         if target is None or threshold is None:
             return None
         return switch_point.kept_runs(target, threshold)
 
     def speed_up(self, job: int, percent: float) -> SpeedUp | None:
-        """Times as fast as the reference; None where all runs of either diverged, or none ran."""
+        """The gain over the reference; None where all runs of either diverged, or none ran."""
         seconds = {
             (number, point.switch_percent): point.seconds
             for number, swept in enumerate(self.jobs)
@@ -481,9 +466,9 @@ class SweepPlan:
     """The jobs of a sweep over workloads, pairs of protocols and sizes of cluster.
 
     Attributes:
-        to_train: The normal form of what the user called the workload, the job, and its
-            conditions; one size of cluster after the other.
-        columns: How many jobs there are of each size.
+        to_train: Normal form of the workload's name, job and conditions of each training, one
+            cluster size after the other.
+        columns: Number of jobs of each cluster size.
         reference_percent: See `Sweep`.
         threshold: beta, as an accuracy; None to measure it for each size.
         target_accuracy: A, as an accuracy; None to measure it for each size.
@@ -512,12 +497,12 @@ class SweepPlan:
         say: Callable[[str], None] = lambda _: None,
         **options: Unpack[LoopOptions],
     ) -> list[Sweep]:
-        """Makes the runs that are missing; a sweep for each size of cluster.
+        """Makes the missing runs, and gives a sweep for each cluster size.
 
         Args:
             database: Holds Optuna's tables and ours.
-            openings: What opens the trainer of each job.
-            say: Is told which job comes next, where there are several.
+            openings: Opens the trainer of each job.
+            say: Told which job comes next, where there are several.
             **options: See `LoopOptions`.
 
         Raises:
@@ -563,9 +548,9 @@ class SweepPlan:
         return sweeps
 
     def _strategy(self, *, is_first: bool) -> ComparisonStrategy:
-        """The runs of a job; the first one of a size also measures the target, if none is given.
+        """The runs of a job; the first job of a size also measures the target if none is given.
 
-        A guarded run needs runs of the first protocol alone beside it.
+        Guarded runs need runs with the first protocol alone to compare with.
         """
         percents = (self.reference_percent, *self.percents) if is_first else self.percents
         percents = (BASELINE_PERCENT, *percents) if self.guarded else percents
@@ -600,7 +585,7 @@ def plan_sweep(
     switch: str,
     inject: Sequence[str] = (),
 ) -> SweepPlan:
-    """Puts the jobs of a sweep together; nothing is trained.
+    """Prepares the jobs of a sweep; nothing is trained.
 
     The arguments are those of `searcher.api.sweep`, with the trainer itself. Besides, `at` may be a
     text such as `100,50,0`, `sizes` has the number of workers of each cluster (None for the usual
@@ -611,7 +596,7 @@ def plan_sweep(
     """
     chosen = ConditionsChoice(online, switch, tuple(inject))
     points = _switch_points(at)
-    # All is compared with BSP alone; where no pair has BSP, with the first protocol alone.
+    # Everything is compared with BSP alone, or with the first protocol alone if no pair has BSP.
     pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))
     first = next((pair for pair in pairs if _USUAL_REFERENCE in pair), pairs[0])
     pairs.sort(key=lambda pair: pair != first)
@@ -657,7 +642,7 @@ def plan_sweep(
 
 
 def _switch_points(percents: str | Sequence[float]) -> tuple[float, ...]:
-    """Each once. Raises UserError."""
+    """The switch points, each once. Raises UserError."""
     text = percents if isinstance(percents, str) else ",".join(f"{one:g}" for one in percents)
     try:
         found = tuple(dict.fromkeys(float(part) for part in text.split(",")))

@@ -1,4 +1,4 @@
-"""The runs of a search, an evaluation or a sweep on MLflow, once they are made."""
+"""Copies the runs of a search, an evaluation or a sweep to MLflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def copy_to_mlflow(
     jobs: Iterable[WorkloadIdentity],
     tell: Callable[[str], None],
 ) -> None:
-    """Brings MLflow up to date with some jobs; a server that is away costs one line.
+    """Brings MLflow up to date with some jobs; a server that is away only costs a warning.
 
     Args:
         uri: Tracking URI of MLflow; None to copy nothing.

@@ -164,7 +164,7 @@ def preferred_policy(
         tell: Shows people a line.
         may_guess: Whether the newest of several will do. It does for a look; for what is going to
             be used it would be a guess.
-        how_to_choose: What tells them apart, for messages.
+        how_to_choose: The way to tell them apart, for messages.
 
     Raises:
         PolicyError: Several are meant, and none may be guessed.

@@ -1,4 +1,4 @@
-"""How much faster a training with a policy is, and how surely; pure."""
+"""The gain of a policy in training time, with its interval; pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.storage.trials.values import StoredTrial
 
 _LEVEL = 0.9
-# Shorter phases are mostly warming up.
+# Phases shorter than this share of W mostly warm up.
 _LONG_PHASE = 0.1
 _SwitchPoint = TypeVar("_SwitchPoint", bound=Hashable)
-# Ends further away than this say only that too few runs were timed.
+# Wider intervals only mean that too few runs were timed.
 _WIDEST = math.log(100.0)
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
-    """Times as fast as with the first protocol alone.
+    """How many times as fast a training is as with the first protocol alone.
 
     Attributes:
         value: Mean time of the first protocol alone over the mean time with the policy.
@@ -46,20 +46,20 @@ def measured_speed_up(
 ) -> SpeedUp | None:
     """The ratio of the mean times of two switch points, with a 90 % interval.
 
-    The interval is Student's, of the difference of the logarithms. Times are taken to spread
-    alike, in proportion, at all switch points: with a run or two at each, no switch point alone
-    could say how much. Load that lasted for all runs of a switch point shows in the paces of a
-    protocol, which are compared across switch points; where these spread more, they count.
+    The interval is Student's, of the difference of the logarithms. Times are assumed to spread in
+    the same proportion at all switch points, as a run or two at one of them cannot tell. Load that
+    lasted for all runs of a switch point shows in the paces of a protocol, which are compared
+    across switch points; where the paces spread more, their spread counts.
 
     Args:
-        seconds: Times of whole trainings, by switch point; any switch points help to say how times
+        seconds: Times of whole trainings, by switch point; every switch point helps to tell the
             spread.
-        switch_point: That of the policy.
-        baseline: That of the first protocol alone.
-        paces: Of each protocol the times that runs took for equally many worker-steps.
+        switch_point: The switch point of the policy.
+        baseline: The switch point of the first protocol alone.
+        paces: For each protocol, the times that runs took for equally many worker-steps.
 
     Returns:
-        None where one of the two was not timed.
+        The ratio; None where one of the two was not timed.
     """
     timed = {key: [t for t in times if t > 0] for key, times in seconds.items()}
     mine, usual = timed.get(switch_point, []), timed.get(baseline, [])
@@ -78,7 +78,7 @@ def measured_speed_up(
 
 
 def _half_width(groups: Sequence[Sequence[float]], inverse_runs: float) -> float | None:
-    """Half of the interval of the logarithm; None where no group has two."""
+    """Half the interval of the logarithm; None where no group has two times."""
     freedom = sum(len(times) - 1 for times in groups if times)
     if not freedom:
         return None
@@ -95,15 +95,15 @@ def speed_ups(
     runs: Iterable[tuple[float, StoredTrial]],
     baseline_percent: float = BASELINE_PERCENT,
 ) -> dict[float, SpeedUp]:
-    """How much faster a training of a job is with each switch point than without a switch.
+    """The gain of each switch point of a job over the first protocol alone.
 
     Args:
         identity: The job.
-        runs: The switch point that each counts for, and the run; diverged ones left out.
-        baseline_percent: That of the first protocol alone.
+        runs: Each run with the switch point that it counts for; without diverged ones.
+        baseline_percent: The switch point of the first protocol alone.
 
     Returns:
-        By switch point, as far as both were timed.
+        The gains by switch point, as far as both were timed.
     """
     known = list(runs)
     seconds: dict[float, list[float]] = defaultdict(list)
@@ -121,7 +121,7 @@ def speed_ups(
 def _paces(
     identity: WorkloadIdentity, protocol: str, completed: Sequence[StoredTrial]
 ) -> list[float]:
-    """The time of all of W at the pace of each phase that was long enough to have warmed up."""
+    """The time of all W worker-steps at the pace of each phase that is longer than a warm-up."""
     phases = (
         (phase.end_worker_step - phase.start_worker_step, phase.seconds)
         for run in completed
@@ -133,9 +133,9 @@ def _paces(
 
 
 def speed_up_of(policy: TimingPolicy, baseline_seconds: float | None = None) -> SpeedUp | None:
-    """The speed-up of a policy, as it says; else by an estimate of its search.
+    """The gain of a policy: its own figure, else from its times; None where these are unknown.
 
-    None where nobody knows that.
+    `baseline_seconds` is the time of a training with the first protocol alone.
     """
     if policy.speed_up is not None:
         return SpeedUp(policy.speed_up, policy.speed_up_low, policy.speed_up_high)

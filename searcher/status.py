@@ -1,7 +1,7 @@
-"""How far each search is, what it knows, and what is to come.
+"""The progress of each search: its runs, its knowledge so far, and the rest that is to come.
 
-`StatusReader` reads it again and again, and never writes; `search_status` is a pure function of
-what is stored.
+`StatusReader` reads the database again and again and never writes; `search_status` is a pure
+function of what is stored.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from syncswitch.storage.uses.store import uses_of
 from syncswitch.storage.uses.summary import UseSummary
 
 LEAST_RUNS = 3
-"""With fewer, a strategy that makes as many runs as it needs foresees far too few."""
+"""With fewer runs, a strategy that makes as many as it needs foresees far too few."""
 
 _RECENT = timedelta(minutes=1)
-# From its registration to its first run: a big model and a cluster have to be made.
+# From the registration of a search to its first run: a big model and a cluster are made first.
 _STARTING = timedelta(minutes=3)
-# Before it has done this much, what a run needs to begin counts for too much.
+# Up to this share of a run, the time to begin it counts for too much.
 _LEAST_SHARE = 0.1
 _LIVING = frozenset({TrialState.RUNNING, TrialState.STALE})
 _OVER = frozenset({"done", "baseline diverged", "no threshold", "dropped"})
@@ -56,13 +56,13 @@ class RunStatus:
     Attributes:
         replicate: Number of this repeat of the switch point, from 0.
         state: `running`, or `stale` where its process is dead: it will be made again.
-        speculative: It is only likely to be needed.
-        process_id: Of its searcher.
-        worker_steps: Done so far, those of a fork's prefix included.
-        accuracy: Of the last test; None before the first.
-        cost: Of its own part so far, in trainings with the first protocol alone.
-        remaining_seconds: As estimated; None where nothing says it yet.
-        silent_seconds: Since its searcher last reported.
+        speculative: Whether it is only likely to be needed.
+        process_id: Process of its searcher.
+        worker_steps: Worker-steps done so far, including those of a fork's prefix.
+        accuracy: Accuracy at the last test; None before the first.
+        cost: Cost of its own part so far, in trainings with the first protocol alone.
+        remaining_seconds: Estimate of the time left; None without any basis for one.
+        silent_seconds: Time since its searcher last reported.
     """
 
     trial_number: int
@@ -86,9 +86,9 @@ class SwitchPointStatus(SwitchPointSummary):
     """The state of one switch point of a search under way.
 
     Attributes:
-        in_flight_runs: Under way at it.
-        answer_probability: How likely it is the answer, 0 to 1; None where the strategy does not
-            say.
+        in_flight_runs: Number of its runs under way.
+        answer_probability: Probability that it is the answer, 0 to 1; None for strategies without
+            one.
     """
 
     in_flight_runs: int
@@ -97,32 +97,33 @@ class SwitchPointStatus(SwitchPointSummary):
 
 @dataclass(frozen=True, slots=True)
 class SearchStatus:
-    """How far a search is, or an evaluation, which has no bracket, answer or rest.
+    """The progress of a search, or of an evaluation, which has no bracket, answer or rest.
 
     Costs are in trainings with the first protocol alone.
 
     Attributes:
         decided_by: The metric of the job.
-        simulated_cluster: Digest of its profile; None for a real one.
+        simulated_cluster: Digest of the profile of a simulated cluster; None for a real one.
         state: `starting`, `running`, `stopped`, `done`, `dropped`, `baseline diverged`, or `no
             threshold`: all runs with the first protocol alone measured the same.
-        is_under_way: Somebody makes it, or did a minute ago.
-        most_runs: Of the longest search; None where the strategy cannot say.
-        failed_runs: Stale ones included.
-        interrupted_runs: Given back because somebody pressed Ctrl-C.
-        speculative_runs: Begun when they were only likely to be needed.
-        last_failure: Why a run failed last; None where none did.
+        is_under_way: Whether a process makes its runs, or did a minute ago.
+        most_runs: Runs of the longest possible search; None where the strategy cannot say.
+        failed_runs: Failed runs, including stale ones.
+        interrupted_runs: Runs given back at Ctrl-C.
+        speculative_runs: Runs begun when they were only likely to be needed.
+        last_failure: The last failed run and its reason; None where none failed.
         lower_percent: The highest switch point known to be too early.
         upper_percent: The lowest switch point known to be acceptable.
         open_percent: The switch point that is measured now.
         target_accuracy: A; None until it is measured.
-        policy: That it found; None as long as there is none.
+        policy: The policy that it found; None as long as there is none.
         dropped: Why another pair of protocols was preferred; None where none was.
-        uses: How that has done in later runs, when this was read; None without one.
-        cost: Of all runs so far; None where nobody knows the pace of those that ended.
-        wall_seconds: While at least one run was under way, as far as was reported.
-        rest: What is to come, of runs under way too; None where nobody asked, or none can say.
-        remaining_wall_seconds: The same at the pace of the completed runs.
+        uses: Success of the policy in later runs; None without a policy.
+        cost: Cost of all runs so far; None where the pace of finished runs is unknown.
+        wall_seconds: Time with at least one run under way, as far as was reported.
+        rest: The estimated rest, including that of runs under way; None where it was not asked for
+            or cannot be estimated.
+        remaining_wall_seconds: The time of that rest at the pace of the completed runs.
         switch_points: Those that were tried or may be the answer, the latest switch first.
     """
 
@@ -162,19 +163,19 @@ class SearchStatus:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether it makes no more runs."""
         return self.state in _OVER
 
 
 class StatusReader:
-    """Looks at the searches of a database; what is finished it reads once.
+    """Reads the searches of a database again and again; finished ones once.
 
-    Each look opens the database anew: so it notices that the file was replaced, or the schema
-    upgraded, and holds nothing that others may want in between.
+    Each reading opens the database anew, so it notices a file that was replaced or a schema that
+    was upgraded, and holds no lock in between.
 
     Args:
-        url: The database, which has to be there.
-        workload: Only searches of it; None for all.
+        url: The database, which has to exist.
+        workload: Only searches for it; None for all.
         workers: Only searches on a cluster of this size; None for all.
     """
 
@@ -188,7 +189,7 @@ class StatusReader:
         """All searches and evaluations, in the order in which they were registered.
 
         Args:
-            with_rest: Whether to say what is to come of those under way, which takes a second for
+            with_rest: Whether to estimate the rest of those under way, which takes a second for
                 each new result.
             is_brief: Whether to leave out the switch points and the bracket of searches that have
                 their policy, which take long where there are many.
@@ -248,7 +249,7 @@ def _read(
 
 
 def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
-    """What is to come; None for an evaluation, too early, or where the baseline diverged."""
+    """Estimates the rest; None for an evaluation, too early, or if the baseline diverged."""
     if isinstance(strategy, ComparisonStrategy):
         return None
     is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
@@ -275,21 +276,22 @@ def search_status(
     rest: RestOfSearch | None = None,
     is_brief: bool = False,
 ) -> SearchStatus:
-    """Return the status of a search, from what the database has of it.
+    """The status of a search, computed from its rows in the database.
 
     Args:
-        search: Its switch points.
-        identity: Of the workload.
+        search: The search.
+        identity: The job.
         rows: Its trials by their number.
-        finished: Those that are completed, as `observations_of` has them.
-        states: Of each trial as `liveness.state_of` has it.
-        now: Time zone aware.
-        registered_at: When it began.
-        policy: What it published; None as long as it has not.
-        uses: How that has done.
-        accuracies: Of the last test of runs under way.
-        rest: What is to come after the completed runs, as `rest_of_search` has it.
-        is_brief: Leaves out the switch points and the bracket of a search that has its policy.
+        finished: The completed ones, as `observations_of` gives them.
+        states: The state of each trial, as `liveness.state_of` gives it.
+        now: The present, with a time zone.
+        registered_at: When the search began.
+        policy: The policy that it published; None as long as there is none.
+        uses: Success of that policy in later runs.
+        accuracies: Accuracy at the last test of each run under way.
+        rest: The rest after the completed runs, as `rest_of_search` estimates it.
+        is_brief: Whether to leave out the switch points and the bracket of a search that has its
+            policy.
     """
     strategy = stored_strategy(search)
     living = [number for number in rows if states[number] in _LIVING]
@@ -297,15 +299,16 @@ def search_status(
     needed = None if is_brief and policy else _needed(strategy, finished)
     progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
-    state = _state(
-        strategy,
-        progress,
-        policy,
-        is_running=bool(running),
-        is_new=is_new,
-        has_diverged=any(run.diverged for run in finished),
-    )
-    state = "dropped" if search.dropped else state
+    state = "starting" if is_new else "running" if running else "stopped"
+    if search.dropped:
+        state = "dropped"
+    elif policy is not None:
+        state = "done"
+    elif progress is None:
+        has_diverged = any(run.diverged for run in finished)
+        state = "baseline diverged" if has_diverged else "no threshold"
+    elif isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
+        state = "done"  # an evaluation looks for no switch point and publishes nothing
     spent = total_cost(identity, rows.values())
     costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
     interrupted = sum(
@@ -332,7 +335,7 @@ def search_status(
         simulated_cluster=identity.simulated_cluster,
         first_protocol=identity.first_protocol,
         second_protocol=identity.second_protocol,
-        # Those of its runs; before the first one nobody knows them.
+        # Its runs have them; before the first one they are unknown.
         conditions=next((row.conditions for row in rows.values()), RunConditions()),
         study=search.study,
         strategy=search.strategy,
@@ -365,35 +368,14 @@ def search_status(
 
 
 def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
-    """The runs that the search asked for; None where its baseline leaves nothing to compare with.
+    """The runs that the search asked for, without speculative ones.
 
-    Others are speculative, and it does not look at them.
+    None where its baseline leaves nothing to compare with.
     """
     try:
         return course_of(strategy, finished).runs
     except UserError:
         return None
-
-
-def _state(
-    strategy: Strategy,
-    progress: SearchProgress | None,
-    policy: TimingPolicy | None,
-    *,
-    is_running: bool,
-    is_new: bool,
-    has_diverged: bool,
-) -> str:
-    if policy is not None:
-        return "done"
-    if progress is None:
-        return "baseline diverged" if has_diverged else "no threshold"
-    # An evaluation looks for no switch point and publishes nothing.
-    if isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
-        return "done"
-    if is_new:
-        return "starting"
-    return "running" if is_running else "stopped"
 
 
 def _switch_point_statuses(
@@ -408,7 +390,7 @@ def _switch_point_statuses(
     if progress is None:
         return ()
     summaries = {summary.switch_percent: summary for summary in progress.summaries}
-    # What a search has decided is no question of belief any more.
+    # A search that has decided believes nothing any more.
     answers = {} if is_over else strategy.answers(needed)
     under_way = Counter(run.switch_percent for run in in_flight if run.state == TrialState.RUNNING)
     return tuple(
@@ -429,9 +411,9 @@ def _run_status(
     pace: float | None,
     accuracy: float | None,
 ) -> RunStatus:
-    """How far a run is.
+    """The progress of a run.
 
-    The pace is the seconds of wall that a training with the first protocol alone took so far; None
+    `pace` is the wall time, in seconds, of a training with the first protocol alone so far; None
     where no run has ended.
     """
     assert row.trial_number is not None
@@ -440,13 +422,13 @@ def _run_status(
     start = (row.fork_percent or 0.0) / 100
     # A fork reports nothing before its first own worker-step.
     share = max(row.worker_steps / row.total_worker_steps, start)
-    # Beyond where runs end in the mean, it may be one that is made to its end.
+    # Beyond the point where runs end on average, it may be one that is made to its end.
     end = costs.end if share < costs.end else 1.0
     begun, now_at, at_end = (costs.until(row.switch_percent, to) for to in (start, share, end))
     done, rest = now_at - begun, at_end - now_at
     remaining = None
     if done > _LEAST_SHARE * (done + rest) or (done > 0 and pace is None):
-        # It did this much in the time until its last report.
+        # This much was done by its last report.
         remaining = max(0.0, (elapsed - silent) / done * rest - silent)
     elif pace is not None:
         remaining = max(0.0, pace * rest - elapsed)
@@ -469,7 +451,7 @@ def _run_status(
 
 
 def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialState]) -> str | None:
-    """Which run failed last, and why; not one that somebody stopped. None where none did."""
+    """The run that failed last and its reason, stopped ones aside; None where none failed."""
     failed = [
         (row.ended_at or row.heartbeat_at or row.started_at, number)
         for number, row in rows.items()
@@ -485,7 +467,7 @@ def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialSta
 
 
 def _last_sign(rows: Mapping[int, StoredTrial]) -> datetime | None:
-    """When somebody last wrote about a run; None without one."""
+    """The time of the last report on any run; None without one."""
     times = itertools.chain.from_iterable(
         (row.started_at, row.heartbeat_at, row.ended_at) for row in rows.values()
     )

@@ -1,4 +1,4 @@
-"""How single values are written for people; pure."""
+"""Single values as people read them; pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from syncswitch.storage.trials.values import condition_values
 _ACCURACY = Metric()
 
 NONE = "-"
-"""In the cell of what is not known."""
+"""The cell of an unknown value."""
 
 
 def value_text(value: float | None, form: str, none: str = NONE) -> str:
-    """A number in a format; `-` where there is none."""
+    """A number in a format; `-` for None."""
     return none if value is None else format(value, form)
 
 
@@ -49,10 +49,10 @@ def counted(number: int, what: str) -> str:
 def accuracy_interval(
     mean: float | None, low: float | None, high: float | None, metric: Metric = _ACCURACY
 ) -> str:
-    """A mean, as the metric's own value: `0.9100 ± 0.0021`; of a single run without its interval.
+    """A mean with its interval, as the metric's own value, for example `0.9100 ± 0.0021`.
 
-    Where the interval is cut off at what the metric can be, as that of few runs that differ much,
-    its ends: `0.5000 (0 to 1)`.
+    An interval that is cut off at the limits of the metric, as that of a few very different runs,
+    is written by its ends, `0.5000 (0 to 1)`. A single run has none.
     """
     if mean is None or low is None or high is None:
         return accuracy_text(mean, metric)
@@ -64,19 +64,19 @@ def accuracy_interval(
 
 
 def accuracy_around(mean: float | None, half: float | None, metric: Metric) -> str:
-    """A mean with its interval, given half of the interval's width."""
+    """A mean with its interval, given half the width of the interval."""
     if mean is None or half is None:
         return accuracy_text(mean, metric)
     return accuracy_interval(mean, metric.limited(mean - half), metric.limited(mean + half), metric)
 
 
 def sentence(clause: str) -> str:
-    """With a capital, and its full stop."""
+    """A clause as a sentence, with a capital letter and a full stop."""
     return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def measured_threshold_text(threshold: float, metric: Metric, first: str) -> str:
-    """Where a threshold comes from that nobody gave; a sentence without its full stop."""
+    """The origin of a threshold that was not given; a sentence without its full stop."""
     amount = metric.with_unit(f"{threshold:g}")
     return (
         f"no threshold was given for {metric.name}, so up to {amount} worse is accepted: judging by"
@@ -86,20 +86,20 @@ def measured_threshold_text(threshold: float, metric: Metric, first: str) -> str
 
 
 def metric_title(metrics: Iterable[Metric]) -> str:
-    """The title of a column of metrics; `metric` for several, where each cell names its own."""
+    """The title of a column of metrics: their name, or `metric` where they differ."""
     names = {metric.name for metric in metrics}
     return names.pop() if len(names) == 1 else "metric"
 
 
 def named_text(text: str, metric: Metric, title: str) -> str:
-    """A value in a column with this title."""
+    """A value in a column with this title, with its metric's name unless that is the title."""
     return text if title == metric.name or text == NONE else f"{metric.name} {text}"
 
 
 def conditions_text(
     online: str | None, switch_mechanism: str | None, injections: str | None
 ) -> str:
-    """The conditions of a run that are not the default, for example `elastic, restart`."""
+    """The unusual conditions of a run, for example `elastic, restart`."""
     usual = {"none", "hot"}
     return ", ".join(
         text for text in (online, switch_mechanism, injections) if text and text not in usual
@@ -108,5 +108,4 @@ def conditions_text(
 
 def run_conditions_text(conditions: RunConditions) -> str:
     """The unusual conditions of a run, in words."""
-    values = condition_values(conditions)
-    return conditions_text(**values)
+    return conditions_text(**condition_values(conditions))

@@ -88,7 +88,7 @@ class Baseline:
     noise: float
 
     def speed_up(self, record: TrialRecord) -> float | None:
-        """How many times as fast a run was; None if it took no time."""
+        """The speed-up of a run over the first protocol alone; None if it took no time."""
         return self.seconds / record.training_seconds if record.training_seconds > 0 else None
 
 
@@ -288,7 +288,7 @@ def _guard_as_json(record: TrialRecord) -> dict[str, Any]:
 
 
 def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
-    """What the guard did, such as `The guard went back to the switch at 25 % after 2 s: ...`."""
+    """A sentence such as `The guard went back to the switch at 25 % after 2 s: ...`."""
     if not guard.failed:
         return "The guard found nothing wrong after the switch."
     tries = [
@@ -310,7 +310,7 @@ def _switch_text(record: TrialRecord) -> str:
 
 
 def _expected(policy: TimingPolicy, kept_share: float) -> str:
-    """How often a run loses more than its policy allows."""
+    """A sentence on how often a run loses more than its policy allows."""
     own = ""
     if policy.baseline_kept_share is not None and policy.switch_percent < 100:
         first, share = policy.first_protocol.upper(), policy.baseline_kept_share

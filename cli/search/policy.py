@@ -404,14 +404,12 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
     They do if another switch point that was tried is expected to take less time, including the
     cost of failed switches. The new version becomes the current one; other aliases stay.
     """
-    from syncswitch.searcher.learning.uses import publish_revision, revision_of
+    from syncswitch.searcher.learning.uses import revise as revised
 
     with open_database(storage_url, create=False) as database:
         registry = PolicyRegistry(database)
         policy = only(registry, existing(registry, selection, storage_url))
-        revision, new = revision_of(database, policy), None
-        if revision is not None:
-            new = publish_revision(database, policy, revision)
+        revision, new = revised(database, policy) or (None, None)
         summary = uses_of(database, policy)
     if as_json:
         found = None if revision is None else asdict(revision)

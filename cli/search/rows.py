@@ -1,4 +1,4 @@
-"""What the commands that list rows share: WORKLOAD, --format, -o, tables of limited length."""
+"""Shared parts of the commands that list rows: WORKLOAD, --format, -o, limited tables."""
 
 from __future__ import annotations
 

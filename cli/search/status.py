@@ -241,7 +241,7 @@ def _answer(search: SearchStatus) -> str:
 
 
 def _promised(policy: TimingPolicy) -> str:
-    """What a policy promises, in a few words; empty if nothing."""
+    """The promise of a policy in a few words; empty if it makes none."""
     if policy.reason is not None:
         return f"; {policy.reason}"
     if policy.kept_share is not None:

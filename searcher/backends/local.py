@@ -22,6 +22,7 @@ from syncswitch.trainers.cluster.local import (
     DEFAULT_TIMEOUT_SECONDS,
     JOINING_LAUNCHER,
 )
+from syncswitch.trainers.cluster.processes.launcher import Launcher, LocalLauncher
 from syncswitch.trainers.cluster.processes.placement import (
     Placement,
     check_gpus_per_worker,
@@ -31,7 +32,7 @@ from syncswitch.trainers.cluster.processes.placement import (
 from syncswitch.trainers.cluster.processes.tf_config import TF_CONFIG, TfConfig, read_tf_config
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.processes.platform import PlatformOptions
+    from syncswitch.trainers.cluster.processes.platform import TfConfigLauncher
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 
@@ -133,8 +134,8 @@ class LocalTrainer(ClusterChoice):
         from syncswitch.trainers.cluster.processes.platform import serve_until_chief_is_gone
 
         grace_seconds = DEFAULT_GRACE_SECONDS if self.server_grace is None else self.server_grace
-        options = self._platform_options(config)
-        serve_until_chief_is_gone(options, grace_seconds, say, self.gpus_per_worker, reference)
+        cluster = self._joined(config)
+        serve_until_chief_is_gone(cluster, grace_seconds, say, self.gpus_per_worker, reference)
         return True
 
     @override
@@ -179,7 +180,7 @@ class LocalTrainer(ClusterChoice):
                 " start syncswitch-run here, which serves it"
             )
         else:
-            self._platform_options(self.config)
+            self._joined(self.config)
 
     @override
     def check_object(self, name: str) -> None:
@@ -196,18 +197,19 @@ class LocalTrainer(ClusterChoice):
             from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
             return ClusterTrainer(workload, workers)
+        from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+
+        launcher: Launcher
         if self.config is None:
-            from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+            launcher = LocalLauncher(self.placement(workers), self.servers)
+        else:
+            launcher = self._joined(self.config)
+        return ProcessTrainer(reference, workers, launcher)
 
-            return ProcessTrainer(reference, workers, self.placement(workers), servers=self.servers)
-        from syncswitch.trainers.cluster.processes.platform import TfConfigTrainer
-
-        return TfConfigTrainer(reference, self._platform_options(self.config))
-
-    def _platform_options(self, config: TfConfig) -> PlatformOptions:
-        from syncswitch.trainers.cluster.processes.platform import PlatformOptions, cluster_secret
+    def _joined(self, config: TfConfig) -> TfConfigLauncher:
+        from syncswitch.trainers.cluster.processes.platform import TfConfigLauncher, cluster_secret
 
         given = self.cluster_timeout
         timeout_seconds = DEFAULT_TIMEOUT_SECONDS if given is None else given
         secret = cluster_secret(is_open=self.open_network)
-        return PlatformOptions(config, timeout_seconds, secret, self.gpus_per_worker > 0)
+        return TfConfigLauncher(config, timeout_seconds, secret, self.gpus_per_worker > 0)

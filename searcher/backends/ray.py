@@ -90,9 +90,9 @@ class RayCluster(ClusterChoice):
 
     @override
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
-        from syncswitch.trainers.cluster.ray.engine import RayTrainer
+        from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
-        return RayTrainer(reference, workers, self._options)
+        return ProcessTrainer(reference, workers, self._options)
 
     @property
     def _options(self) -> RayOptions:

@@ -1,1 +1,1 @@
-"""Learning from later trainings: where the next one switches, whether a policy still holds."""
+"""Learning from later trainings: the switch of the next one, and revisions of policies."""

@@ -1,4 +1,4 @@
-"""A job with a policy: the runs that the policy rests on, and those that used it; pure."""
+"""The lessons of a job's runs: those that its policy rests on, and those that used it; pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from typing import Any
 
 from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.search.observations import cost_of
@@ -22,7 +23,7 @@ from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation
 from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.storage.uses.summary import switches_kept
 
-# Replicates of uses begin here, so that they are none of a search.
+# Replicates of uses begin here, beyond those of any search.
 _FIRST_REPLICATE = 1_000_000
 
 
@@ -32,21 +33,21 @@ def lessons_of(
     seed: int,
     failed: Iterable[tuple[float, float | None]] = (),
 ) -> list[Observation]:
-    """One observation of each switch that failed, and one of that which held.
+    """One observation of each switch that failed in a run, and one of the switch that held.
 
-    A failed switch that trained to its end counts with what it came to, as a run of a search does.
+    A failed switch that trained to its end counts with its accuracy, as a run of a search does.
 
-    As a run goes on from a failed switch as if it had never been, what it ends with is an accuracy
-    of the last one, or of the first protocol alone. Of that the same seed gives the same run, which
-    counts once; what comes after a switch differs from run to run.
+    A run goes on from a failed switch as if it had never been, so its final accuracy is one of the
+    last switch, or of the first protocol alone. With the first protocol alone the same seed gives
+    the same run, which counts once; what comes after a switch differs from run to run.
 
     Args:
-        use: With the switch that held, and the accuracy of the model that it delivered. Where it is
-            alarmed, that switch failed as well, and the first protocol alone held.
-        number: Of the use, from 0.
-        seed: Of the use, 0 or more.
-        failed: Switches that failed before, each with what it converged to; None where it did not
-            come to its end.
+        use: The run, with the switch that held and the accuracy of the model that it delivered. If
+            it is alarmed, that switch failed as well, and the first protocol alone held.
+        number: Number of the use, from 0.
+        seed: Seed of the use, 0 or more.
+        failed: The switches that failed before, each with its converged accuracy; None where it did
+            not come to its end.
     """
     if use.alarmed:
         failed = (*failed, (use.switch_percent, None))
@@ -64,7 +65,7 @@ def lessons_of(
     ]
     alone = use.switch_percent == BASELINE_PERCENT
     lessons.append(replace(use, replicate=-1 - seed) if alone else use)
-    # The run was paid for once.
+    # The run is paid for once.
     return [one if place == 0 else replace(one, cost=None) for place, one in enumerate(lessons)]
 
 
@@ -72,7 +73,7 @@ LEARNT = "learning-"
 """Prefix of the studies of policies that no search found."""
 
 FIRST_REASON = "nothing but the first protocol alone was tried so far"
-"""Why the policy of a job that was trained once is the first protocol alone."""
+"""The reason of the policy of a job that was trained once, with the first protocol alone."""
 
 _USUAL_TARGET_RUNS = 5
 _LEAST_FAILED = 2
@@ -80,16 +81,16 @@ _LEAST_FAILED = 2
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Why a policy should be left, and for what.
+    """A reason to leave a policy for another switch.
 
     Attributes:
         version: Version of the policy.
         switch_percent: Its switch.
-        uses: So many runs used it.
-        failed: Of these, those whose switch failed.
-        expected_time: Of a later training with it, by one of the first protocol alone; None where
-            nobody ran its switch.
-        answer: Another switch, or the first protocol alone.
+        uses: Number of runs that used it.
+        failed: Number of those in which the switch failed.
+        expected_time: Expected time of a later training with it, in trainings with the first
+            protocol alone; None where no run had its switch.
+        answer: The other switch, or the first protocol alone.
     """
 
     version: int
@@ -101,7 +102,7 @@ class Revision:
 
     @property
     def why(self) -> str:
-        """The reason as a clause, which the new policy keeps."""
+        """The reason as a clause, which becomes that of the new policy."""
         here, there = self.expected_time, self.answer.expected_time
         what = "is more likely to keep the accuracy"
         if here is None or there is None:
@@ -119,9 +120,9 @@ class UsedJob:
     """A policy and the uses of all versions of it.
 
     Attributes:
-        policy: The version that is asked about; found by the adaptive strategy or by another.
-        uses: In the order in which they were recorded; those under disturbances left out.
-        goes_back: A run that failed goes back to its switch; else to its beginning.
+        policy: The version in question.
+        uses: The uses in the order in which they were recorded, without disturbed ones.
+        goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
     """
 
     policy: TimingPolicy
@@ -130,7 +131,7 @@ class UsedJob:
 
     @property
     def has_begun_anew(self) -> bool:
-        """Whether a use lost what came before its switch as well."""
+        """Whether a failed use also lost its training before the switch."""
         first_failures = (use.failed[0] for use in self.uses if use.failed)
         return any(
             one.switch_percent > 0 and one.lost_seconds >= one.elapsed_seconds > 0
@@ -144,9 +145,10 @@ class UsedJob:
 
     @property
     def threshold(self) -> float:
-        """beta: the policy's, or what its first uses say; 0 while these are too few.
+        """beta: the policy's, or the one measured in its first uses; 0 while these are too few.
 
-        Raises UserError where they say that there is nothing to tell chance by.
+        Raises:
+            UserError: The uses all measured the same, so there is no chance to tell.
         """
         if self.policy.threshold:
             return self.policy.threshold
@@ -158,10 +160,10 @@ class UsedJob:
             ) from error
 
     def next_percent(self, expected_uses: int) -> float:
-        """The switch of the next run: what it should try, or the best that is known.
+        """The switch of the next run: one worth trying, or the best that is known.
 
         Args:
-            expected_uses: How often the job is trained in all; after so many nothing is tried.
+            expected_uses: Total number of trainings of the job; after so many nothing is tried.
 
         Raises:
             UserError: The first protocol alone diverged, so there is nothing to compare with, or
@@ -174,9 +176,9 @@ class UsedJob:
         """The revision that should replace the policy; None where it may stay.
 
         Args:
-            expected_uses: How often the job is trained in all, by runs that learn: the policy stays
-                while they have something left to try. None where all keep to the policy: it stays
-                until its switch has failed twice, as once may be bad luck.
+            expected_uses: Total number of trainings of the job, by runs that learn: the policy
+                stays while they have something left to try. None where all runs keep to the policy:
+                it stays until its switch has failed twice, as once may be bad luck.
 
         Raises:
             UserError: As `next_percent`.
@@ -192,7 +194,7 @@ class UsedJob:
         return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
 
     def _decision(self, expected_uses: int) -> Decision | None:
-        """The next switch to try, or the answer once nothing is left to try; None for neither."""
+        """The next switch to try, or the answer if nothing is left to try; None without either."""
         if not self.threshold:
             return NextTrial(BASELINE_PERCENT)
         left = expected_uses - len(self.uses)
@@ -232,7 +234,7 @@ class UsedJob:
         return [*rests_on, *used]
 
     def strategy(self) -> AdaptiveStrategy:
-        """The strategy of a search for this job, on all switch points that it has seen."""
+        """The strategy of a search for this job, over all switch points of its runs so far."""
         policy, runs = self.policy, self.observations()
         tried = {run.switch_percent for run in runs}
         usual = AdaptiveStrategy(settings=6)
@@ -254,12 +256,12 @@ class UsedJob:
     def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
         """The band that the next run is compared with.
 
-        Uses of the first protocol alone, those that a guard sent back among them, count for the
-        target as much as the runs of the search: so one that was measured too high comes down. A
-        curve stays that of the search where there was one.
+        Uses that ended in the first protocol alone count for the target as much as the runs of the
+        search, so a target that was measured too high comes down. The curve stays that of the
+        search where there was one.
 
         Args:
-            curves: Of the uses, by `trial_id`.
+            curves: Evaluations of the uses, by `trial_id`.
         """
         own, known = self.policy.band, self._baseline_accuracies
         if not known or (own is not None and own.runs == 0):
@@ -271,22 +273,17 @@ class UsedJob:
         return measured_band(statistics.fmean(known), self.threshold, measured)
 
     def with_measured_threshold(self) -> TimingPolicy | None:
-        """The version to publish once its first uses say how much may be lost; None if not so."""
+        """The version to publish once the first uses have measured its threshold; else None."""
         threshold = self.threshold
         if threshold == self.policy.threshold:
             return None
         band = self.policy.band
-        return replace(
-            self.policy,
-            threshold=threshold,
-            band=None if band is None else replace(band, threshold=threshold),
-            study=f"{LEARNT}{self.policy.fingerprint[:12]}-{self.policy.version}",
-            created_at=datetime.now(timezone.utc).isoformat(),
-            software=software_versions(),
+        return self._new_version(
+            threshold=threshold, band=None if band is None else replace(band, threshold=threshold)
         )
 
     def draft(self, revision: Revision) -> TimingPolicy:
-        """The version to publish after this one."""
+        """The version that a revision publishes after this one."""
         decided = revision.answer
         percent = decided.switch_percent
         mine = [use for use in self.uses if use.switch_percent == percent and not use.diverged]
@@ -300,15 +297,11 @@ class UsedJob:
         band = self.policy.band
         if band is not None:
             band = replace(band, target_accuracy=decided.target_accuracy)
-        return replace(
-            self.policy,
+        return self._new_version(
             switch_percent=percent,
             target_accuracy=decided.target_accuracy,
             mean_accuracy=statistics.fmean(accuracies) if accuracies else None,
             training_seconds=statistics.fmean(seconds) if seconds else None,
-            study=f"{LEARNT}{self.policy.fingerprint[:12]}-{self.policy.version}",
-            created_at=datetime.now(timezone.utc).isoformat(),
-            software=software_versions(),
             confidence=decided.confidence,
             kept_share=decided.kept_share,
             delivered_share=decided.delivered_share,
@@ -320,6 +313,15 @@ class UsedJob:
             band=band,
         )
 
+    def _new_version(self, **changes: Any) -> TimingPolicy:
+        return replace(
+            self.policy,
+            study=f"{LEARNT}{self.policy.fingerprint[:12]}-{self.policy.version}",
+            created_at=datetime.now(timezone.utc).isoformat(),
+            software=software_versions(),
+            **changes,
+        )
+
     @property
     def _has_baseline(self) -> bool:
         return any(
@@ -329,7 +331,7 @@ class UsedJob:
 
     @property
     def _baseline_accuracies(self) -> list[float]:
-        """Accuracies of uses in the first protocol alone; runs of one seed count once."""
+        """Accuracies of uses that ended in the first protocol alone; each seed counts once."""
         by_seed = {use.seed: use.converged_accuracy for use in self._baseline_uses}
         return [accuracy for accuracy in by_seed.values() if accuracy is not None]
 

@@ -1,8 +1,8 @@
 """Learning from a job's uses in a database: the next run, and the policies that follow.
 
-The first run of a job without a policy uses the first protocol alone. It is published as a policy
-that says so, on which the runs after it are recorded as uses, whatever their switch. Where the uses
-say that another switch takes less time, that is published as the next version.
+The first run of a job without a policy uses the first protocol alone and is published as a policy.
+The runs after it are recorded as uses of that policy, whatever their switch. Where they show that
+another switch takes less time, it is published as the next version.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from syncswitch.searcher.learning.words import drift_text
 from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import read_observations
+from syncswitch.searcher.selection import job_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
@@ -31,7 +32,8 @@ from syncswitch.storage.records.use import NextRun
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 from syncswitch.storage.trials.workloads import register_workload
-from syncswitch.storage.uses.store import use_curves, uses, uses_of
+from syncswitch.storage.uses.store import use_curves, uses
+from syncswitch.storage.uses.summary import use_summary
 
 
 def next_run(
@@ -42,7 +44,7 @@ def next_run(
     Args:
         storage_url: The database.
         identity: The job.
-        uses: How often it is trained in all, those that are done included.
+        uses: Total number of trainings of the job, including those so far.
         goes_back: See `used_job`.
 
     Raises:
@@ -60,12 +62,12 @@ def next_run(
 
 
 def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
-    """The policy from which the first real run of a job may begin; the newest where several may.
+    """The newest policy from which the first real run of a job may begin; None without one.
 
     It was found for the same job on a simulated cluster. The first protocol alone makes the same
-    steps on a virtual clock as on a real one, so what it reached there is a target and a band to
-    hold that run against. How long trainings take, and what becomes of stale gradients, real runs
-    alone say.
+    steps on a virtual clock as on a real one, so the accuracy that it reached there gives that run
+    its target and band. Training times and the effect of stale gradients are learnt from real runs
+    alone.
     """
     if identity.simulated_cluster is not None:
         return None
@@ -84,12 +86,12 @@ def _band_of(policy: TimingPolicy) -> Band:
 
 
 def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | None:
-    """Decides where the next use of a policy switches; None where it is not `current`.
+    """Decides where the next use of a policy switches; None where the policy is not `current`.
 
     Args:
         storage_url: The database.
         policy: The policy.
-        uses: How often the job is trained in all, those that are done included.
+        uses: Total number of trainings of the job, including those so far.
     """
     with open_database(storage_url, create=False) as database:
         found = PolicyRegistry(database).lookup(policy.fingerprint, alias=CURRENT)
@@ -112,10 +114,17 @@ def first_policy(
     record: TrialRecord,
     begins_from: TimingPolicy | None = None,
 ) -> TimingPolicy | None:
-    """Publishes what the first run of a job found; None where it diverged.
+    """Publishes the first run of a job as its policy; None where it diverged.
 
-    Where it began from a policy of simulated runs, that is the switch that held in it, with target
-    and band of that policy until runs of its own say better.
+    A run that began from a policy of simulated runs publishes the switch that held in it, with the
+    target and band of that policy until the job's own runs replace them.
+
+    Args:
+        storage_url: The database, which is created if need be.
+        identity: The job.
+        reference: Registers the job.
+        record: The run.
+        begins_from: The policy that it began from.
     """
     if record.diverged:
         return None
@@ -159,32 +168,34 @@ def first_policy(
         return PolicyRegistry(database).publish(policy)
 
 
-def revision_of(
-    database: Database,
-    policy: TimingPolicy,
-    expected_uses: int | None = None,
-    goes_back: bool | None = None,
-) -> Revision | None:
-    """The revision that should replace a version of this database's policies.
-
-    None where it may stay, or is not `current`; see `UsedJob.revision`.
-    """
-    current = PolicyRegistry(database).aliases(policy.fingerprint).get(CURRENT)
-    if current != policy.version:
-        return None
-    return used_job(database, policy, goes_back).revision(expected_uses)
-
-
-def publish_revision(database: Database, policy: TimingPolicy, revision: Revision) -> TimingPolicy:
-    """Publishes another switch as a new version, and points `current` at it.
+def revise(database: Database, policy: TimingPolicy) -> tuple[Revision, TimingPolicy] | None:
+    """Publishes another switch as a new version, if the uses of a policy call for it.
 
     A version is revised once: whoever else does so at the same moment gets the same new version.
-    Other aliases stay where they are.
+    `current` points at it, other aliases stay.
 
-    Raises PolicyError where `current` was moved meanwhile.
+    Returns:
+        The reason and the new version; None where the policy may stay, or is not `current`.
+
+    Raises:
+        PolicyError: `current` was moved meanwhile.
+        UserError: As `UsedJob.revision`.
     """
-    draft = used_job(database, policy).draft(revision)
-    return PolicyRegistry(database).publish(draft, replaces=policy.version)
+    if not _is_current(database, policy):
+        return None
+    job = used_job(database, policy)
+    revision = job.revision()
+    return (
+        None if revision is None else (revision, _published(database, job.draft(revision), policy))
+    )
+
+
+def _published(database: Database, draft: TimingPolicy, old: TimingPolicy) -> TimingPolicy:
+    return PolicyRegistry(database).publish(draft, replaces=old.version)
+
+
+def _is_current(database: Database, policy: TimingPolicy) -> bool:
+    return PolicyRegistry(database).aliases(policy.fingerprint).get(CURRENT) == policy.version
 
 
 def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
@@ -193,8 +204,8 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
     Args:
         database: The database.
         policy: The version.
-        goes_back: Whether a run that failed goes back to its switch; None for what the searches of
-            the job were told, and else for what its failed switches have cost.
+        goes_back: Whether a run that fails goes back to its switch; None to take that from the
+            options of the job's searches and from the cost of its failed switches.
     """
     counted = (use for use in uses(database, policy.fingerprint) if not use.injections)
     job = UsedJob(policy, tuple(counted))
@@ -206,17 +217,14 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
 
 
 def stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
-    """A policy of a file as this database has it; None where it does not.
-
-    Its version may be another one there.
-    """
+    """The version of this database that is the same as a policy of a file; None without one."""
     versions = PolicyRegistry(database).policies(workload=policy.fingerprint)
     made = (policy.study, policy.created_at)
     return next((one for one in versions if (one.study, one.created_at) == made), None)
 
 
 def band(storage_url: str, policy: TimingPolicy) -> Band | None:
-    """The band for the next run with a policy, from all that was measured since."""
+    """The band for the next run with a policy, from its search and all uses since."""
     with open_database(storage_url, create=False) as database:
         stored = stored_version(database, policy)
         if stored is None:
@@ -235,55 +243,53 @@ def after_use(
     Args:
         storage_url: The database, which has the use.
         policy: The policy that the run trained with.
-        expected_uses: How often the job is trained in all, by runs that learn: where another
-            switch takes less time, they publish it, once nothing is left to try. None where runs
-            keep to the policy: then it is said what to type.
+        expected_uses: Total number of trainings of the job, by runs that learn: where another
+            switch takes less time, it is published, once nothing is left to try. None where runs
+            keep to the policy: then people are told how to publish it.
         goes_back: See `used_job`.
 
     Returns:
-        What people should know, a sentence each without its full stop.
+        Sentences for people, without their full stops.
     """
     with open_database(storage_url, create=False) as database:
         stored = stored_version(database, policy)
         if stored is None:
             return []
-        drift = uses_of(database, stored).drift
+        job = used_job(database, stored, goes_back)
+        drift = use_summary(stored, job.uses).drift
         words = [] if drift is None else [drift_text(drift)]
-        measured = None
-        if not stored.threshold:  # to measure it, all uses are read
-            measured = used_job(database, stored).with_measured_threshold()
-        if measured is not None and expected_uses is not None:
-            registry = PolicyRegistry(database)
-            if registry.aliases(stored.fingerprint).get(CURRENT) == stored.version:
-                stored = registry.publish(measured, replaces=stored.version)
-                first, metric = stored.first_protocol.upper(), stored.decided_by
-                words.append(measured_threshold_text(stored.threshold, metric, first))
-        revision = revision_of(database, stored, expected_uses, goes_back)
+        if not _is_current(database, stored):
+            return words
+        measured = None if expected_uses is None else job.with_measured_threshold()
+        if measured is not None:
+            stored = _published(database, measured, stored)
+            job = replace(job, policy=stored)
+            first, metric = stored.first_protocol.upper(), stored.decided_by
+            words.append(measured_threshold_text(stored.threshold, metric, first))
+        revision = job.revision(expected_uses)
         if revision is None:
             return words
         if expected_uses is None:
-            return [*words, proposal_text(stored, revision)]
-        new = publish_revision(database, stored, revision)
+            command = ["syncswitch-search", "policy", "revise", stored.workload]
+            command += ["--workers", str(stored.workers)]
+            if job_of(PolicyRegistry(database), stored).simulated_cluster is not None:
+                command += ["--cluster", "simulated"]
+            return [*words, f"{revision.why}; publish it with: {shlex.join(command)}"]
+        new = _published(database, job.draft(revision), stored)
         return [*words, f"{revision.why}: from now on version {new.version}, {_switch(new)}"]
 
 
-def proposal_text(policy: TimingPolicy, revision: Revision) -> str:
-    """Why another switch is better, and how to publish it; a sentence without its full stop."""
-    command = ["syncswitch-search", "policy", "revise", policy.workload]
-    how = shlex.join([*command, "--workers", str(policy.workers)])
-    return f"{revision.why}; publish it with: {how}"
-
-
 def _switch(policy: TimingPolicy) -> str:
-    if policy.switch_percent == 100:
+    if policy.switch_percent == BASELINE_PERCENT:
         return f"{policy.first_protocol.upper()} alone"
     return f"a switch at {policy.switch_percent:g} %"
 
 
 def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
-    """Explains a policy by its search, or by its evidence and uses where that is not here.
+    """Explains a policy by its search; without one, by its evidence and uses.
 
-    Raises UserError where the runs leave nothing to compare with.
+    Raises:
+        UserError: The runs leave nothing to compare with.
     """
     policy = entry.policy
     searches = TrialStore(database).searches(workload=policy.fingerprint)
@@ -299,7 +305,7 @@ def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
 
 
 def search_explained(database: Database, search: SearchInfo) -> Explanation:
-    """Explains a search by its runs so far, speculative ones left out."""
+    """Explains a search by its runs so far, without speculative ones."""
     trials = TrialStore(database).trials(fingerprint=search.fingerprint)
     rows = {
         trial.trial_number: trial

@@ -1,4 +1,4 @@
-"""Words on how a policy has done in the runs that used it; pure."""
+"""Sentences on how a policy has done in the runs that used it; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a job: what it shows (`ReportData`), its figures and the page.
+"""The report of a job: its contents (`ReportData`), its figures and the page.
 
 ```
 from syncswitch.searcher.report import figures, load_report

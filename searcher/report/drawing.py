@@ -1,4 +1,4 @@
-"""What all figures share: colours, and how a figure becomes SVG; the one place for matplotlib."""
+"""Colours, axes and SVG of the figures; the one place that imports matplotlib."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from typing import Any
 
 from syncswitch.storage.errors import UserError
 
-# Okabe and Ito's palette, which colour-blind people tell apart; marks and dashes say the same.
+# Okabe and Ito's palette, which colour-blind people can tell apart; marks and dashes differ too.
 FIRST = "#0072B2"
 SECOND = "#D55E00"
 POLICY = "#009E73"
 QUIET = "#767676"
 BAND = "#DDF1EB"
 _INK = "#333333"
-# So wide that a telephone shows the letters as large as they are; wider screens have two beside
-# each other.
+# Wide enough to show letters in their own size on a telephone; wider screens show two in a row.
 _WIDTH_INCHES = 5.0
-_LONGEST_TITLE = 36
 _STYLE: Mapping[str, Any] = {
     "svg.fonttype": "none",  # text stays text
     "font.family": "sans-serif",
@@ -51,13 +49,13 @@ _STYLE: Mapping[str, Any] = {
 
 @dataclass
 class Drawing:
-    """A figure. Notebooks show it.
+    """A figure, which notebooks show.
 
     Attributes:
-        title: What it is.
-        description: What it shows, for who cannot see it.
-        svg: An element for HTML pages; empty until it is drawn.
-        axes: Those of matplotlib that it was drawn on.
+        title: Its title.
+        description: Its contents in words, for screen readers.
+        svg: The figure as an element of HTML pages; empty until it is drawn.
+        axes: The axes of matplotlib that it was drawn on.
     """
 
     title: str
@@ -71,14 +69,14 @@ class Drawing:
 
 @contextmanager
 def drawn(
-    drawing: Drawing, heights_inches: Sequence[float] = (3.0,), **options: Any
+    drawing: Drawing, *heights_inches: float, sharex: bool = False
 ) -> Iterator[Sequence[Any]]:
-    """Gives the axes to draw on, one above the other; with the end the drawing has its SVG.
+    """Gives the axes to draw on, one above the other; at the end the drawing gets its SVG.
 
     Args:
         drawing: Gets the SVG.
-        heights_inches: Of each axes.
-        options: Of matplotlib's `Figure.subplots`.
+        *heights_inches: The height of each axes.
+        sharex: Whether the axes share the one below.
 
     Raises:
         UserError: matplotlib is missing.
@@ -93,12 +91,11 @@ def drawn(
     # The salt makes names in the SVG that no other figure of a page has, and always the same ones.
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": drawing.title}):
         figure = Figure(figsize=(_WIDTH_INCHES, sum(heights_inches)), layout="constrained")
-        axes = figure.subplots(
-            len(heights_inches),
-            squeeze=False,
-            gridspec_kw={"height_ratios": heights_inches},
-            **options,
-        )[:, 0]
+        ratios = {"height_ratios": heights_inches}
+        grid = figure.subplots(
+            len(heights_inches), squeeze=False, sharex=sharex, gridspec_kw=ratios
+        )
+        axes = list(grid[:, 0])
         drawing.axes = axes
         yield axes
         for one in axes:
@@ -115,17 +112,13 @@ def drawn(
 
 
 def _element(svg: str, drawing: Drawing) -> str:
-    """Without what only a file of its own needs, with words for who cannot see it."""
+    """The SVG as an element of a page, with its title and description for screen readers."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
     words = f"<title>{html.escape(drawing.title)}</title>"
     words += f"<desc>{html.escape(drawing.description)}</desc>"
-    return re.sub(r"<svg([^>]*)>", rf'<svg role="img"\1>{_literal(words)}', svg, count=1)
-
-
-def _literal(text: str) -> str:
-    return text.replace("\\", r"\\")
+    return re.sub(r"<svg([^>]*)>", lambda tag: f'<svg role="img"{tag[1]}>{words}', svg, count=1)
 
 
 class SwitchAxis:
@@ -137,11 +130,20 @@ class SwitchAxis:
         self._zero = math.log2(lowest) - 1
 
     def at(self, percent: float) -> float:
-        """Where a switch point is."""
+        """The place of a switch point."""
         return self._zero if percent <= 0 else max(self._zero, math.log2(percent))
 
-    def label(self, axis: Any, limit: Callable[[float, float], Any], first: str) -> None:
-        """Writes ticks, as many as have room, and the title on an axis of matplotlib."""
+    def label(
+        self, axis: Any, limit: Callable[[float, float], Any], first: str, title: str | None = None
+    ) -> None:
+        """Writes as many ticks as have room, and the title, on an axis of matplotlib.
+
+        Args:
+            axis: The axis.
+            limit: Sets the limits of the axis.
+            first: The first protocol.
+            title: The title; None for the full one.
+        """
         places: list[float] = []
         shown = []
         for percent in reversed(self.percents):
@@ -150,19 +152,19 @@ class SwitchAxis:
                 shown.append(f"{percent:.3g}")
         axis.set_ticks(places, labels=shown)
         limit(min(places) - 0.5, max(places) + 0.5)
-        axis.set_label_text(f"switch point (% of the job in {literal(first)})")
+        axis.set_label_text(literal(title or f"switch point (% of the job in {first})"))
 
     @property
     def _room(self) -> float:
-        """Least distance of two ticks; twelve have room."""
+        """The least distance of two ticks: there is room for twelve."""
         return (self.at(100.0) - self._zero) / 12
 
 
-def axis_title(text: str) -> str:
+def axis_title(text: str, longest_line: int = 36) -> str:
     """The title of an axis, in lines that are no longer than the axis."""
-    return literal(textwrap.fill(text, _LONGEST_TITLE))
+    return literal(textwrap.fill(text, longest_line))
 
 
 def literal(text: str) -> str:
-    """A text of the user's: matplotlib would read part of it as a formula."""
+    """A user's text, in which matplotlib would otherwise read `$` as the start of a formula."""
     return text.replace("$", r"\$")

@@ -1,11 +1,12 @@
-"""The figures of a report: each a pure function of what was read.
+"""The figures of a report, each a pure function of `ReportData`.
 
-They need the extra `report`. A figure for which nothing was measured raises a `UserError` that says
-what is missing.
+They need the extra `report`. A figure without any measurements raises a `UserError` that says which
+are missing.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from syncswitch.searcher.report.drawing import (
     drawn,
     literal,
 )
+from syncswitch.searcher.simulation.estimates import Estimate
 from syncswitch.searcher.words import counted, percent_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
@@ -55,8 +57,9 @@ _KINDS = {
 def accuracy_by_switch(data: ReportData) -> Drawing:
     """Converged accuracy of every run against its switch point.
 
-    Dots are runs (crosses at the bottom diverged), diamonds the means of the switch points with
-    their 95 % intervals (Student's), the band what is accepted, the star the policy.
+    Dots are runs (crosses at the bottom diverged), squares later runs with the policy, diamonds the
+    means of the switch points with their 95 % intervals (Student's), the band the accepted
+    accuracies, the star the policy.
 
     Raises:
         UserError: No run is complete and sound, or matplotlib is missing.
@@ -70,60 +73,71 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
     places = _side_by_side(runs, axis)
     drawing = Drawing(
         f"{_named(metric)} against switch point",
-        "Dots are runs, diamonds the means of switch points with 95 % intervals, crosses runs that"
-        " diverged; the band is what is accepted, the star the policy.",
+        "Dots are runs, squares later runs, diamonds the means of switch points with 95 %"
+        " intervals, crosses runs that diverged; the band holds the accepted values, the star is"
+        " the policy.",
     )
-    with drawn(drawing, [3.6]) as (axes,):
+    with drawn(drawing, 3.6) as (axes,):
         _draw_acceptance(axes, data)
-        for label, outcome, filling in (
-            ("one run", "whole", "full"),
-            ("one run, stopped early", "stopped", "none"),
+        for label, marker, filling in (
+            ("one run", "o", "full"),
+            ("one run, stopped early", "o", "none"),
+            ("one later run", "s", "full"),
         ):
-            alike = [run for run in sound if run.outcome == outcome]
+            alike = [run for run in sound if _label(run) == label]
             x = [places[run.trial.trial_id] for run in alike]
             y = [metric.value(run.trial.converged_accuracy or 0.0) for run in alike]
             if alike:
-                axes.plot(x, y, "o", color="#333", ms=5, alpha=0.7, fillstyle=filling, label=label)
+                style = {"color": "#333", "ms": 5, "alpha": 0.7, "fillstyle": filling}
+                axes.plot(x, y, marker, **style, label=label)
         _draw_diverged(axes, [places[run.trial.trial_id] for run in runs if run.trial.diverged])
         axes.margins(y=0.2)
         axes.set_ylim(axes.get_ylim())  # the interval of two runs may be wider, and is cut
-        known = [one for one in data.switch_points if one.mean_accuracy is not None]
-        means = [metric.value(one.mean_accuracy or 0.0) for one in known]
-        ends = [
-            [metric.value(mean if end is None else end) for end in (low, high)]
-            for one in known
-            for mean, low, high in [
-                (one.mean_accuracy or 0.0, one.lower_accuracy, one.upper_accuracy)
-            ]
-        ]
-        halves = [
-            [mean - min(pair) for mean, pair in zip(means, ends, strict=True)],
-            [max(pair) - mean for mean, pair in zip(means, ends, strict=True)],
-        ]
-        x = [axis.at(one.candidate_percent) for one in known]
+        known = {one.percent: mean for one in data.switch_points if (mean := one.accuracy)}
+        means, halves = _means_and_halves(list(known.values()), metric)
+        x = [axis.at(percent) for percent in known]
         label = "mean, 95 % interval"
         axes.errorbar(x, means, halves, color=FIRST, fmt="D:", ms=9, fillstyle="none", label=label)
         if data.answer is not None and data.answer.mean_accuracy is not None:
-            percent, mean = data.answer.switch_percent, metric.value(data.answer.mean_accuracy)
+            percent, value = data.answer.switch_percent, metric.value(data.answer.mean_accuracy)
             label = f"the policy: {percent_text(percent)}"
-            axes.plot(axis.at(percent), mean, "*", color=POLICY, ms=15, mec="white", label=label)
+            axes.plot(axis.at(percent), value, "*", color=POLICY, ms=15, mec="white", label=label)
         axis.label(axes.xaxis, axes.set_xlim, data.first)
         axes.set_ylabel(axis_title(f"converged {metric.axis_title}"))
     return drawing
 
 
+def _label(run: ReportRun) -> str:
+    if run.trial.use_id is not None:
+        return "one later run"
+    return "one run, stopped early" if run.outcome == "stopped" else "one run"
+
+
+def _means_and_halves(
+    known: Sequence[Estimate], metric: Metric
+) -> tuple[list[float], list[list[float]]]:
+    """The metric's own values of means, and how far their intervals reach below and above them."""
+    means, below, above = [], [], []
+    for one in known:
+        ends = (metric.limited(one.low), one.value, metric.limited(one.high))
+        low, mean, high = sorted(map(metric.value, ends))  # less may be better
+        means.append(mean)
+        below.append(mean - low)
+        above.append(high - mean)
+    return means, [below, above]
+
+
 def training_time(data: ReportData) -> Drawing:
     """Mean training time of each switch point, relative to the first protocol alone.
 
-    As Fig. 10 of the Sync-Switch paper. Whiskers are 95 % intervals of the mean (Student's); a
+    As in Fig. 10 of the Sync-Switch paper. Whiskers are 95 % intervals of the mean (Student's); a
     single run has none. A run that was stopped early counts with what the whole would have taken.
     Where nothing is known of the first protocol alone, the bars are in seconds.
 
     Raises:
         UserError: No training time is known, or matplotlib is missing.
     """
-    percents = [one.candidate_percent for one in data.switch_points]
-    known = [(one, mean) for one in percents if (mean := data.whole_seconds(one)) is not None]
+    known = [(one, mean) for one in data.switch_points if (mean := one.seconds)]
     if not known:
         _check_compared(data)
         raise UserError(f"no training time of {data.identity.name} is known yet")
@@ -133,17 +147,17 @@ def training_time(data: ReportData) -> Drawing:
     drawing = Drawing(
         "Training time", "A bar for each switch point; whiskers are 95 % intervals of the mean."
     )
-    with drawn(drawing, [3.0]) as (axes,):
-        for place, (percent, mean) in enumerate(known):
-            colour, edge = ("#8FD0BB", POLICY) if percent == answer else ("#C3D2DE", QUIET)
-            whisker = None if mean.half is None else mean.half / unit
+    with drawn(drawing, 3.0) as (axes,):
+        for place, (one, mean) in enumerate(known):
+            colour, edge = ("#8FD0BB", POLICY) if one.percent == answer else ("#C3D2DE", QUIET)
+            whisker = (mean.high - mean.value) / unit if len(one.runs) > 1 else None
             axes.bar(place, mean.value / unit, 0.8, yerr=whisker, color=colour, ec=edge, capsize=3)
             text = f"{mean.value / unit:.0f} %" if baseline else f"{mean.value:,.0f} s"
             axes.annotate(text, (place, 0), (0, 3), textcoords="offset points", ha="center")
         first = literal(data.first)
         if baseline:
             axes.axhline(100, color=QUIET, linestyle="--")
-        axes.set_xticks(range(len(known)), [f"{percent:.4g}" for percent, _ in known])
+        axes.set_xticks(range(len(known)), [f"{one.percent:.4g}" for one, _ in known])
         axes.set_xlabel(f"switch point (% of the job in {first})")
         axes.set_ylabel(
             f"% of the time with {first} alone" if baseline else "training time, seconds"
@@ -152,32 +166,27 @@ def training_time(data: ReportData) -> Drawing:
 
 
 def search_path(data: ReportData) -> Drawing:
-    """Every run of the search in its order, and between which switch points the answer was then.
+    """The runs of the search in their order, and where the answer could lie after each of them.
 
-    A mark is a run at its switch point; it says what the strategy thought of the switch point after
-    it. The band is the bracket: from the highest switch point known to switch too early to the
-    lowest known to be acceptable.
+    A mark is a run at its switch point; its shape is the strategy's verdict on the switch point
+    after it. The band is the bracket: from the highest switch point known to switch too early to
+    the lowest known to be acceptable.
 
     Raises:
-        UserError: There is no search, or an evaluation instead, no run of it is complete, or
-            matplotlib is missing.
+        UserError: There is no search, no run of it is complete, or matplotlib is missing.
     """
     steps, metric = data.path, data.identity.decided_by
     if data.search is None:
         raise UserError(f"no search of {data.identity.name} is recorded here, only runs")
-    if data.is_evaluation:
-        raise UserError(
-            f"{data.search.study} is an evaluation: it compares switch points and looks for none"
-        )
     if not steps:
         raise UserError("no run of the search is complete yet")
     ends = [end for step in steps for end in (step.lower_percent, step.upper_percent)]
-    axis = SwitchAxis([*(step.switch_percent for step in steps), *ends])
+    axis = SwitchAxis([*(step.run.switch_percent for step in steps), *ends])
     drawing = Drawing(
         "The course of the search",
         "A mark for each run at its switch point; the band is where the answer could lie then.",
     )
-    with drawn(drawing, [3.6]) as (axes,):
+    with drawn(drawing, 3.6) as (axes,):
         numbers = [number + 0.5 for number in range(len(steps) + 1)]
         low, high = ([axis.at(one) for one in (*ends[side::2], ends[side - 2])] for side in (0, 1))
         axes.fill_between(numbers, low, high, step="post", color=BAND, label="could be the answer")
@@ -188,14 +197,15 @@ def search_path(data: ReportData) -> Drawing:
             filling = "none" if kind in ("open", "speculative") else "full"
             mine = [number for number, step in enumerate(steps) if step.kind == kind]
             if mine:
-                y = [axis.at(steps[number].switch_percent) for number in mine]
+                y = [axis.at(steps[number].run.switch_percent) for number in mine]
                 x = [number + 1 for number in mine]
                 style = {"color": colour, "ms": 7, "fillstyle": filling, "label": label}
                 axes.plot(x, y, marker, **style)
         if len(steps) <= _MOST_WORDS:
             for number, step in enumerate(steps, 1):
-                words = "diverged" if step.diverged else f"{metric.value(step.accuracy):.3g}"
-                at = (number, axis.at(step.switch_percent))
+                run = step.run
+                words = "diverged" if run.diverged else f"{metric.value(run.accuracy):.3g}"
+                at = (number, axis.at(run.switch_percent))
                 axes.annotate(
                     words, at, (0, 6), textcoords="offset points", ha="center", fontsize=7.5
                 )
@@ -209,8 +219,8 @@ def search_path(data: ReportData) -> Drawing:
 def accuracy_over_time(data: ReportData) -> Drawing:
     """Test accuracy over training time: the first protocol alone, the policy, an early switch.
 
-    As Fig. 11 of the Sync-Switch paper. Thick is a run of median accuracy of each switch point,
-    thin are others. The mark on a thick line is its switch.
+    As in Fig. 11 of the Sync-Switch paper. A thick line is the run of median accuracy of its
+    switch point, with a mark at its switch; thin lines are others.
 
     Raises:
         UserError: No curve is recorded, or matplotlib is missing.
@@ -218,8 +228,9 @@ def accuracy_over_time(data: ReportData) -> Drawing:
     metric = data.identity.decided_by
     by_switch_point: dict[float, list[RecordedRun]] = {}
     for run in data.compared:
-        if run.whole is not None and len(run.whole.evaluations) > 1:
-            by_switch_point.setdefault(run.trial.candidate_percent or 0.0, []).append(run.whole)
+        whole = None if run.trial.failed else run.whole
+        if whole is not None and len(whole.evaluations) > 1:
+            by_switch_point.setdefault(run.trial.candidate_percent or 0.0, []).append(whole)
     if not by_switch_point:
         _check_compared(data)
         raise UserError("no run has a recorded curve of accuracy")
@@ -228,7 +239,7 @@ def accuracy_over_time(data: ReportData) -> Drawing:
         "A line for each run; thick is the one of median accuracy of its switch point, and the mark"
         " on it is its switch.",
     )
-    with drawn(drawing, [3.4]) as (axes,):
+    with drawn(drawing, 3.4) as (axes,):
         if data.acceptance is not None:
             target = metric.value(data.acceptance.target_accuracy)
             axes.axhline(target, color=QUIET, linestyle=":", label="target")
@@ -256,24 +267,26 @@ def accuracy_over_time(data: ReportData) -> Drawing:
 
 
 def _roles(data: ReportData, percents: Sequence[float]) -> Iterator[tuple[float, str, str, str]]:
-    """Which switch points are compared, of those that have curves, and how each is drawn."""
+    """The switch points to compare, of those that have curves: colour, line style and label."""
     answer = data.answer.switch_percent if data.answer is not None else None
     if answer is None and data.acceptance is not None:
         least = data.acceptance.least_accuracy
-        kept = [one for one in data.switch_points if not one.diverged_runs and one.mean_accuracy]
-        good = [one.candidate_percent for one in kept if (one.mean_accuracy or 0.0) >= least]
+        good = [
+            one.percent
+            for one in data.switch_points
+            if all(run.is_sound for run in one.runs)
+            and one.accuracy
+            and one.accuracy.value >= least
+        ]
         answer = min(good, default=None)
-    looks = {BASELINE_PERCENT: (FIRST, "-"), answer: (POLICY, "--"), percents[0]: (SECOND, ":")}
-    looks[BASELINE_PERCENT] = (FIRST, "-")
-    if answer is not None and answer != BASELINE_PERCENT:
-        looks[answer] = (POLICY, "--")
-    for percent, look in looks.items():
+    looks = {percents[0]: (SECOND, ":"), answer: (POLICY, "--"), BASELINE_PERCENT: (FIRST, "-")}
+    for percent in dict.fromkeys((BASELINE_PERCENT, answer, percents[0])):
         if percent is None or percent not in percents:
             continue
         alone = data.first if percent >= 100 else data.second if percent <= 0 else None
         label = f"switch at {percent_text(percent)}" if alone is None else f"{alone} alone"
         is_policy = data.answer is not None and percent == data.answer.switch_percent
-        yield percent, *look, label + " (the policy)" * is_policy
+        yield percent, *looks[percent], label + " (the policy)" * is_policy
 
 
 def _curve(run: RecordedRun, metric: Metric) -> tuple[list[float], list[float]]:
@@ -284,7 +297,10 @@ def _curve(run: RecordedRun, metric: Metric) -> tuple[list[float], list[float]]:
 
 
 def later_uses(data: ReportData) -> Drawing:
-    """Accuracy of each later run with the policy, in their order, and whether it was kept.
+    """The later runs with the policy in their order: accuracy above, switches below.
+
+    A filled mark below is the switch that held, a cross one that failed, after which the run went
+    back to it and tried a later one.
 
     Raises:
         UserError: There is none, or matplotlib is missing.
@@ -292,55 +308,63 @@ def later_uses(data: ReportData) -> Drawing:
     if not data.uses:
         raise UserError("no later run with the policy is recorded yet")
     metric = data.identity.decided_by
-    uses = sorted(data.uses, key=lambda use: use.ended_at)
-    kept = sum(use.kept for use in uses)
+    uses = list(enumerate(sorted(data.uses, key=lambda use: use.ended_at), 1))
+    failed = [
+        (number, float(percent))
+        for number, use in uses
+        for percent in (use.failed_percents.split(", ") if use.failed_percents else ())
+    ]
+    kept = sum(use.kept for use in data.uses)
     drawing = Drawing(
         "Later runs with the policy",
-        f"{kept} of {counted(len(uses), 'later run')} kept the {metric.name}; crosses did not.",
+        f"{kept} of {counted(len(uses), 'later run')} kept the {metric.name}; crosses did not."
+        " Below are the switches of each run: crosses failed, dots held.",
     )
-    with drawn(drawing, [3.0]) as (axes,):
+    with drawn(drawing, 2.8, 1.9) as (axes, below):
         _draw_acceptance(axes, data)
         for label, is_kept, marker, colour in (
             ("kept", True, "o", POLICY),
             ("not kept", False, "X", SECOND),
         ):
-            for alarm, filling in ((False, "full"), (True, "none")):
-                mine = [
-                    (number, metric.value(use.accuracy))
-                    for number, use in enumerate(uses, 1)
-                    if use.kept is is_kept and not use.diverged and bool(use.guard_alarm) is alarm
-                ]
-                if mine:
-                    style = {"color": colour, "ms": 6, "fillstyle": filling}
-                    name = label + ", sent back by the guard" * alarm
-                    axes.plot(*zip(*mine, strict=True), marker, **style, label=name)
-        _draw_diverged(axes, [number for number, use in enumerate(uses, 1) if use.diverged])
-        for number in range(1, len(uses)):
-            if uses[number].policy_version != uses[number - 1].policy_version:
+            sound = [(n, use) for n, use in uses if use.kept is is_kept and not use.diverged]
+            if sound:
+                x, y = [n for n, _ in sound], [metric.value(use.accuracy) for _, use in sound]
+                axes.plot(x, y, marker, color=colour, ms=6, label=label)
+        _draw_diverged(axes, [number for number, use in uses if use.diverged])
+        axis = SwitchAxis([*(use.held_percent for _, use in uses), *(one for _, one in failed)])
+        held = [axis.at(use.held_percent) for _, use in uses]
+        below.plot([n for n, _ in uses], held, "o", color=POLICY, ms=5, label="switch that held")
+        if failed:
+            x, y = [n for n, _ in failed], [axis.at(percent) for _, percent in failed]
+            below.plot(x, y, "X", color=SECOND, ms=6, label="switch that failed")
+        for (number, before), (_, use) in itertools.pairwise(uses):
+            if use.policy_version != before.policy_version:
                 axes.axvline(number + 0.5, color=QUIET, linestyle=":", label="another version")
         axes.margins(y=0.2)
-        axes.set_xlim(0.4, len(uses) + 0.6)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel("later run")
-        axes.set_ylabel(axis_title(f"converged {metric.axis_title}"))
+        for one in (axes, below):
+            one.set_xlim(0.4, len(uses) + 0.6)
+            one.xaxis.get_major_locator().set_params(integer=True)
+        below.set_xlabel("later run")
+        axes.set_ylabel(axis_title(f"converged {metric.axis_title}", 24))
+        axis.label(below.yaxis, below.set_ylim, data.first, "switched at %")
     return drawing
 
 
 def _check_compared(data: ReportData) -> None:
-    """Raises UserError where no run is compared; says why."""
+    """Raises UserError with the reason where no run can be compared."""
     if data.compared:
         return
     name, unplaced = data.identity.name, data.unplaced_runs
     if not unplaced:
         raise UserError(f"no run of {name} is complete yet")
     raise UserError(
-        f"{counted(unplaced, 'complete run')} of {name} cannot be compared, for nobody said when"
-        " importing them for which switch point they count (candidate_percent)"
+        f"{counted(unplaced, 'complete run')} of {name} cannot be compared: imported without the"
+        " switch point to count for (candidate_percent)"
     )
 
 
 def _side_by_side(runs: Sequence[ReportRun], axis: SwitchAxis) -> dict[int, float]:
-    """Places by trial, so that equal runs do not hide each other."""
+    """A place on the axis by trial, so that equal runs do not hide each other."""
     places: dict[int, float] = {}
     for percent in axis.percents:
         same = [run.trial.trial_id for run in runs if (run.trial.candidate_percent or 0) == percent]
@@ -354,6 +378,9 @@ def _draw_acceptance(axes: Any, data: ReportData) -> None:
     if data.acceptance is None:
         return
     metric, found = data.identity.decided_by, data.acceptance
+    if not found.threshold:  # not measured yet
+        axes.axhline(metric.value(found.target_accuracy), color=POLICY, label="target")
+        return
     least, target = (metric.value(one) for one in (found.least_accuracy, found.target_accuracy))
     worst = "most" if metric.is_less_better else "least"
     axes.axhspan(least, target, color=BAND)
@@ -364,7 +391,7 @@ def _draw_acceptance(axes: Any, data: ReportData) -> None:
 
 
 def _draw_diverged(axes: Any, places: Sequence[float]) -> None:
-    """Below everything."""
+    """Draws crosses below everything else."""
     if places:
         style = {"color": SECOND, "ms": 7, "transform": axes.get_xaxis_transform()}
         axes.plot(places, [0.04] * len(places), "x", **style, label="diverged", scaley=False)

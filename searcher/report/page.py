@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import shlex
 import statistics
@@ -11,14 +12,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from syncswitch.searcher.command_lines import replay_words, search_words, use_words
+from syncswitch.searcher.command_lines import search_words, use_words
 from syncswitch.searcher.learning.words import uses_sentence, uses_text
 from syncswitch.searcher.report import figures
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.drawing import Drawing
 from syncswitch.searcher.search.explanation import why_sentences
 from syncswitch.searcher.search.policy_words import (
-    expected_time_text,
     guard_text,
     kept_text,
     policy_sentences,
@@ -26,8 +26,7 @@ from syncswitch.searcher.search.policy_words import (
     times_text,
 )
 from syncswitch.searcher.selection import named_jobs
-from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -36,15 +35,16 @@ from syncswitch.searcher.words import (
     percent_text,
     run_conditions_text,
     seconds_text,
+    sentence,
     value_text,
 )
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import whole_file
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
+from syncswitch.storage.queries.uses import PolicyUseFacts
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, CONVERGENCE_EVALUATIONS
-from syncswitch.storage.trials.values import SearchInfo
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.replay.recording import REPLAY
 
@@ -55,62 +55,46 @@ def headline(data: ReportData) -> str:
     if data.answer is not None:
         uses = data.use_summaries[data.answer.version]
         said = [policy_sentences(data.answer), *([uses_sentence(uses)] if uses.uses else [])]
-        return " ".join(said)  # what it promises stands in figures below
-    complete = sum(run.is_complete for run in data.runs)
+        return " ".join(said)  # the figures below it give the promise
     if data.search is None:
+        complete = sum(run.is_complete for run in data.runs)
         return f"{counted(complete, 'run')} of {name} recorded; no search for its policy yet."
     if data.trouble is not None:
-        end = "cannot go on" if data.is_evaluation else "has no answer"
-        return f"The {data.what} for {name} {end}: {data.trouble}."
-    if data.is_evaluation:
-        return _evaluation_headline(data, data.search)
-    made = counted(len(data.path), "run")
-    running = sum(run.outcome == "running" for run in data.search_runs)
+        return f"The search for {name} has no answer: {data.trouble}."
+    mine = [run for run in data.runs if run.trial.study == data.search.study]
+    running = sum(run.outcome == "running" for run in mine)
     state = f"is under way ({running} running)" if running else "was stopped and can go on"
     if not data.path:
         return f"The search for {name} {state}; no run of it is complete yet."
     lower, upper = data.path[-1].lower_percent, data.path[-1].upper_percent
     return (
-        f"The search for {name} {state}: after {made} the earliest switch that keeps the accuracy"
-        f" lies above {lower:g} % and is at most {upper:g} %."
-    )
-
-
-def _evaluation_headline(data: ReportData, evaluation: SearchInfo) -> str:
-    """An evaluation has runs at given switch points, and neither bracket nor answer."""
-    complete = sum(run.is_complete for run in data.search_runs)
-    running = sum(run.outcome == "running" for run in data.search_runs)
-    under_way = f", {running} under way" if running else ""
-    return (
-        f"An evaluation of a policy for {data.identity.name} at"
-        f" {_points(stored_strategy(evaluation).grid())}, which looks for no switch point:"
-        f" {counted(complete, 'run')} complete{under_way}."
+        f"The search for {name} {state}: after {counted(len(data.path), 'run')} the earliest switch"
+        f" that keeps the accuracy lies above {lower:g} % and is at most {upper:g} %."
     )
 
 
 def key_figures(data: ReportData) -> list[tuple[str, str]]:
-    """What counts most, as value and what it is; what is not known is left out."""
-    answer, metric = data.answer, data.identity.decided_by
+    """The most important figures, each a value and its meaning; unknown ones are left out."""
+    answer, metric, gain = data.answer, data.identity.decided_by, data.speed_up
+    figures = []
     if answer is None:
-        figures = _known_so_far(data)
+        figures += _known_so_far(data)
     else:
-        figures = [(f"{answer.switch_percent:g} %", f"of the job in {data.first}")]
-    gain = data.measured_speed_up
+        figures.append((f"{answer.switch_percent:g} %", f"of the job in {data.first}"))
     if gain is not None:
         is_sure = gain.low is not None and gain.high is not None
         between = f" ({gain.low:.2f} to {gain.high:.2f})" if is_sure else ""
         value = f"{'' if is_sure else 'about '}{gain.value:.2f}"
         figures.append((value, f"times as fast as {data.first} alone{between}"))
     if answer is not None:
-        figures += _promised(answer, data.first)
+        figures += _promised(answer, data.first, gain)
         if answer.mean_accuracy is not None:
             figures.append((metric.text(answer.mean_accuracy), metric.name))
     if data.cost is not None and data.cost.bsp_multiples is not None:
         about = "about " if data.cost.baseline_is_estimated else ""
         so_far = "" if data.is_found_here else " so far"
-        cost = f"{about}{data.cost.bsp_multiples:.1f}"
-        words = f"{data.first} trainings: the cost of the {data.what}{so_far}"
-        figures.append((cost, words))
+        words = f"{data.first} trainings: the cost of the search{so_far}"
+        figures.append((f"{about}{data.cost.bsp_multiples:.1f}", words))
     recurrences = data.recurrences_to_pay_back
     if recurrences is not None:
         times = "never" if math.isinf(recurrences) else f"{math.ceil(recurrences):,}"
@@ -118,8 +102,8 @@ def key_figures(data: ReportData) -> list[tuple[str, str]]:
     return figures
 
 
-def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
-    """What may be expected of later runs, and how sure that is."""
+def _promised(answer: TimingPolicy, first: str, gain: SpeedUp | None) -> list[tuple[str, str]]:
+    """The policy's promise for later runs, and how sure it is."""
     figures = []
     metric, usual = answer.decided_by, answer.baseline_kept_share
     mean = f"within {metric.with_unit(f'{answer.threshold:g}')} of {first}'s mean {metric.name}"
@@ -134,20 +118,20 @@ def _promised(answer: TimingPolicy, first: str) -> list[tuple[str, str]]:
         bare = " with the bare switch" if answer.is_for_guard else ""
         words = f"of 100 runs{bare} stay {mean}{own}"
         figures.append((f"about {100 * answer.kept_share:.0f}", words))
-    if answer.confidence is not None and answer.switch_percent < BASELINE_PERCENT:
+    may_lose = answer.guarded and gain is not None and (gain.low or gain.value) <= 1
+    if answer.confidence is not None and answer.switch_percent < BASELINE_PERCENT and not may_lose:
         sure = "sure that it saves time" if answer.guarded else "sure that enough runs do"
         figures.append((sure_text(answer.confidence).removesuffix(" sure"), sure))
     return figures
 
 
 def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
-    """Where there is no policy."""
+    """The figures of a job without a policy."""
     figures = [(f"{sum(run.is_complete for run in data.runs)}", "complete runs")]
-    for one in data.switch_points:
-        if one.candidate_percent == BASELINE_PERCENT and one.mean_accuracy is not None:
-            metric = data.identity.decided_by
-            words = f"{metric.name} with {data.first} alone"
-            figures.append((metric.text(one.mean_accuracy), words))
+    accuracy = None if data.baseline is None else data.baseline.accuracy
+    if accuracy is not None:
+        metric = data.identity.decided_by
+        figures.append((metric.text(accuracy.value), f"{metric.name} with {data.first} alone"))
     if data.baseline_seconds is not None:
         about = "about " if data.baseline_is_estimated else ""
         each = f"{about}{data.baseline_seconds:,.1f} s"
@@ -155,16 +139,11 @@ def _known_so_far(data: ReportData) -> list[tuple[str, str]]:
     return figures
 
 
-def _points(percents: Iterable[float]) -> str:
-    """For example `100, 50, 25 %`."""
-    return ", ".join(f"{percent:.6g}" for percent in sorted(percents, reverse=True)) + " %"
-
-
 def accuracy_sentence(data: ReportData) -> str:
-    """For accuracy against switch point."""
+    """The sentence above accuracy against switch point."""
     metric, accepted = data.identity.decided_by, data.acceptance
     text = "Further left is an earlier switch, so a shorter training."
-    if accepted is not None:
+    if accepted is not None and accepted.threshold:
         better, worse = ("less", "plus") if metric.is_less_better else ("more", "less")
         text += (
             f" Accepted is {metric.text(accepted.least_accuracy)} or {better}: the target"
@@ -174,30 +153,30 @@ def accuracy_sentence(data: ReportData) -> str:
     if data.unplaced_runs:
         text += (
             f" Left out: {counted(data.unplaced_runs, 'complete run')}, imported without the switch"
-            " point that they count for (candidate_percent)."
+            " point to count for (candidate_percent)."
         )
     return text
 
 
 def time_sentence(data: ReportData) -> str:
-    """For the training times, and what the search cost."""
+    """The sentence above the training times, with the cost of the search."""
     words = []
     if data.baseline_seconds is not None:
         about = "about " if data.baseline_is_estimated else ""
         words.append(f"{data.first} alone takes {about}{data.baseline_seconds:,.1f} s")
     if data.policy_seconds is not None:
         words.append(f"a training with the policy {data.policy_seconds:,.1f} s")
-    text = f"{', '.join(words)}." if words else "How long trainings take."
+    text = sentence(", ".join(words) or "the training times of the switch points")
     if data.cost is not None and data.cost.paid_seconds:
         about = "about " if data.cost.baseline_is_estimated else ""
         multiples = data.cost.bsp_multiples
         unit = f", {about}{multiples:.1f} trainings with {data.first} alone" if multiples else ""
-        text += f" The {data.what} trained for {data.cost.paid_seconds:,.1f} s{unit}."
+        text += f" The search trained for {data.cost.paid_seconds:,.1f} s{unit}."
     return text
 
 
 def path_sentence(data: ReportData) -> str:
-    """For the course of the search, and why it says what it says."""
+    """The sentence above the course of the search."""
     needed = [step for step in data.path if step.is_needed]
     extra = len(data.path) - len(needed)
     also = f", and for {counted(extra, 'speculative run')} in advance" if extra else ""
@@ -210,23 +189,35 @@ def path_sentence(data: ReportData) -> str:
 
 
 def uses_figure_sentence(data: ReportData) -> str:
-    """For the later runs."""
-    kept = sum(use.kept for use in data.uses)
-    name = data.identity.decided_by.name
-    return f"{kept} of {counted(len(data.uses), 'later run')} kept the {name}."
+    """The sentence above the later runs."""
+    kept, tried = (
+        sum(map(bool, one))
+        for one in zip(*((use.kept, use.failed_percents) for use in data.uses), strict=True)
+    )
+    text = (
+        f"{kept} of {counted(len(data.uses), 'later run')} kept the"
+        f" {data.identity.decided_by.name}."
+    )
+    if tried:
+        text += (
+            f" In {tried} of them a switch failed: the run went back to it and on in"
+            f" {data.first}, to a later switch or to the end."
+        )
+    return text
 
 
 _MOST_ROWS = 1000
 _T = TypeVar("_T")
+_Draw = Callable[[ReportData], Drawing]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as people read them.
+    """A table as people read it.
 
     Attributes:
-        columns: Their names; none where the first cell of each row is its name.
-        left_out: Rows before the first one that is shown.
+        columns: Names of the columns; none where the first cell of each row names the second.
+        left_out: Number of rows left out before the first one shown.
     """
 
     title: str
@@ -236,11 +227,10 @@ class Table:
 
 
 def tables_of(data: ReportData) -> list[Table]:
-    """All that have a row, in the order of the page."""
+    """The tables that have a row, in the order of the page."""
     make = (
-        policy_table,
-        evidence_table,
         version_table,
+        evidence_table,
         search_table,
         further_table,
         run_table,
@@ -249,73 +239,49 @@ def tables_of(data: ReportData) -> list[Table]:
     return [table for one in make if (table := one(data)).rows]
 
 
-def _facts(title: str, facts: Iterable[tuple[str, object]]) -> Table:
-    """A row for each fact that is known."""
-    rows = tuple((name, str(value)) for name, value in facts if value is not None)
-    return Table(title, (), rows)
-
-
 def _table(title: str, items: Sequence[_T], columns: Mapping[str, Callable[[_T], str]]) -> Table:
-    """A row for each item, at most the last 1,000; `columns` says how its cells read."""
+    """A row for each item, at most the last 1,000, without the columns that have no value at all.
+
+    Args:
+        title: Above the table.
+        items: A row each.
+        columns: By name, how a cell of the column reads.
+    """
     shown = items[-_MOST_ROWS:]
-    rows = tuple(tuple(cell(item) for cell in columns.values()) for item in shown)
-    return Table(title, tuple(columns), rows, len(items) - len(rows))
-
-
-def policy_table(data: ReportData) -> Table:
-    """The policy, fact by fact."""
-    entry = data.policy
-    if entry is None:
-        return _facts("Policy", [])
-    found, metric = entry.policy, entry.policy.decided_by
-    return _facts(
-        "Policy",
-        [
-            ("version", f"{found.version} (aliases: {', '.join(entry.aliases) or NONE})"),
-            ("switch at", percent_text(found.switch_percent)),
-            (f"target {metric.name}", metric.text(found.target_accuracy)),
-            ("threshold", metric.with_unit(f"{found.threshold:g}")),
-            ("found by", f"{found.strategy}, {counted(len(found.evidence), 'run')}"),
-            ("search", found.study),
-            ("found for", guard_text(found)),
-            ("kept", kept_text(found) or NONE),
-            ("expected", expected_time_text(found)),
-            ("sure", NONE if found.confidence is None else f"{100 * found.confidence:.3g} %"),
-            ("created", found.created_at),
-            ("imported", entry.imported_at),
-        ],
-    )
+    cells = {name: [cell(item) for item in shown] for name, cell in columns.items()}
+    known = {name: column for name, column in cells.items() if set(column) - {NONE}}
+    rows = tuple(zip(*known.values(), strict=True))
+    return Table(title, tuple(known), rows, len(items) - len(shown))
 
 
 def identity_table(data: ReportData) -> Table:
-    """What the job is."""
+    """The job, fact by fact."""
     job = data.identity
-    return _facts(
-        "Job",
-        [
-            ("workload", job.name),
-            ("loaded from", data.reference),
-            ("fingerprint", job.fingerprint),
-            ("simulated as well", named_jobs(data.namesakes) or None),
-            ("cluster", job.cluster.partition(",")[0]),
-            ("protocols", job.pair),
-            ("length", f"{job.total_worker_steps:,} worker-steps"),
-            ("data set", job.data_set),
-            ("model", job.model),
-            ("loss", job.loss),
-            ("optimizer", job.optimizer),
-            ("batch size of a worker", job.batch_size),
-            ("learning rate of a worker", job.learning_rate),
-            ("decays", _decays(job.learning_rate_boundaries)),
-            ("compared by", job.decided_by.axis_title),
-            ("that is", None if job.metric == job.decided_by.name else job.metric),
-            ("evaluated every", _steps(job.evaluation_interval_worker_steps)),
-            ("conditions", run_conditions_text(data.conditions) or NONE),
-            ("software", ", ".join(f"{n} {v}" for n, v in sorted(data.software.items())) or None),
-            ("database", data.place),
-            ("read at", _moment(data.read_at)),
-        ],
-    )
+    facts: list[tuple[str, object]] = [
+        ("workload", job.name),
+        ("loaded from", data.reference),
+        ("fingerprint", job.fingerprint),
+        ("simulated as well", named_jobs(data.namesakes) or None),
+        ("cluster", job.cluster.partition(",")[0]),
+        ("protocols", job.pair),
+        ("length", f"{job.total_worker_steps:,} worker-steps"),
+        ("data set", job.data_set),
+        ("model", job.model),
+        ("loss", job.loss),
+        ("optimizer", job.optimizer),
+        ("batch size of a worker", job.batch_size),
+        ("learning rate of a worker", job.learning_rate),
+        ("decays", _decays(job.learning_rate_boundaries)),
+        ("compared by", job.decided_by.axis_title),
+        ("that is", None if job.metric == job.decided_by.name else job.metric),
+        ("evaluated every", _steps(job.evaluation_interval_worker_steps)),
+        ("conditions", run_conditions_text(data.conditions) or NONE),
+        ("software", ", ".join(f"{n} {v}" for n, v in sorted(data.software.items())) or None),
+        ("database", data.place),
+        ("read at", f"{_moment(data.read_at)} UTC"),
+    ]
+    rows = tuple((name, str(value)) for name, value in facts if value is not None)
+    return Table("Job", (), rows)
 
 
 def version_table(data: ReportData) -> Table:
@@ -330,47 +296,45 @@ def version_table(data: ReportData) -> Table:
             "switch at": lambda entry: percent_text(entry.policy.switch_percent),
             metric.name: lambda entry: accuracy_text(entry.policy.mean_accuracy, metric),
             "times as fast (90 %)": lambda entry: times_text(speed_up_of(entry.policy)),
+            "found for": lambda entry: guard_text(entry.policy),
+            "kept": lambda entry: kept_text(entry.policy) or NONE,
             "used": lambda entry: uses_text(data.use_summaries[entry.policy.version]),
-            "found by": lambda entry: (
-                entry.policy.strategy + (" (imported)" if entry.imported_at else "")
-            ),
-            "created": lambda entry: entry.policy.created_at[:19],
+            "found by": lambda entry: f"{entry.policy.strategy}, {entry.policy.study}",
+            "created (UTC)": lambda entry: _moment_of(entry.policy.created_at),
+            "imported (UTC)": lambda entry: _moment_of(entry.imported_at),
         },
     )
 
 
 def evidence_table(data: ReportData) -> Table:
-    """The runs that the policy rests on, with whether they are in this database."""
+    """The runs that the policy rests on, where they are not those of the search that is shown."""
     metric = data.identity.decided_by
-    runs = data.answer.evidence if data.answer else ()
+    runs = data.answer.evidence if data.answer and not data.is_found_here else ()
     return _table(
         "Runs that the policy rests on",
-        list(zip(runs, data.evidence, strict=True)),
+        runs,
         {
-            "trial": lambda row: str(row[0].trial_number),
-            "switch at": lambda row: percent_text(row[0].switch_percent),
-            "replicate": lambda row: str(row[0].replicate),
-            metric.name: lambda row: (
-                "diverged" if row[0].diverged else metric.text(row[0].converged_accuracy)
+            "trial": lambda run: str(run.trial_number),
+            "switch at": lambda run: percent_text(run.switch_percent),
+            "replicate": lambda run: str(run.replicate),
+            metric.name: lambda run: (
+                "diverged" if run.diverged else metric.text(run.converged_accuracy)
             ),
-            "seconds": lambda row: seconds_text(row[0].training_seconds),
-            "in this database": lambda row: (
-                NONE if row[1].trial_id is None else "yes" if row[1].agrees else "other results"
-            ),
+            "seconds": lambda run: seconds_text(run.training_seconds),
         },
     )
 
 
 def use_table(data: ReportData) -> Table:
-    """The later runs with the policy, of all its versions."""
+    """The later runs with the policy, with the switches that each of them tried."""
     metric = data.identity.decided_by
     return _table(
         "Later runs with the policy",
         data.uses,
         {
-            "ended": lambda use: _moment(use.ended_at),
+            "ended (UTC)": lambda use: _moment(use.ended_at),
             "version": lambda use: str(use.policy_version),
-            "switch at": lambda use: percent_text(use.switch_percent),
+            "switches": _tries,
             "seed": lambda use: str(use.seed),
             metric.name: lambda use: "diverged" if use.diverged else metric.text(use.accuracy),
             "kept": lambda use: "yes" if use.kept else "no",
@@ -378,12 +342,20 @@ def use_table(data: ReportData) -> Table:
             "times as fast": lambda use: value_text(use.speed_up, ".2f"),
             "guard": lambda use: use.guard_alarm or use.guard,
             "in vain s": lambda use: seconds_text(use.guard_lost_seconds),
-            "held": lambda use: percent_text(use.held_percent),
             "under": lambda use: (
                 conditions_text(use.online, use.switch_mechanism, use.injections) or NONE
             ),
         },
     )
+
+
+def _tries(use: PolicyUseFacts) -> str:
+    """The switches of a run in turn, for example `12.5 % failed, 25 % failed, 50 % held`."""
+    tries = [
+        f"{percent} % failed" for percent in (use.failed_percents or "").split(", ") if percent
+    ]
+    end = percent_text(use.held_percent)
+    return ", ".join([*tries, f"{end} held" if tries else end])
 
 
 def search_table(data: ReportData) -> Table:
@@ -424,7 +396,7 @@ def run_table(data: ReportData) -> Table:
             ),
             "seconds": lambda run: seconds_text(run.trial.training_seconds),
             "paid s": lambda run: seconds_text(run.trial.paid_seconds),
-            "began": lambda run: _moment(run.trial.started_at),
+            "began (UTC)": lambda run: _moment(run.trial.started_at),
             "on": lambda run: run.trial.host or NONE,
             "under": lambda run: run_conditions_text(run.trial.conditions) or NONE,
             "failure": lambda run: run.trial.failure or NONE,
@@ -434,7 +406,7 @@ def run_table(data: ReportData) -> Table:
 
 
 def further_table(data: ReportData) -> Table:
-    """Each further metric at each switch point: the mean of its sound runs' last five tests."""
+    """Each further metric at each switch point: the mean over the last five tests of sound runs."""
     found: dict[float, list[dict[str, float]]] = {}
     for run in data.compared:
         tests = run.whole.evaluations[-CONVERGENCE_EVALUATIONS:] if run.whole is not None else ()
@@ -443,23 +415,20 @@ def further_table(data: ReportData) -> Table:
             means = {name: _mean(known, name) for one in known for name in one}
             found.setdefault(run.trial.candidate_percent or 0.0, []).append(means)
     names = dict.fromkeys(name for runs in found.values() for run in runs for name in run)
+
+    def cell(percent: float, name: str) -> str:
+        runs = [run for run in found[percent] if name in run]
+        return value_text(_mean(runs, name) if runs else None, ".4g")
+
     return _table(
         "Further metrics, which decide nothing",
         sorted(found, reverse=True),
         {
             "switch at": percent_text,
             "runs": lambda percent: str(len(found[percent])),
-            **{name: _cell_of(name, found) for name in names},
+            **{name: functools.partial(cell, name=name) for name in names},
         },
     )
-
-
-def _cell_of(name: str, found: Mapping[float, list[dict[str, float]]]) -> Callable[[float], str]:
-    def cell(percent: float) -> str:
-        runs = [run for run in found[percent] if name in run]
-        return value_text(_mean(runs, name) if runs else None, ".4g")
-
-    return cell
 
 
 def _mean(known: Iterable[Mapping[str, float]], name: str) -> float:
@@ -477,11 +446,17 @@ def _steps(worker_steps: int | None) -> str | None:
 
 
 def _moment(moment: datetime | None) -> str:
-    return NONE if moment is None else moment.isoformat(timespec="seconds")
+    """A moment, which is UTC, for example `2026-01-31 12:00:00`."""
+    return NONE if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def _moment_of(text: str | None) -> str:
+    """A moment that a policy has as text."""
+    return _moment(None if text is None else datetime.fromisoformat(text))
 
 
 _COMMAND = "command"
-# What a search has to be given again, for nobody recorded it.
+# Options that nobody recorded, so a search has to be given them again.
 _OWN_OPTIONS = {
     _COMMAND: "--command, --total-steps and what else the command needs",
     REPLAY: "--recordings",
@@ -492,12 +467,15 @@ _HIDDEN = "***"  # a password
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what is under it.
+    """A heading with a figure under it.
 
     Attributes:
-        name: Short, for links.
-        words: What the figure says; where there is none, why.
-        points: What else there is to say, sentence by sentence.
+        name: A short name, for links.
+        title: The heading.
+        words: A sentence on the figure, or why there is none.
+        figure: The figure; None where nothing was measured.
+        points: Further sentences.
+        table: Under the figure.
     """
 
     name: str
@@ -512,18 +490,20 @@ _BEGINNING = b"<!DOCTYPE html>"
 
 
 def write_page(page: str, path: Path) -> None:
-    """Writes a page into a file, where nothing or an earlier report is.
+    """Writes a page to a file, which must not exist or be an earlier report.
 
-    Raises UserError where something else is there, or the file cannot be written.
+    Raises:
+        UserError: Something else is there, or the file cannot be written.
     """
     with whole_file(path, replaces=(_BEGINNING,)) as file:
         file.write(page.encode())
 
 
 def page_of(data: ReportData) -> str:
-    """The page, which opens in any browser; text of users is shown, never interpreted.
+    """The HTML page, which opens in any browser; text of users is shown, never interpreted.
 
-    Raises UserError where matplotlib or jinja2 is missing.
+    Raises:
+        UserError: matplotlib or jinja2 is missing.
     """
     try:
         import matplotlib  # noqa: F401 (or each section would say that it is missing)
@@ -551,98 +531,57 @@ def page_of(data: ReportData) -> str:
         sections=sections_of(data),
         tables=tables_of(data),
         last_command=_search_again(data),
-        made_from=f"{data.place} at {data.read_at.isoformat(timespec='seconds')}",
+        made_from=f"{data.place} at {_moment(data.read_at)} UTC",
     )
 
 
 def sections_of(data: ReportData) -> list[Section]:
-    """Those with a figure, in the order of the page."""
+    """The sections with a figure, in the order of the page."""
     metric = data.identity.decided_by
     accuracy = f"{metric.name[:1].upper()}{metric.name[1:]}"
     why = why_sentences(data.why, data.first, metric) if data.why is not None else []
-    uses = use_table(data)
-    return [
-        _section(
-            data,
+    makers: tuple[tuple[str, str, _Draw, Callable[[ReportData], str]], ...] = (
+        (
             "accuracy",
             f"{accuracy} against switch point",
             figures.accuracy_by_switch,
             accuracy_sentence,
         ),
-        _section(data, "time", "Training time", figures.training_time, time_sentence),
-        _section(
-            data,
-            "search",
-            "The course of the search",
-            figures.search_path,
-            path_sentence,
-            points=tuple(why),
-        ),
-        _section(
-            data,
+        ("time", "Training time", figures.training_time, time_sentence),
+        ("search", "The course of the search", figures.search_path, path_sentence),
+        (
             "curves",
             f"{accuracy} over time",
             figures.accuracy_over_time,
-            lambda _: "As it trains; the mark on a thick line is the switch.",
+            lambda _: "The mark on a thick line is its switch.",
         ),
-        _section(
-            data,
-            "uses",
-            "Later runs with the policy",
-            figures.later_uses,
-            uses_figure_sentence,
-            table=uses if uses.rows else None,
-        ),
-    ]
-
-
-def _section(
-    data: ReportData,
-    name: str,
-    title: str,
-    draw: Callable[[ReportData], Drawing],
-    say: Callable[[ReportData], str],
-    points: tuple[str, ...] = (),
-    table: Table | None = None,
-) -> Section:
-    try:
-        figure = draw(data)
-        return Section(name, title, say(data), figure, points, table)
-    except UserError as nothing:
-        text = str(nothing)
-        return Section(name, title, f"{text[0].upper()}{text[1:]}.", None, points, table)
+        ("uses", "Later runs with the policy", figures.later_uses, uses_figure_sentence),
+    )
+    sections = []
+    # A job that is learnt from its runs has no search: its later runs say why.
+    teller = "uses" if data.search is None and data.policy is not None else "search"
+    for name, title, draw, say in makers:
+        if name == "search" and teller != "search":
+            continue
+        figure = None
+        try:
+            figure = draw(data)
+            words = say(data)
+        except UserError as nothing:
+            words = sentence(str(nothing))
+        points = tuple(why) if name == teller else ()
+        table = use_table(data) if name == "uses" and data.uses else None
+        sections.append(Section(name, title, words, figure, points, table))
+    return sections
 
 
 def _use(data: ReportData) -> tuple[str, str] | None:
-    """What to do with this, in words and as a command line."""
+    """The next thing to do, in words and as a command line."""
     if data.policy is not None:
         return _use_of(data.policy, data)
     if data.trouble is not None:
         return None
-    return _replay(data) if data.search is None else _search_again(data, "Go on with it")
-
-
-def _replay(data: ReportData) -> tuple[str, str] | None:
-    """A search among the recorded runs; None where they do not suffice."""
-    replays = {one.study for one in data.searches if one.trainer == REPLAY}
-    recorded = {
-        run.trial.candidate_percent
-        for run in data.runs
-        if run.whole is not None
-        and run.trial.candidate_percent is not None
-        and run.trial.conditions.is_undisturbed
-        and run.trial.study not in replays
-    }
-    line_words = replay_words(data.identity, recorded)
-    if line_words is None:
-        return None
-    also = "nothing is trained"
-    if _HIDDEN in data.place:
-        also += "; add --recordings with the URL of this database"
-    else:
-        line_words += ["--recordings", data.place]
-    line = shlex.join([*line_words, "--storage", "sqlite:///replayed.db"])
-    return f"Search among the recorded runs ({also}):", line
+    return _search_again(data, "Go on with it")
 
 
 def _use_of(entry: PolicyEntry, data: ReportData) -> tuple[str, str]:
@@ -656,26 +595,23 @@ def _use_of(entry: PolicyEntry, data: ReportData) -> tuple[str, str]:
     if job.simulated_cluster is not None:
         begin = "A simulated cluster found it. The first guarded run on a real one begins from it"
         return f"{begin}; to compare before that:", line
-    return "Train with it:" if line_words[
-        0
-    ] == "syncswitch-run" else "Take it along as a file:", line
+    is_run = line_words[0] == "syncswitch-run"
+    return "Train with it:" if is_run else "Take it along as a file:", line
 
 
 def _search_again(
     data: ReportData, what: str = "To make the search again, or to go on with it"
 ) -> tuple[str, str] | None:
-    """Why and how; None where there is no search that `run` makes."""
+    """The command line of the search that is shown, in words and as a line; None without one."""
     if data.search is None:
         return None
     line_words = search_words(data.identity, data.reference, data.search, data.conditions)
-    if line_words is None:
-        return None
     own = _OWN_OPTIONS.get(data.search.trainer, _OTHER_OPTIONS)
     return f"{what}; give again what is not recorded ({own}):", _line(line_words, data)
 
 
 def _line(line: list[str], data: ReportData) -> str:
-    """For a shell; with the database, unless it is the usual one or needs a password."""
+    """A command for a shell, with its database unless that is the usual one or needs a password."""
     if data.place != DEFAULT_URL and _HIDDEN not in data.place:
         line = [*line, "--storage", data.place]
     return shlex.join(line)

@@ -1,1 +1,1 @@
-"""Trainings with a policy: which it is, where one goes on, what it teaches."""
+"""Trainings with a policy: its look-up, checkpoints, and the record of each use."""

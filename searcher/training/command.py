@@ -1,4 +1,4 @@
-"""One training by a command of the user's, from the look-up of its policy to what it teaches."""
+"""One training by a user's command, from the look-up of its policy to the lessons of the run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import uuid
 from typing import TYPE_CHECKING
 
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.training.policy import check_when
+from syncswitch.searcher.learning.uses import next_run
+from syncswitch.searcher.training.policy import check_when, named_policies
 from syncswitch.searcher.training.train import Training, Watching
 from syncswitch.searcher.training.uses import (
     Tell,
     UsesHome,
     after_use,
     first_policy,
-    is_policy_file,
     known_band,
-    next_run,
     note_bare_use,
     own_seed,
     recorded_alone,
@@ -74,7 +73,7 @@ def train_by_command(
         job = trainer.command_job(name, workers or 1, pair or trainer.pair(None))
         if switch_at is None:
             goes_back = job.template.can_go_back
-            planned = next_run(job.identity, storage, uses, goes_back=goes_back)
+            planned = next_run(storage, job.identity, uses, goes_back)
             used, switch_at = planned.policy, planned.switch_percent
             band, retries = planned.band, planned.retry_percents
             if seed is None:
@@ -114,7 +113,7 @@ def _fitting(
     storage_url: str,
 ) -> tuple[TimingPolicy, CommandJob]:
     """The policy of exactly this command. Raises PolicyError where there is none."""
-    known = _policies(name, choice, storage_url)
+    known = [policy for policy, _ in named_policies(name, choice, storage_url)]
     found = [
         one
         for one in known
@@ -138,15 +137,3 @@ def _fitting(
         f" {found[0].total_worker_steps:,} steps and fingerprint {found[0].fingerprint[:12]}; give"
         f" those of its search, or find another policy with: {search}"
     )
-
-
-def _policies(name: str, choice: str, storage_url: str) -> list[TimingPolicy]:
-    if is_policy_file(choice):
-        from syncswitch.storage.policies.file import read_policy_file
-
-        return [read_policy_file(choice).policy]
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
-    with open_database(storage_url, create=False) as database:
-        return PolicyRegistry(database).choose(name, choice)

@@ -1,4 +1,4 @@
-"""Which policy `syncswitch-run` trains with: of a file or of the database, for this very job."""
+"""Chooses what `syncswitch-run` trains and where it switches: by policy, by learning or as told."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from syncswitch.searcher.selection import preferred_policy
+from syncswitch.searcher.selection import job_of, preferred_policy
 from syncswitch.searcher.training.uses import (
     Tell,
+    asked,
     is_policy_file,
     known_band,
-    next_run,
     own_seed,
-    planned_use,
     run_text,
 )
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
@@ -39,6 +38,10 @@ _HOW_TO_NAME = (
 )
 
 
+_Found = tuple["TimingPolicy", "WorkloadIdentity"]
+"""A policy, and the job that it was found for."""
+
+
 class Interrupted(Protocol):
     """Finds the run that goes on: its seed, and its switch in percent."""
 
@@ -47,19 +50,74 @@ class Interrupted(Protocol):
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What is trained, and when it switches.
+class Wanted:
+    """A training as its user asked for it.
 
     Attributes:
-        workload: What the user named.
+        cluster: The cluster to train on.
+        reference: The workload, as the user named it.
+        workers: n; None for the policy's.
+        pair: Protocols before and after the switch; None for the policy's.
+        seed: The seed; None for that of the run that goes on, or one that no other run has.
+        storage_url: The database; it need not be there.
+        interrupted: Finds the run that goes on.
+        tell: Shows people how the run trains.
+    """
+
+    cluster: ClusterChoice
+    reference: str
+    workers: int | None
+    pair: tuple[str, str] | None
+    seed: int | None
+    storage_url: str
+    interrupted: Interrupted
+    tell: Tell
+
+    @property
+    def options(self) -> str:
+        """The options of a search for such a job, each with a space before it."""
+        words = self.cluster.search_options
+        words += f" --workers {self.workers}" if self.workers else ""
+        return words + (f" --protocols {','.join(self.pair)}" if self.pair else "")
+
+    @property
+    def job_text(self) -> str:
+        """The cluster as far as the user has named it, for example `8 real workers, bsp,asp`."""
+        kind = "real" if self.cluster.simulated_cluster is None else "simulated"
+        noun = "worker" if self.workers == 1 else "workers"
+        text = f"{self.workers or ''} {kind} {noun}".strip()
+        text += f" of{options}" if (options := self.cluster.search_options) else ""
+        return f"{text}, {','.join(self.pair)}" if self.pair else text
+
+    def fitting(self, found: list[_Found]) -> list[_Found]:
+        """The policies for as many workers and these protocols, on any kind of cluster."""
+        return [
+            (policy, job)
+            for policy, job in found
+            if self.workers in (None, job.workers)
+            and self.pair in (None, (job.first_protocol, job.second_protocol))
+        ]
+
+    def of_cluster(self, found: list[_Found]) -> list[TimingPolicy]:
+        """The policies of these that were found on this kind of cluster."""
+        kind = self.cluster.simulated_cluster
+        return [policy for policy, job in found if job.simulated_cluster == kind]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A run that is about to begin.
+
+    Attributes:
+        workload: The workload.
         identity: The job.
-        switch_percent: Of its worker-steps.
-        policy: That this is a use of; None for a switch point of the user's own, and for the first
-            run of a job that is learnt from its runs.
-        band: What the run is held against; None for no guard.
-        retry_percents: Where it switches again if that fails, see `TrialSpec`.
-        seed: Of the run.
-        learns: What it measures decides where later runs switch.
+        switch_percent: Its switch, percent of W.
+        seed: Its seed.
+        policy: The policy that it is a use of; None for a switch point of the user's own, and for
+            the first run of a job that is learnt from its runs.
+        band: The band that the run is compared with; None for no guard.
+        retry_percents: Later switches to try if that one fails; see `TrialSpec`.
+        learns: Whether what it measures decides where later runs switch.
         begins_from: See `NextRun`.
     """
 
@@ -74,14 +132,6 @@ class Chosen:
     begins_from: TimingPolicy | None = None
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A policy, and the job that it was found for."""
-
-    policy: TimingPolicy
-    job: WorkloadIdentity
-
-
 def check_when(
     *,
     learns: bool,
@@ -91,7 +141,7 @@ def check_when(
     protocol: str | None = None,
     protocols: str | None = None,
 ) -> None:
-    """Raises UserError where the user said twice when to switch; None is for what was not said."""
+    """Raises UserError where options contradict each other; None stands for one not given."""
     if learns and not is_guarded:
         raise UserError("--learn needs the guard: leave out --no-guard")
     if protocol is not None and protocols is not None:
@@ -107,93 +157,104 @@ def check_when(
         raise UserError(f"{' and '.join(given)} both say when to switch: leave out one of them")
 
 
-def chosen_by_user(
-    cluster: ClusterChoice,
-    reference: str,
-    pair: tuple[str, str],
-    switch_percent: float,
-    workers: int,
-    seed: int | None,
-) -> Chosen:
-    """A switch point of the user's own; those who compare such runs want the same seed."""
-    workload, identity = _chosen_job(cluster, reference, workers, pair)
-    return Chosen(workload, identity, switch_percent, seed or 0)
+def chosen_by_user(wanted: Wanted, switch_percent: float) -> Chosen:
+    """A run at a switch point of the user's own; its usual seed is 0, to compare such runs."""
+    workload, identity = _chosen_job(wanted)
+    return Chosen(workload, identity, switch_percent, wanted.seed or 0)
+
+
+def chosen_by_learning(wanted: Wanted, uses: int) -> Chosen:
+    """The run that the runs so far call for; `uses` is how often the job is trained in all."""
+    from syncswitch.searcher.learning.uses import next_run
+
+    workload, identity = _chosen_job(wanted)
+    planned = next_run(wanted.storage_url, identity, uses)
+    return _learning(wanted, workload, identity, planned, normal_reference(wanted.reference))
 
 
 def chosen_by_policy(
-    cluster: ClusterChoice,
-    reference: str,
-    choice: str,
-    workers: int | None,
-    pair: tuple[str, str] | None,
-    storage_url: str,
-    seed: int | None,
-    interrupted: Interrupted,
-    tell: Tell,
-    *,
-    is_guarded: bool,
-    learnt_uses: int | None,
+    wanted: Wanted, choice: str, *, is_guarded: bool, learnt_uses: int | None
 ) -> Chosen:
-    """The switch of a policy, or one that learning tries; see `fitting_policy`.
+    """A run that switches where its policy says, or where learning wants to try.
 
-    The seed is the user's, or that of the run that goes on, or one of its own. `learnt_uses` says
-    how often the job is trained in all, by runs that may try other switch points; None where they
-    keep to the policy.
+    Args:
+        wanted: The training.
+        choice: A policy file, or a version or alias in the database.
+        is_guarded: Whether what fails goes back to its switch.
+        learnt_uses: Total number of trainings of the job, by runs that may try other switch points;
+            None where they keep to the policy.
+
+    Raises:
+        PolicyError: There is no policy for exactly this job.
     """
+    from syncswitch.searcher.learning import uses as learning
+
+    cluster = wanted.cluster
     if not is_guarded or cluster.simulated_cluster is not None:
         learnt_uses = None
-    try:
-        candidates = policies_of_cluster(cluster, reference, choice, workers, pair, storage_url)
-    except PolicyError:
-        if learnt_uses is None:
-            raise
-        for job in simulated_jobs(reference, choice, workers, pair, storage_url):
-            both = job.first_protocol, job.second_protocol
-            workload = cluster.load(reference, job.workers)
-            identity = cluster.identity(workload, job.workers, both)
-            if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
-                begun = next_run(identity, storage_url, learnt_uses)
-                name = normal_reference(reference)
-                return _learning(
-                    workload, identity, begun, seed, storage_url, interrupted, tell, name
-                )
-        raise
-    workload = cluster.load(reference, max(one.workers for one in candidates))
-    policy, identity = fitting_policy(cluster, candidates, workload, reference, choice)
-    planned = None
-    if learnt_uses is not None:
-        planned = planned_use(policy, storage_url, learnt_uses, tell)
+    find_module(wanted.reference)
+    found = named_policies(normal_reference(wanted.reference), choice, wanted.storage_url)
+    if learnt_uses is not None and not wanted.of_cluster(wanted.fitting(found)):
+        begun = _begun(wanted, found, learnt_uses)
+        if begun is not None:
+            return begun
+    candidates = policies_of_cluster(wanted, choice, found)
+    workload = cluster.load(wanted.reference, max(one.workers for one in candidates))
+    policy, identity = _fitting_policy(wanted, candidates, workload, choice)
+    planned: NextRun | None = None
+    if learnt_uses is not None and policy.guarded:
+        uses = learnt_uses
+        planned = asked(
+            lambda: learning.next_use(wanted.storage_url, policy, uses),
+            wanted.storage_url,
+            None,
+            wanted.tell,
+        )
     if planned is not None and planned.band is not None:
-        return _learning(workload, identity, planned, seed, storage_url, interrupted, tell)
-    band = known_band(policy, storage_url, tell) if is_guarded else None
-    percent = policy.switch_percent
+        return _learning(wanted, workload, identity, planned)
+    band = known_band(policy, wanted.storage_url, wanted.tell) if is_guarded else None
+    percent, seed = policy.switch_percent, wanted.seed
     retries = later_switch_points(percent) if band else ()
     if seed is None:
-        goes_on = interrupted(workload, percent)
-        seed = goes_on[0] if goes_on else own_seed(storage_url, identity)
-        tell(f"this run has seed {seed}")
+        goes_on = wanted.interrupted(workload, percent)
+        seed = goes_on[0] if goes_on else own_seed(wanted.storage_url, identity)
+        wanted.tell(f"this run has seed {seed}")
     return Chosen(workload, identity, percent, seed, policy, band, retries)
 
 
+def _begun(wanted: Wanted, found: list[_Found], uses: int) -> Chosen | None:
+    """The first real run of a job, from a policy of the same job on a simulated cluster."""
+    from syncswitch.searcher.learning.uses import next_run
+
+    for _, job in wanted.fitting(found):
+        if job.simulated_cluster is None:
+            continue
+        workload = wanted.cluster.load(wanted.reference, job.workers)
+        pair = (job.first_protocol, job.second_protocol)
+        identity = wanted.cluster.identity(workload, job.workers, pair)
+        if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
+            planned = next_run(wanted.storage_url, identity, uses)
+            name = normal_reference(wanted.reference)
+            return _learning(wanted, workload, identity, planned, name)
+    return None
+
+
 def _learning(
+    wanted: Wanted,
     workload: Workload,
     identity: WorkloadIdentity,
     planned: NextRun,
-    seed: int | None,
-    storage_url: str,
-    interrupted: Interrupted,
-    tell: Tell,
     reference: str | None = None,
 ) -> Chosen:
     """A run that learns as it was planned, or the one that was interrupted.
 
-    `reference` makes a job known to the database that it does not know yet.
+    `reference` makes a job known to a database that does not know it yet.
     """
-    goes_on = interrupted(workload, None)
-    percent = goes_on[1] if goes_on else planned.switch_percent
+    goes_on = wanted.interrupted(workload, None)
+    percent, seed = goes_on[1] if goes_on else planned.switch_percent, wanted.seed
     if seed is None:
-        seed = goes_on[0] if goes_on else own_seed(storage_url, identity, reference)
-    tell(run_text(identity, seed, percent, planned))
+        seed = goes_on[0] if goes_on else own_seed(wanted.storage_url, identity, reference)
+    wanted.tell(run_text(identity, seed, percent, planned))
     return Chosen(
         workload,
         identity,
@@ -207,95 +268,66 @@ def _learning(
     )
 
 
-def chosen_by_learning(
-    cluster: ClusterChoice,
-    reference: str,
-    workers: int,
-    pair: tuple[str, str],
-    uses: int,
-    storage_url: str,
-    seed: int | None,
-    interrupted: Interrupted,
-    tell: Tell,
-) -> Chosen:
-    """What the runs so far say of the next one, or the run that was interrupted.
-
-    Args:
-        cluster: Where it is trained.
-        reference: The workload, as the user named it.
-        workers: n.
-        pair: Protocols before and after the switch.
-        uses: So often the job is trained in all.
-        storage_url: The database.
-        seed: The user's; None for that of the run that goes on, or one of its own.
-        interrupted: See there.
-        tell: Shows people how the run trains.
-    """
-    workload, identity = _chosen_job(cluster, reference, workers, pair)
-    planned = next_run(identity, storage_url, uses)
-    registered = normal_reference(reference)
-    return _learning(workload, identity, planned, seed, storage_url, interrupted, tell, registered)
-
-
-def _chosen_job(
-    cluster: ClusterChoice, reference: str, workers: int, pair: tuple[str, str]
-) -> tuple[Workload, WorkloadIdentity]:
-    """The job of a run whose switch the user chose.
+def _chosen_job(wanted: Wanted) -> tuple[Workload, WorkloadIdentity]:
+    """The job of a run that follows no policy.
 
     Raises:
         UserError: No cluster of this size can run these protocols, or the job is too short for it.
     """
-    workload = cluster.load(reference, workers)
+    workers, pair = size_and_pair(wanted)
+    workload = wanted.cluster.load(wanted.reference, workers)
     check_protocols(pair, workers)
-    identity = cluster.identity(workload, workers, pair)
-    # With it comes NumPy, which looking up a policy does not need.
+    identity = wanted.cluster.identity(workload, workers, pair)
+    # It brings NumPy along, which looking up a policy does not need.
     from syncswitch.trainers.job.checks import check_length
 
     check_length(identity)
     return workload, identity
 
 
-def policies_of_cluster(
-    cluster: ClusterChoice,
-    reference: str,
-    choice: str,
-    workers: int | None,
-    pair: tuple[str, str] | None,
-    storage_url: str,
-) -> list[TimingPolicy]:
-    """Policies of this kind of cluster that may be meant, newest first; at least one.
+def named_policies(name: str, choice: str, storage_url: str) -> list[_Found]:
+    """The policies that a user may mean, on any cluster, newest first.
 
     Args:
-        cluster: Real, or simulated with a profile.
-        reference: The workload, as the user named it.
+        name: The workload's normal reference, or the name of a training command.
         choice: A policy file, or a version or alias in the database.
-        workers: Only for clusters of this size.
-        pair: Only for these protocols, before and after the switch.
-        storage_url: The database.
-
-    Raises:
-        UserError: There is none, or a real cluster has none but those of simulated ones.
+        storage_url: The database; not opened for a file.
     """
-    find_module(reference)
-    is_file = is_policy_file(choice)
-    if is_file:
+    if is_policy_file(choice):
         from syncswitch.storage.policies.file import read_policy_file
 
         content = read_policy_file(choice)
-        found = [_Found(content.policy, content.workload.identity)]
-    else:
-        found = _stored(normal_reference(reference), choice, storage_url)
-    fitting = _fitting(found, workers, pair)
-    here = [one.policy for one in fitting if one.job.simulated_cluster == cluster.simulated_cluster]
-    if here:
+        return [(content.policy, content.workload.identity)]
+    from syncswitch.storage.database.engine import open_database
+    from syncswitch.storage.policies.registry import PolicyRegistry
+
+    with open_database(storage_url, create=False) as database:
+        registry = PolicyRegistry(database)
+        found = registry.choose(name, choice)
+        return [(policy, job_of(registry, policy)) for policy in found]
+
+
+def policies_of_cluster(wanted: Wanted, choice: str, found: list[_Found]) -> list[TimingPolicy]:
+    """The policies of this kind of cluster among those found; at least one.
+
+    Args:
+        wanted: The training.
+        choice: The policy file, version or alias that they were found by.
+        found: The policies with this name on any cluster, newest first.
+
+    Raises:
+        PolicyError: There is none, or a real cluster has none but those of simulated ones.
+    """
+    fitting = wanted.fitting(found)
+    if here := wanted.of_cluster(fitting):
         return here
-    options = cluster.search_options + (f" --workers {workers}" if workers else "")
-    options += f" --protocols {','.join(pair)}" if pair else ""
+    reference, options = wanted.reference, wanted.options
     search = f"syncswitch-search run {reference}{options}"
-    if fitting and cluster.simulated_cluster is None:
-        jobs = "; ".join(f"{one.policy.workload!r} on {one.job.cluster}" for one in fitting)
+    if fitting and wanted.cluster.simulated_cluster is None:
+        jobs = "; ".join(f"{policy.workload!r} on {job.cluster}" for policy, job in fitting)
         # Of several the newest; its name alone may mean any of them.
-        which = choice if is_file else f"{fitting[0].policy.fingerprint[:12]}@{choice}"
+        newest = fitting[0][0]
+        which = choice if is_policy_file(choice) else f"{newest.fingerprint[:12]}@{choice}"
         raise PolicyError(
             f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
             f" {reference!r}; a guarded run that learns begins from it, as long as the workload is"
@@ -303,12 +335,11 @@ def policies_of_cluster(
             f" with: syncswitch-search evaluate {shlex.join([which, reference])}{options}; or"
             f" search for the real job with: {search}"
         )
-    have = "; ".join(one.job.cluster for one in found)
-    if is_file:
+    have = "; ".join(job.cluster for _, job in found)
+    if is_policy_file(choice):
         raise PolicyError(
-            f"the policy in {choice} was found for {have}, and this run is on"
-            f" {_asked(cluster, workers, pair)}: train on what it was found for, or find a policy"
-            f" for this one with: {search}"
+            f"the policy in {choice} was found for {have}, and this run is on {wanted.job_text}:"
+            f" train on what it was found for, or find a policy for this one with: {search}"
         )
     raise PolicyError(
         f"no policy {choice!r} of workload {reference!r}"
@@ -318,99 +349,42 @@ def policies_of_cluster(
     )
 
 
-def simulated_jobs(
-    reference: str,
-    choice: str,
-    workers: int | None,
-    pair: tuple[str, str] | None,
-    storage_url: str,
-) -> list[WorkloadIdentity]:
-    """Jobs on simulated clusters whose policies may be meant; see `policies_of_cluster`."""
-    found = _stored(normal_reference(reference), choice, storage_url)
-    jobs = [one.job for one in _fitting(found, workers, pair)]
-    return [job for job in jobs if job.simulated_cluster is not None]
+def size_and_pair(wanted: Wanted) -> tuple[int, tuple[str, str]]:
+    """Workers and protocols of a run that follows no policy: as wanted, or the current policy's.
 
-
-def _fitting(
-    found: list[_Found], workers: int | None, pair: tuple[str, str] | None
-) -> list[_Found]:
-    return [
-        one
-        for one in found
-        if workers in (None, one.policy.workers)
-        and pair in (None, (one.policy.first_protocol, one.policy.second_protocol))
-    ]
-
-
-def _asked(cluster: ClusterChoice, workers: int | None, pair: tuple[str, str] | None) -> str:
-    """The cluster of a run as far as its user has said, in words."""
-    kind = "real" if cluster.simulated_cluster is None else "simulated"
-    words = f"{workers or ''} {kind} {'worker' if workers == 1 else 'workers'}".strip()
-    words += f" of{options}" if (options := cluster.search_options) else ""
-    return f"{words}, {','.join(pair)}" if pair else words
-
-
-def size_and_pair(
-    cluster: ClusterChoice,
-    reference: str,
-    workers: int | None,
-    pair: tuple[str, str] | None,
-    storage_url: str,
-) -> tuple[int, tuple[str, str]]:
-    """Workers and protocols of a run that follows no policy: given, or the current policy's.
-
-    So runs can be compared. Without one that can be read for such a cluster they are the usual.
+    So runs can be compared. Without a policy for such a cluster they are the usual ones.
     """
+    workers, pair = wanted.workers, wanted.pair
     if workers is not None and pair is not None:
         return workers, pair
     with suppress(SyncSwitchError):
-        for found in _stored(normal_reference(reference), "current", storage_url):
-            if (job := found.job).simulated_cluster == cluster.simulated_cluster:
+        name = normal_reference(wanted.reference)
+        for _, job in named_policies(name, "current", wanted.storage_url):
+            if job.simulated_cluster == wanted.cluster.simulated_cluster:
                 return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
     return workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)
 
 
-def _stored(name: str, choice: str, storage_url: str) -> list[_Found]:
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        entries = (registry.entry(p.fingerprint, p.version) for p in registry.choose(name, choice))
-        return [_Found(entry.policy, entry.identity) for entry in entries if entry is not None]
-
-
-def fitting_policy(
-    cluster: ClusterChoice,
-    candidates: list[TimingPolicy],
-    workload: Workload,
-    reference: str,
-    choice: str,
+def _fitting_policy(
+    wanted: Wanted, candidates: list[TimingPolicy], workload: Workload, choice: str
 ) -> tuple[TimingPolicy, WorkloadIdentity]:
-    """The first policy that was found for exactly this job, which is the second value.
-
-    Args:
-        cluster: Where it is trained.
-        candidates: At least one.
-        workload: What `reference` names.
-        reference: The workload, as the user named it.
-        choice: What the user called the policy.
+    """The first of at least one policy that was found for exactly this job, and the job.
 
     Raises:
         PolicyError: There is none.
     """
     for policy in candidates:
         pair = (policy.first_protocol, policy.second_protocol)
-        identity = cluster.identity(workload, policy.workers, pair)
+        identity = wanted.cluster.identity(workload, policy.workers, pair)
         if identity.fingerprint == policy.fingerprint:
             return policy, identity
-    policy = candidates[0]
+    policy, reference = candidates[0], wanted.reference
     raise PolicyError(
         f"policy {choice!r} is for workload {policy.workload!r} as it was with "
         f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
         f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
         f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference}"
-        f"{cluster.search_options} --workers {policy.workers}"
+        f"{wanted.cluster.search_options} --workers {policy.workers}"
     )
 
 
@@ -446,7 +420,7 @@ def policy_named(text: str, storage_url: str, tell: Tell) -> TimingPolicy:
 
 
 def _versions_of(registry: PolicyRegistry, selector: str) -> str:
-    """What there is of a workload, so that a wrong version shows."""
+    """The versions and aliases of a workload, to show that one does not exist."""
     entries = registry.entries(workload=selector)
     if not entries:
         return ""

@@ -30,22 +30,22 @@ _NAME = re.compile(r"seed-(?P<seed>\d+)-switch-(?P<percent>[\d.]+)-at-")
 _NEW_SECONDS = 60.0
 
 KEPT = 3
-"""So many stay: a run goes on from the last one, and from those before it where it is damaged."""
+"""Number of checkpoints kept: a run goes on from the last one that is not damaged."""
 
 
 def interrupted_run(
     folder: Path, seed: int | None = None, percent: float | None = None, *, resume: bool = True
 ) -> tuple[int, float] | None:
-    """Seed and switch, in percent, of the run that left a checkpoint in a folder last.
+    """Seed and switch, in percent, of the interrupted run that left the last checkpoint.
 
     Args:
-        folder: With the checkpoints of one job.
-        seed: Of that run; None for any.
-        percent: Where it switches; None for any.
+        folder: Folder with the checkpoints of one job.
+        seed: Only a run with this seed; None for any.
+        percent: Only a run with this switch; None for any.
         resume: Whether the user wants it to go on.
 
     Raises:
-        UserError: The user wants another run, and one that was interrupted is there.
+        UserError: There is such a run, and the user wants another one.
     """
     found = []
     for path in folder.glob(f"*{_SUFFIX}"):
@@ -69,18 +69,18 @@ def _left_behind(folder: Path) -> UserError:
 
 
 def _remove_needless_names(folder: Path) -> None:
-    """Removes the names of runs that were killed before they left a checkpoint."""
+    """Removes the use ids of runs that were killed before they left a checkpoint."""
     for use_file in folder.glob(f"seed-*-{_USE}"):
         is_needed = any(folder.glob(f"{use_file.name.removesuffix(_USE)}*{_SUFFIX}"))
         with contextlib.suppress(OSError):
-            # One that has just been written may not be locked yet.
+            # A file that has just been written may not be locked yet.
             is_old = time.time() - use_file.stat().st_mtime > _NEW_SECONDS
             if is_old and not is_needed and not _is_living(use_file):
                 use_file.unlink()
 
 
 def _is_living(use_file: Path) -> bool:
-    """Whether the run is under way whose name is in this file."""
+    """Whether the run whose use id is in this file is under way."""
     with contextlib.suppress(OSError), use_file.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -90,12 +90,13 @@ def _is_living(use_file: Path) -> bool:
 
 
 class RunCheckpoints:
-    """Of one trial in one folder, which others may use as well; nothing is written at first.
+    """The checkpoints of one trial in a folder that others may share; nothing is written at first.
 
     Args:
         spec: The trial.
-        folder: Where its checkpoints go.
-        every_percent: One after each so many percent of W, and one at the end; the newest stay.
+        folder: The folder for its checkpoints.
+        every_percent: Percent of W between two checkpoints; there is one at the end as well, and
+            the newest stay.
         spares: See `TrialSpec`.
     """
 
@@ -118,7 +119,7 @@ class RunCheckpoints:
 
     @property
     def spec(self) -> TrialSpec:
-        """The trial with its checkpoints; what an earlier run left is among them."""
+        """The trial with its checkpoints, including those that an earlier run left."""
         count = int(100 / self._every_percent)
         regular = {round(number * self._every_percent, 6) for number in range(1, count + 1)}
         return replace(
@@ -127,7 +128,7 @@ class RunCheckpoints:
 
     @property
     def how_to_go_on(self) -> str:
-        """For a run that did not come to its end."""
+        """Advice on going on with the run once it is interrupted."""
         if not self._left:
             return "no checkpoint was written yet, so the same command starts afresh"
         return (
@@ -136,22 +137,22 @@ class RunCheckpoints:
 
     @property
     def use_id(self) -> str:
-        """Names this run, should it count as a use of its policy.
+        """The name of this run as a use of its policy.
 
-        It is drawn before the run begins and lies beside its checkpoints, so that a run that goes
+        It is drawn before the run begins and kept beside its checkpoints, so that a run that goes
         on from them is the same use.
         """
         return self._use_id
 
     def open(self) -> RunCheckpoints:
-        """Makes the folder, and draws or finds the name of the run.
+        """Makes the folder, and draws or finds the use id of the run.
 
         Returns:
             Itself, to be closed.
 
         Raises:
-            UserError: It cannot be made, or an earlier run left checkpoints that a run that begins
-                afresh would overwrite.
+            UserError: The folder cannot be made, or an earlier run left checkpoints that a fresh
+                run would overwrite.
         """
         if self._left and not self._spec.resume:
             raise _left_behind(self._folder)
@@ -164,25 +165,26 @@ class RunCheckpoints:
             ) from error
         _remove_needless_names(self._folder)
         self._keep_use_id()
-        with contextlib.suppress(OSError):  # others see by the lock that this one is under way
+        with contextlib.suppress(OSError):  # the lock shows others that this run is under way
             self._living = self._use_file.open("rb")
             fcntl.flock(self._living, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return self
 
     def name_use(self) -> None:
-        """Makes sure that what is recorded now is not recorded again by a run that goes on.
+        """Makes sure that a run that goes on does not record this use once more.
 
-        Where its name cannot be kept beside the checkpoints they are removed: the model is saved.
+        Where the use id cannot be kept beside the checkpoints, these are removed: by now the model
+        is saved.
         """
         if not self._use_file.exists() and not self._write_use_id():
             with contextlib.suppress(OSError):
                 self.remove()
 
     def remove(self) -> None:
-        """Removes this trial's checkpoints, which are needed no longer. Raises OSError."""
+        """Removes this trial's checkpoints. Raises OSError."""
         problems = []
         for folder in (self._folder, *self._spares):
-            # A killed run may have left one that is not whole, under a name with a dot before.
+            # A killed run may have left an incomplete one, whose name begins with a dot.
             for pattern in (f"{self._prefix}*", f".{self._prefix}*"):
                 for path in folder.glob(pattern):
                     try:
@@ -195,7 +197,7 @@ class RunCheckpoints:
             raise problems[0]
 
     def close(self) -> None:
-        """Removes the folder if nothing is in it; a run without checkpoints begins anew."""
+        """Removes the folder if it is empty; a run without checkpoints begins afresh."""
         with contextlib.suppress(OSError):
             if not self._left:
                 self._use_file.unlink(missing_ok=True)
@@ -226,7 +228,7 @@ class RunCheckpoints:
 
     @property
     def _left(self) -> list[float]:
-        """Percents of the checkpoints that are there."""
+        """The percents of W of the checkpoints in the folder."""
         found = []
         for path in self._folder.glob(f"{self._prefix}*{_SUFFIX}"):
             with contextlib.suppress(ValueError):  # somebody else's file
@@ -237,7 +239,7 @@ class RunCheckpoints:
 def save_model(
     workload: Workload, record: TrialRecord, checkpoints: RunCheckpoints, output: Path
 ) -> None:
-    """Saves the model of a run that did not diverge. Raises FatalError where it cannot."""
+    """Saves the model of a run that did not diverge. Raises FatalError where that fails."""
     from syncswitch.trainers.model.export import export_model
 
     final = record.checkpoints.get(100.0)
@@ -249,7 +251,7 @@ def save_model(
         )
     try:
         export_model(workload, final, output)
-    except Exception as error:  # Keras and HDF5 have many for a full disk
+    except Exception as error:  # Keras and HDF5 raise many kinds for a full disk
         why = getattr(error, "strerror", None) or one_line(error)
         raise FatalError(
             f"the model cannot be saved as {output} ({why}); what was there is untouched, and what"

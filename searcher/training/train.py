@@ -1,4 +1,4 @@
-"""One training with a policy, from the look-up to what it teaches."""
+"""One training with a policy, from the look-up of the policy to the lessons of the run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.searcher.training.policy import (
+    Wanted,
     check_when,
     chosen_by_learning,
     chosen_by_policy,
     chosen_by_user,
-    size_and_pair,
 )
 from syncswitch.searcher.training.resume import (
     RunCheckpoints,
@@ -131,7 +131,7 @@ def train(
         output: Where to save the model; None for NAME.keras.
         learn: Whether the run may try another switch than its policy's; None to decide as
             `syncswitch-run` does.
-        uses: How often the job is trained in total, by runs that learn.
+        uses: Total number of trainings of the job, by runs that learn.
         online: What to do about stragglers before the switch.
         switch: Whether the running cluster changes its protocol, or a new cluster is started.
         inject: Deliberate disturbances, as `--inject` takes them.
@@ -181,30 +181,18 @@ def train(
         return interrupted_run(checkpoints or home(workload)[1], seed, percent, resume=resume)
 
     pair = None if protocols is None else parse_pair(protocols)
-    if not learn and switch_at is None and protocol is None:
-        run = chosen_by_policy(
-            cluster,
-            workload,
-            policy or "current",
-            workers,
-            pair,
-            storage_url,
-            seed,
-            interrupted,
-            tell,
-            is_guarded=guarded,
-            learnt_uses=None if learn is False or policy is not None else uses,
-        )
+    if protocol is not None:
+        pair, switch_at = alone(protocol), 100.0
+    wanted = Wanted(cluster, workload, workers, pair, seed, storage_url, interrupted, tell)
+    if switch_at is not None:
+        run = chosen_by_user(wanted, switch_at)
+    elif learn:
+        run = chosen_by_learning(wanted, uses)
     else:
-        size, usual_pair = size_and_pair(cluster, workload, workers, pair, storage_url)
-        if protocol is not None:
-            usual_pair, switch_at = alone(protocol), 100.0
-        if switch_at is not None:
-            run = chosen_by_user(cluster, workload, usual_pair, switch_at, size, seed)
-        else:
-            run = chosen_by_learning(
-                cluster, workload, size, usual_pair, uses, storage_url, seed, interrupted, tell
-            )
+        learnt_uses = None if learn is False or policy is not None else uses
+        run = chosen_by_policy(
+            wanted, policy or "current", is_guarded=guarded, learnt_uses=learnt_uses
+        )
     loaded, identity, used = run.workload, run.identity, run.policy
     note_bare_use(used, run.band, tell)
     output, usual_folder = home(loaded)
@@ -256,7 +244,7 @@ def train(
 
 
 def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
-    """Raises UserError, before anything is trained, where logs or copies cannot be written."""
+    """Raises UserError where logs or copies cannot be written, before anything is trained."""
     if tensorboard is not None:
         check_tensorboard(tensorboard)
     if mlflow is not None:
@@ -272,9 +260,10 @@ def trained(
     tell: Tell,
     watching: Watching,
 ) -> TrialRecord:
-    """Trains, and shows how far it is.
+    """Trains with an observer and TensorBoard's logs.
 
-    Raises RetryableError with a word on how to go on where the infrastructure failed.
+    Raises:
+        RetryableError: The infrastructure failed; the message says how to go on.
     """
     from syncswitch.trainers.run.tensorboard import logged
 
@@ -295,7 +284,7 @@ def trained(
 
 
 def _name_of_logs(spec: TrialSpec) -> str:
-    """For TensorBoard, of runs of one job with one switch and one seed."""
+    """The name of TensorBoard's logs, one for each job, switch and seed."""
     identity = spec.identity
     job = f"{identity.name}-{identity.fingerprint[:12]}"
     return f"{job}-switch-{spec.switch_percent:g}-seed-{spec.seed}"
@@ -304,7 +293,7 @@ def _name_of_logs(spec: TrialSpec) -> str:
 def _copy_to_mlflow(
     uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
 ) -> None:
-    """Copies a run that is over."""
+    """Copies a finished run to MLflow."""
     from syncswitch.storage.export.mlflow import copy_run
 
     copy_run(uri, use_id, record, None if policy is None else policy.version)

@@ -1,7 +1,4 @@
-"""What a run with a policy teaches: it goes into the database, or waits in a file for one.
-
-What is learnt of it, the searcher says.
-"""
+"""The home of what runs with a policy measure: the database, or a file where it waits for one."""
 
 from __future__ import annotations
 
@@ -33,17 +30,17 @@ _PATIENCE_SECONDS = 10.0
 
 
 def is_policy_file(choice: str) -> bool:
-    """Whether a policy is named by its file, which need not be there, or by what a database has."""
+    """Whether a policy is named by its file, which need not exist, rather than by a database."""
     return choice.endswith(".json") or Path(choice).is_file()
 
 
 class UsesHome:
-    """Where the uses of a policy go.
+    """The place where the uses of a policy go.
 
     Args:
         storage_url: The database; it need not be there.
         choice: A policy file, or a version or alias in the database.
-        model: Where the model is saved; uses wait beside it where there is no other place.
+        model: Path of the model; uses wait beside it where there is no other place.
         tell: Shows people what became of the uses.
     """
 
@@ -56,14 +53,14 @@ class UsesHome:
         self._spools = tuple(dict.fromkeys([*beside_policy, beside_model]))
 
     def record(self, policy: TimingPolicy | None, use_id: str, record: TrialRecord) -> None:
-        """Keeps a run that is over as a use of its policy, and takes in those that wait.
+        """Records a finished run as a use of its policy, and takes in those that wait.
 
-        Raises nothing that a run could fail for: a word goes to standard error instead.
+        It raises nothing that a run could fail for, but tells people.
 
         Args:
-            policy: That it trained with; None for a switch point of the user's own.
-            use_id: Drawn before it began.
-            record: What it measured.
+            policy: The policy of the run; None for a switch point of the user's own.
+            use_id: Name of the use, drawn before the run began.
+            record: The measurements of the run.
         """
         from syncswitch.storage.records.use import whole_use
 
@@ -75,7 +72,7 @@ class UsesHome:
             self._spool(use, reason)
 
     def _why_not_recorded(self, use: PolicyUse) -> str | None:
-        """Records the use, and those that wait; where it cannot, gives the reason."""
+        """Records the use, and those that wait; gives the reason where it cannot."""
         from syncswitch.storage.database.engine import open_database
         from syncswitch.storage.database.inspection import holds_nothing, shown
         from syncswitch.storage.uses.store import record_use
@@ -124,23 +121,19 @@ class UsesHome:
 
 
 def known_band(policy: TimingPolicy, storage_url: str, tell: Tell) -> Band | None:
-    """What a run is held against: the policy's band, with what later runs have shown."""
+    """The band that a run is compared with: the policy's, with what later runs have shown."""
+    from syncswitch.searcher.learning import uses as learning
 
-    def ask() -> Band | None:
-        from syncswitch.searcher.learning import uses as learning
-
-        return learning.band(storage_url, policy)
-
-    return _asked(ask, storage_url, policy.band, tell)
+    return asked(lambda: learning.band(storage_url, policy), storage_url, policy.band, tell)
 
 
 def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None = None) -> int:
-    """A seed that no other run of the job has; drawn at random where no database hands it out.
+    """A seed that no other run of the job has; a random one where no database hands it out.
 
     Args:
         storage_url: The database; it need not be there.
         identity: The job.
-        reference: Makes the job known there; None where only a job that is known gets a seed.
+        reference: Registers the job in the database; None to hand out seeds of known jobs alone.
     """
     from syncswitch.storage.database.engine import open_database
     from syncswitch.storage.database.inspection import holds_nothing
@@ -157,10 +150,10 @@ def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None
 
 
 def recorded_alone(storage_url: str, identity: WorkloadIdentity) -> list[float]:
-    """Training times of the job with its first protocol alone that are on record, in seconds.
+    """Recorded training times of the job with its first protocol alone, in seconds.
 
     Only undisturbed runs on this machine count, unless the clock was virtual. Empty where the
-    database has none, or cannot be read: a report is never worth a run.
+    database has none or cannot be read: no run fails for a report.
     """
     from syncswitch.storage.database.engine import open_database
     from syncswitch.storage.trials.store import TrialStore
@@ -174,37 +167,10 @@ def recorded_alone(storage_url: str, identity: WorkloadIdentity) -> list[float]:
 
 
 def note_bare_use(policy: TimingPolicy | None, band: Band | None, tell: Tell) -> None:
-    """Says so where a run without a guard uses a policy that was found for guarded ones."""
+    """Warns where a run without a guard uses a policy that was found for guarded runs."""
     warning = policy.bare_warning if policy is not None and band is None else None
     if warning is not None:
         tell(warning)
-
-
-def next_run(
-    identity: WorkloadIdentity, storage_url: str, uses: int, *, goes_back: bool | None = None
-) -> NextRun:
-    """Where the next training of a job switches that is learnt from its trainings."""
-    from syncswitch.searcher.learning import uses as learning
-
-    return learning.next_run(storage_url, identity, uses, goes_back)
-
-
-def planned_use(policy: TimingPolicy, storage_url: str, uses: int, tell: Tell) -> NextRun | None:
-    """What the next run with the current policy of a database may try; None where it keeps to it.
-
-    Args:
-        policy: The policy.
-        storage_url: The database.
-        uses: How often the job is trained in all.
-        tell: Shows people why nobody could be asked.
-    """
-
-    def ask() -> NextRun | None:
-        from syncswitch.searcher.learning import uses as learning
-
-        return learning.next_use(storage_url, policy, uses)
-
-    return _asked(ask, storage_url, None, tell) if policy.guarded else None
 
 
 def first_policy(
@@ -215,7 +181,7 @@ def first_policy(
     tell: Tell,
     begins_from: TimingPolicy | None = None,
 ) -> TimingPolicy | None:
-    """What the first run of such a job is kept as; None where it diverged or cannot be kept."""
+    """Publishes the first run of a job that learns; None where it diverged or cannot be kept."""
     from syncswitch.searcher.learning import uses as learning
 
     try:
@@ -226,7 +192,7 @@ def first_policy(
 
 
 def run_text(identity: WorkloadIdentity, seed: int, percent: float, planned: NextRun) -> str:
-    """How a run of a job that is learnt from its runs trains."""
+    """A line on how a run that learns trains."""
     first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
     begin, is_switch = f"this run, with seed {seed},", percent < BASELINE_PERCENT
     policy = planned.policy
@@ -256,36 +222,41 @@ def after_use(
     *,
     goes_back: bool | None = None,
 ) -> None:
-    """Says what the use that was just recorded teaches; a run never fails for it.
+    """Tells people what the use that was just recorded teaches; a run never fails for it.
 
     Args:
         policy: The policy that the run trained with; None for a switch point of the user's own.
         storage_url: The database, which has the use.
-        tell: Shows people what it teaches.
-        expected_uses: How often the job is trained in all, by runs that learn; None where they keep
-            to the policy.
-        goes_back: Whether a run of this job that failed goes back to its switch; None where only
-            the database knows.
+        tell: Shows people a line.
+        expected_uses: See `learning.uses.after_use`.
+        goes_back: See `learning.uses.used_job`.
     """
-    if policy is None:
-        return
+    from syncswitch.searcher.learning import uses as learning
 
-    def ask() -> list[str]:
-        from syncswitch.searcher.learning import uses as learning
+    if policy is not None:
+        nothing: list[str] = []
+        for line in asked(
+            lambda: learning.after_use(storage_url, policy, expected_uses, goes_back),
+            storage_url,
+            nothing,
+            tell,
+        ):
+            tell(line)
 
-        return learning.after_use(storage_url, policy, expected_uses, goes_back)
 
-    no_words: list[str] = []
-    for word in _asked(ask, storage_url, no_words, tell):
-        tell(word)
+def asked(question: Callable[[], _T], storage_url: str, otherwise: _T, tell: Tell) -> _T:
+    """The answer of a database, or the other one where none can be had; a run never fails for it.
 
-
-def _asked(ask: Callable[[], _T], storage_url: str, otherwise: _T, tell: Tell) -> _T:
-    """The answer, or the other one without a database; a run never fails for it."""
+    Args:
+        question: Asks the database.
+        storage_url: The database; it need not be there.
+        otherwise: The answer without one.
+        tell: Shows people why nobody could be asked.
+    """
     from syncswitch.storage.database.inspection import holds_nothing
 
     try:
-        return otherwise if holds_nothing(storage_url) else ask()
+        return otherwise if holds_nothing(storage_url) else question()
     except Exception as error:
         tell(reason_of(error))
         return otherwise

@@ -13,22 +13,21 @@ from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up, speed_up_of
 from tests.storage.conftest import POLICY
 
 
-def test_without_two_runs_of_one_switch_point_nobody_knows_how_sure_it_is() -> None:
-    assert measured_speed_up({100.0: [6.0], 12.5: [3.0]}, 12.5, 100.0) == SpeedUp(2.0)
-
-
-def test_a_switch_point_that_was_not_timed_has_no_speed_up() -> None:
-    assert measured_speed_up({100.0: [6.0, 6.0]}, 12.5, 100.0) is None
-    assert measured_speed_up({12.5: [3.0], 100.0: [0.0]}, 12.5, 100.0) is None
-
-
-def test_equal_times_leave_no_doubt() -> None:
-    found = measured_speed_up({100.0: [6.0, 6.0], 12.5: [3.0]}, 12.5, 100.0)
-    assert found == SpeedUp(2.0, 2.0, 2.0)
-
-
-def test_the_first_protocol_alone_is_as_fast_as_itself() -> None:
-    assert measured_speed_up({100.0: [6.0, 7.0]}, 100.0, 100.0) == SpeedUp(1.0, 1.0, 1.0)
+@pytest.mark.parametrize(
+    ("seconds", "percent", "expected"),
+    [
+        ({100.0: [6.0], 12.5: [3.0]}, 12.5, SpeedUp(2.0)),  # no two runs anywhere
+        ({100.0: [6.0, 6.0], 12.5: [3.0]}, 12.5, SpeedUp(2.0, 2.0, 2.0)),
+        ({100.0: [6.0, 7.0]}, 100.0, SpeedUp(1.0, 1.0, 1.0)),
+        ({100.0: [1.0, 60.0], 12.5: [3.0]}, 12.5, SpeedUp(30.5 / 3)),  # too wide to say anything
+        ({100.0: [6.0, 6.0]}, 12.5, None),
+        ({12.5: [3.0], 100.0: [0.0]}, 12.5, None),
+    ],
+)
+def test_known_answers(
+    seconds: dict[float, list[float]], percent: float, expected: SpeedUp | None
+) -> None:
+    assert measured_speed_up(seconds, percent, 100.0) == expected
 
 
 def test_the_interval_is_students_and_of_the_logarithms() -> None:
@@ -78,10 +77,6 @@ def test_load_that_differed_between_switch_points_counts() -> None:
     assert measured_speed_up({100.0: [6.0], 12.5: [3.0]}, 12.5, 100.0, [[6.0, 6.0]]) == SpeedUp(
         2.0, 2.0, 2.0
     )
-
-
-def test_an_interval_that_says_nothing_is_none() -> None:
-    assert measured_speed_up({100.0: [1.0, 60.0], 12.5: [3.0]}, 12.5, 100.0) == SpeedUp(30.5 / 3)
 
 
 def test_a_policy_says_what_it_was_measured_to_gain() -> None:

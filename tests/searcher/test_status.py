@@ -257,22 +257,6 @@ def test_json_has_the_same_keys_for_every_search(url: str, invoke: Invoke) -> No
     assert running["in_flight"][0]["process_id"] == os.getpid()
 
 
-@pytest.mark.usefixtures("our_tables", "early_rest")
-def test_one_snapshot(url: str, invoke: Invoke) -> None:
-    assert invoke("run", "generated", *LEAST).exit_code == 0
-    begin(url)
-    shown = invoke("status").stdout
-    assert "generated, 4 workers, bsp,asp" in shown
-    assert "12.5 %, run 1" in shown
-    assert f"{socket.gethostname()}:{os.getpid()}" in shown
-    assert "0.7500" in shown
-    assert "BSP trainings" in shown
-    assert "to come about" in shown
-    # The finished one has a line.
-    assert shown.splitlines()[-1].split()[1] == "done"
-    assert "--once" in invoke("status", "--help").stdout
-
-
 def test_an_adaptive_search_foresees_nothing_after_one_run(url: str) -> None:
     begin(url)
     (search,) = StatusReader(url).read()

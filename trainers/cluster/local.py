@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 DEFAULT_LAUNCHER = "in-process"
 LAUNCHERS = (DEFAULT_LAUNCHER, "processes")
-"""Those that start the cluster."""
+"""The launchers that start a cluster."""
 
 JOINING_LAUNCHER = "tf-config"
-"""Joins a cluster, every part of which is started by somebody else with the same command."""
+"""The launcher that joins a cluster whose parts are all started by others with one command."""
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 DEFAULT_GRACE_SECONDS = 300.0
@@ -39,7 +39,7 @@ GPUS_PER_WORKER = TrainerOption(
     metavar="0|1|SHARE",
     default=0.0,
 )
-"""Every kind that has processes shares these two."""
+"""These two options are shared by all kinds of trainers that have processes."""
 
 CLUSTER_OPTIONS = (
     TrainerOption(
@@ -79,11 +79,11 @@ CLUSTER_OPTIONS = (
         most=1e6,
     ),
 )
-"""Those that say on which cluster a job trains."""
+"""The options that choose the cluster of a job."""
 
 
 def load_local_workload(reference: str, workers: int) -> Workload:
-    """Loads a workload into a process that can run `workers` workers.
+    """Loads a workload into a process that is prepared for `workers` workers.
 
     Raises:
         UserError: There is no such workload, or the number of workers is below 1.
@@ -91,7 +91,7 @@ def load_local_workload(reference: str, workers: int) -> Workload:
     if workers < 1:
         raise UserError(f"--workers is {workers}: give a whole number of 1 or more")
     find_module(reference)
-    # Before the user's module, which may build tensors as it is imported.
+    # Before the user's module, which may build tensors while it is imported.
     from syncswitch.trainers.model.tensorflow_api import prepare_for_threads
 
     prepare_for_threads(workers)

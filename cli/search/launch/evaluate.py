@@ -216,7 +216,7 @@ def result_as_json(result: EvaluationResult) -> dict[str, Any]:
                     point,
                     identity.decided_by,
                     result.kept_runs(point),
-                    result.measured_speed_up(point),
+                    result.speed_up(point),
                 ),
             }
             for role, _, point in _switch_points(result)
@@ -263,7 +263,7 @@ def print_matrix(results: Sequence[EvaluationResult]) -> None:
 
 
 def _cells(point: EvaluatedSwitchPoint, result: EvaluationResult, title: str) -> Row:
-    metric, speed_up = result.identity.decided_by, result.measured_speed_up(point)
+    metric, speed_up = result.identity.decided_by, result.speed_up(point)
     return point_cells(point, metric, result.kept_runs(point), speed_up, title)
 
 
@@ -292,11 +292,11 @@ def _verdict(result: EvaluationResult) -> str:
 
 
 def _gain(result: EvaluationResult) -> str:
-    speed_up, own = result.measured_speed_up(result.foreign), result.speed_up(result.own)
+    speed_up, own = result.speed_up(result.foreign), result.speed_up(result.own)
     share = result.share_of_own_speed_up
     if speed_up is None:
         return ""
     gain = f", {speed_up_text(speed_up, 2)}"
-    if share is None:
+    if share is None or own is None:
         return gain
-    return f"{gain}: {100 * share:.0f} % of the {own:.2f} times that its own policy gives"
+    return f"{gain}: {100 * share:.0f} % of the {own.value:.2f} times that its own policy gives"

@@ -12,7 +12,7 @@ from command_line import Invoke, error_line, export
 from generated_trainer import identity
 
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import policies_of_cluster
+from syncswitch.searcher.training.policy import Wanted, named_policies, policies_of_cluster
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -140,8 +140,9 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
         TrialStore(database).register(job, "digits", search)
         policy = replace(POLICY, fingerprint=job.fingerprint, study=search.study)
         PolicyRegistry(database).publish(policy)
+    wanted = Wanted(LocalTrainer(), "digits", None, None, None, url, lambda *_: None, print)
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(LocalTrainer(), "digits", "current", None, None, url)
+        policies_of_cluster(wanted, "current", named_policies("digits", "current", url))
     hint = str(caught.value).split("try it on the real job with: ")[1].split("; or ")[0]
     program, *arguments = shlex.split(hint)
     assert program == "syncswitch-search"

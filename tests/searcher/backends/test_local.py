@@ -105,7 +105,7 @@ def test_parts_that_are_not_there_are_named(joining: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("environment", "arguments", "status", "words"),
     [
-        ({"TF_CONFIG": "{"}, [], 2, "error: TF_CONFIG is not JSON"),
+        ({"TF_CONFIG": "{"}, [], 2, "error: TF_CONFIG cannot be used ("),
         (tf_config("worker", index=2), [], 2, "is worker 2, and the cluster has 2"),
         (tf_config("evaluator"), [], 0, "an evaluator: the chief evaluates, so it ends"),
         (tf_config(), ["--workers", "4"], 2, "--workers is 4, and TF_CONFIG has 2"),
@@ -113,7 +113,7 @@ def test_parts_that_are_not_there_are_named(joining: dict[str, str]) -> None:
         (tf_config(), ["--gpus-per-worker", "2"], 2, "a step runs on one GPU"),
         (tf_config(), ["--launcher", "in-process", "--server-grace", "1"], 2, "leave it out"),
         ({}, ["--launcher", "tf-config"], 2, "TF_CONFIG is not set"),
-        (tf_config("ps"), [], 2, "SYNCSWITCH_SECRET is not set: whoever reaches a part"),
+        (tf_config("ps"), [], 2, "SYNCSWITCH_SECRET is not set: anyone who reaches a part"),
     ],
 )
 @pytest.mark.parametrize("program", ["search", "run"])
@@ -149,4 +149,4 @@ def test_a_worker_trains_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 def test_parts_that_others_start_cannot_be_started_anew() -> None:
     done = CliRunner(env=tf_config()).invoke(search, ["run", "digits", "--switch", "restart"])
     assert done.exit_code == 2
-    assert "processes only those who started them can start anew; leave it out" in done.output
+    assert "processes can only be restarted by whoever started them; leave it out" in done.output

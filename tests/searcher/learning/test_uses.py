@@ -12,17 +12,12 @@ from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.learning.used_job import UsedJob
-from syncswitch.searcher.learning.uses import (
-    after_use,
-    band,
-    publish_revision,
-    revision_of,
-    used_job,
-)
+from syncswitch.searcher.learning.uses import after_use, band, revise, used_job
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
@@ -53,11 +48,12 @@ def record_uses(
     policy: TimingPolicy,
     kept: Iterable[bool],
     outcome: Callable[[float], GuardOutcome] = sent_back,
+    identity: WorkloadIdentity = IDENTITY,
 ) -> None:
     """Those that do not keep the accuracy are sent back, and then end with that of BSP."""
     for number, is_kept in enumerate(kept):
         percent = policy.switch_percent
-        spec = replace(RECORD.spec, switch_percent=percent, seed=number)
+        spec = replace(RECORD.spec, identity=identity, switch_percent=percent, seed=number)
         record = replace(
             RECORD,
             spec=spec,
@@ -77,9 +73,9 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
     registry = PolicyRegistry(database)
     registry.set_alias(policy.fingerprint, "pinned", 1)
     record_uses(database, policy, [True, False, False, False])
-    found = revision_of(database, policy)
-    assert found is not None
-    new = publish_revision(database, policy, found)
+    revised = revise(database, policy)
+    assert revised is not None
+    found, new = revised
     assert (new.version, new.switch_percent) == (2, found.answer.switch_percent)
     assert new.switch_percent > 12.5
     assert new.reason == found.why
@@ -89,8 +85,8 @@ def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
     assert new.band.curve == BAND.curve
     assert registry.aliases(policy.fingerprint) == {"current": 2, "pinned": 1}
     # It was revised, and its successor has not been used yet.
-    assert revision_of(database, policy) is None
-    assert revision_of(database, new) is None
+    assert revise(database, policy) is None
+    assert revise(database, new) is None
 
 
 def test_a_switch_that_failed_at_the_end_of_a_use_counts_with_its_accuracy(
@@ -115,11 +111,13 @@ def test_whoever_moved_current_meanwhile_is_obeyed(
 ) -> None:
     registry = PolicyRegistry(database)
     record_uses(database, policy, [False, False, False])
-    found = revision_of(database, policy)
+    job = used_job(database, policy)
+    found = job.revision()
     assert found is not None
     other = registry.publish(replace(POLICY, study="another search", switch_percent=50.0))
     with pytest.raises(PolicyError, match="is version 2, not version 1 any more"):
-        publish_revision(database, policy, found)
+        registry.publish(job.draft(found), replaces=policy.version)
+    assert revise(database, policy) is None
     assert registry.aliases(policy.fingerprint) == {"current": other.version}
 
 
@@ -155,6 +153,19 @@ def test_what_is_said_after_a_use(database: Database, policy: TimingPolicy) -> N
     assert after_use(database.url, unknown, 4) == []
     (done,) = after_use(database.url, policy, 4)
     assert ": from now on version 2, " in done
+
+
+def test_a_proposal_for_a_simulated_job_names_its_cluster(database: Database) -> None:
+    simulated = replace(IDENTITY, simulated_cluster="5" * 64)
+    search = replace(SEARCH, study="simulated-1", fingerprint=simulated.fingerprint)
+    TrialStore(database).register(simulated, "digits", search)
+    changes = {"fingerprint": simulated.fingerprint, "study": search.study, "band": BAND}
+    policy = PolicyRegistry(database).publish(replace(POLICY, **changes))
+    record_uses(database, policy, [True, False, False, False], identity=simulated)
+    (proposal,) = after_use(database.url, policy)
+    command = proposal.split("publish it with: syncswitch-search ")[1].split()
+    done = CliRunner().invoke(main, [*command, "--storage", database.url, "--json"])
+    assert json.loads(done.stdout)["policy"]["fingerprint"] == simulated.fingerprint
 
 
 def test_the_command_that_is_proposed(database: Database, policy: TimingPolicy) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from stored import EVENTS, Made, add_search, publish
 
 from syncswitch.searcher.report import ReportData, load_report
-from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.job import RunConditions
+
+
+@pytest.fixture
+def database(sqlite_url: str, our_tables: None) -> Iterator[Database]:
+    with open_database(sqlite_url, create=False) as database:
+        yield database
 
 
 @pytest.fixture(scope="session")

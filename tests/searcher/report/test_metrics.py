@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from stored import FINISHED, Made, add_search, publish
 
 from syncswitch.searcher.report import ReportData, figures, load_report
 from syncswitch.searcher.report.page import further_table, sections_of, tables_of
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence
 
@@ -22,12 +21,6 @@ _BEST = 1.182
 def losing(made: Made) -> Made:
     """A run whose loss is 0.231 where its accuracy was 0.951."""
     return replace(made, accuracy=made.accuracy - _BEST)
-
-
-@pytest.fixture
-def database(sqlite_url: str, our_tables: None) -> Iterator[Database]:
-    with open_database(sqlite_url, create=False) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import re
-import shlex
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from generated_trainer import identity
 from stored import EVENTS, FINISHED, STUDY, Made, add_search, publish
 
-from syncswitch.cli.search.main import main
 from syncswitch.searcher.report import ReportData, load_report, page_of
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -57,12 +51,6 @@ class Elements(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(" ".join(self.words).split())
-
-
-@pytest.fixture
-def database(sqlite_url: str, our_tables: None) -> Iterator[Database]:
-    with open_database(sqlite_url, create=False) as database:
-        yield database
 
 
 @pytest.fixture(scope="module")
@@ -108,26 +96,12 @@ def test_figures_have_names_of_their_own_and_words_for_who_cannot_see_them(page:
     assert "converged accuracy" in elements.text
 
 
-def test_a_replay_is_offered_only_where_it_works_and_without_a_password(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_search(database)
-    data = load_report(database, "generated")
-    recorded = replace(data, search=None, path=(), searches=())
-    words, line = re.findall(
-        r"<p>(Search among.*?)</p>.*?<pre[^>]*>(.*?)</pre>", page_of(recorded), re.DOTALL
-    )[0]
-    assert words == "Search among the recorded runs (nothing is trained):"
-    monkeypatch.chdir(tmp_path)
-    ran = CliRunner().invoke(main, shlex.split(html.unescape(line))[1:])
-    assert ran.exit_code == 0, ran.output
-    assert "Train generated with BSP" in ran.stdout
-    secret = replace(recorded, place="postgresql+psycopg://me:***@host/runs")
-    page = Elements(page_of(secret)).text
-    assert "add --recordings with the URL of this database" in page
-    assert "--trainer replay --workers 4 --protocols bsp,asp --settings 2 --storage" in page
-    few = replace(recorded, runs=data.runs[:2])
-    assert "--trainer replay" not in page_of(few)
+def test_a_password_is_on_no_command_line(finished: ReportData) -> None:
+    secret = replace(finished, place="postgresql+psycopg://me:***@host/runs")
+    lines = re.findall(r"<pre[^>]*>(.*?)</pre>", page_of(secret))
+    assert lines
+    assert not [line for line in lines if "--storage" in line]
+    assert "--storage" in page_of(finished)
 
 
 def test_a_command_has_to_be_given_again(finished: ReportData) -> None:

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 from command_line import error_line
 from generated_trainer import identity
-from stored import FINISHED, STUDY, add_search, publish
+from stored import FINISHED, STUDY, add_search, publish, search_info
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.command_lines import replay_words, search_words, use_words
+from syncswitch.searcher.command_lines import search_words, use_words
 from syncswitch.searcher.report import load_report
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions
@@ -95,21 +95,13 @@ def test_a_mistake_gets_one_line(filled_url: str, arguments: list[str], words: s
     assert words in error_line(result)
 
 
-def test_an_ambiguous_name_gets_one_line(filled_url: str) -> None:
-    with open_database(filled_url, create=False) as database:
-        add_search(database, job=identity(workers=8), study="generated-8")
-    line = error_line(report(filled_url, "generated"))
-    assert "'generated' names 2 jobs: " in line
-    assert line.endswith("choose with --workers, --protocols, --cluster or the fingerprint")
-
-
 def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str) -> None:
     simulated = identity(simulated_cluster="5" * 64)
     with open_database(filled_url, create=False) as database:
         add_search(database, job=simulated, study="simulated-1")
     real, chosen = (
-        report(filled_url, "generated"),
-        report(filled_url, "generated", "--cluster", "simulated"),
+        report(filled_url, "generated", "-o", "-", *chosen)
+        for chosen in ([], ["--cluster", "simulated"])
     )
     (notice,) = real.stderr.splitlines()
     assert "the report is of the real job, on 4 workers, bsp,asp; of the same name: 4 sim" in notice
@@ -127,52 +119,29 @@ def test_no_database_gets_one_line(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_search_is_made_again_with_what_it_was_made_with(filled_url: str) -> None:
-    from stored import search_info
-
-    info = search_info(JOB, options={"share_prefix": True, "baseline_runs": 3}, base_seed=5)
-    words = search_words(JOB, "jobs.py:it", info, RunConditions(online="elastic"))
-    assert " ".join(words or ()) == (
-        "syncswitch-search run jobs.py:it --trainer local --workers 4 --protocols bsp,asp"
-        " --strategy paper --settings 2 --runs 2 --threshold 0.01 --seed 5 --share-prefix"
-        " --baseline-runs 3 --online elastic"
-    )
-
-
-def test_a_search_over_pairs_is_made_again_with_all_of_them() -> None:
-    from stored import search_info
-
-    words = search_words(
-        JOB, "it", search_info(JOB, pairs=["bsp,asp", "bsp,ssp:3"]), RunConditions()
-    )
-    together = "--workers 4 --protocols bsp,asp --protocols bsp,ssp:3 --strategy paper"
-    assert together in " ".join(words or ())
-
-
-def test_what_run_does_not_make_is_not_offered() -> None:
-    from stored import search_info
-
-    assert search_words(JOB, "it", search_info(JOB, strategy="comparison"), RunConditions()) is None
-
-
-def test_the_trainer_is_named_as_run_has_it() -> None:
-    from stored import search_info
-
-    info = search_info(JOB, trainer="local/threads, 1 GPU")
-    words = search_words(JOB, "it", info, RunConditions())
-    assert words is not None
-    assert words[3:5] == ["--trainer", "local"]
-
-
 @pytest.mark.parametrize(
-    ("recorded", "settings"),
-    [({50.0}, None), ({100.0}, None), ({100.0, 50.0, 12.5}, "1"), ({100.0, 50.0, 25.0}, "2")],
+    ("changes", "conditions", "words"),
+    [
+        (
+            {"options": {"share_prefix": True, "baseline_runs": 3}, "base_seed": 5},
+            RunConditions(online="elastic"),
+            "syncswitch-search run jobs.py:it --trainer local --workers 4 --protocols bsp,asp"
+            " --strategy paper --settings 2 --runs 2 --threshold 0.01 --seed 5 --share-prefix"
+            " --baseline-runs 3 --online elastic",
+        ),
+        (
+            {"pairs": ["bsp,asp", "bsp,ssp:3"]},
+            RunConditions(),
+            "--workers 4 --protocols bsp,asp --protocols bsp,ssp:3 --strategy paper",
+        ),
+        ({"trainer": "local/threads, 1 GPU"}, RunConditions(), " --trainer local --workers"),
+    ],
 )
-def test_a_replay_is_offered_where_its_runs_are_recorded(
-    recorded: set[float], settings: str | None
+def test_a_search_is_made_again_with_what_it_was_made_with(
+    changes: dict[str, object], conditions: RunConditions, words: str
 ) -> None:
-    words = replay_words(JOB, recorded)
-    assert (words and words[-1]) == settings
+    said = search_words(JOB, "jobs.py:it", search_info(JOB, **changes), conditions)
+    assert words in " ".join(said)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import pytest
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.training.policy import (
     Chosen,
+    Wanted,
     chosen_by_policy,
+    named_policies,
     policies_of_cluster,
     size_and_pair,
 )
@@ -30,6 +32,25 @@ from tests.storage.conftest import IDENTITY, POLICY, SEARCH
 GUARDED = replace(POLICY, guarded=True, band=Band(POLICY.target_accuracy, POLICY.threshold, 1))
 SIMULATED = replace(IDENTITY, simulated_cluster="5" * 64)
 LARGER = replace(SIMULATED, workers=500)
+
+
+def wanted(
+    url: str,
+    workers: int | None = None,
+    pair: tuple[str, str] | None = None,
+    *,
+    reference: str = "digits",
+    cluster: LocalTrainer = LocalTrainer(),  # noqa: B008 (frozen)
+) -> Wanted:
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    return Wanted(cluster, reference, workers, pair, None, url, lambda *_: None, tell)
+
+
+def found_by(request: Wanted, choice: str) -> list[TimingPolicy]:
+    found = named_policies("digits", choice, request.storage_url)
+    return policies_of_cluster(request, choice, found)
 
 
 def policy_of(identity: WorkloadIdentity) -> TimingPolicy:
@@ -66,7 +87,7 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
     ):
         with pytest.raises(PolicyError) as caught:
-            policies_of_cluster(LocalTrainer(), "digits", choice, workers, pair, sqlite_url)
+            found_by(wanted(sqlite_url, workers, pair), choice)
         assert str(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; a guarded run that learns begins from it, as"
@@ -81,12 +102,12 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(IDENTITY, SIMULATED, LARGER)
-    found = policies_of_cluster(LocalTrainer(), "digits", "current", None, None, sqlite_url)
+    found = found_by(wanted(sqlite_url), "current")
     assert [policy.fingerprint for policy in found] == [IDENTITY.fingerprint]
     with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
-        policies_of_cluster(LocalTrainer(), "digits", "current", 500, None, sqlite_url)
+        found_by(wanted(sqlite_url, 500), "current")
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(LocalTrainer(), "digits", "current", 2, None, sqlite_url)
+        found_by(wanted(sqlite_url, 2), "current")
     for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
         assert f"{have}, bsp,asp" in str(caught.value)
 
@@ -95,13 +116,13 @@ def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER)
-    assert size_and_pair(LocalTrainer(), "digits", None, None, sqlite_url) == (8, ("bsp", "ssp:3"))
-    assert size_and_pair(LocalTrainer(), "other", None, None, sqlite_url) == (4, ("bsp", "asp"))
+    assert size_and_pair(wanted(sqlite_url)) == (8, ("bsp", "ssp:3"))
+    assert size_and_pair(wanted(sqlite_url, reference="other")) == (4, ("bsp", "asp"))
 
 
 def test_without_a_database_it_is_on_the_usual_one(tmp_path: Path) -> None:
     missing = f"sqlite:///{tmp_path}/none.db"
-    assert size_and_pair(LocalTrainer(), "digits", None, None, missing) == (4, ("bsp", "asp"))
+    assert size_and_pair(wanted(missing)) == (4, ("bsp", "asp"))
     assert not list(tmp_path.iterdir())
 
 
@@ -110,15 +131,13 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
     file, policy = tmp_path / "my policy.json", policy_of(identity)
     write_policy(file, policy, RegisteredWorkload(identity, "digits"))
     if identity.simulated_cluster is None:
-        assert policies_of_cluster(
-            LocalTrainer(), "digits", str(file), None, None, "sqlite:///unused.db"
-        ) == [policy]
+        assert found_by(wanted("sqlite:///unused.db"), str(file)) == [policy]
         return
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
-        policies_of_cluster(LocalTrainer(), "digits", str(file), None, None, "sqlite:///unused.db")
+        found_by(wanted("sqlite:///unused.db"), str(file))
     assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(LocalTrainer(), "digits", str(file), 8, None, "sqlite:///unused.db")
+        found_by(wanted("sqlite:///unused.db", 8), str(file))
     assert str(caught.value) == (
         f"the policy in {file} was found for 4 simulated workers, bsp,asp, and this run is on 8"
         " real workers: train on what it was found for, or find a policy for this one with:"
@@ -138,19 +157,8 @@ class KnownJob(LocalTrainer):
 
 
 def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
-    return chosen_by_policy(
-        KnownJob(),
-        "digits",
-        "current",
-        None,
-        None,
-        url,
-        None,
-        lambda workload, percent: None,
-        lambda line: print(line, file=sys.stderr),
-        is_guarded=is_guarded,
-        learnt_uses=uses,
-    )
+    request = wanted(url, cluster=KnownJob())
+    return chosen_by_policy(request, "current", is_guarded=is_guarded, learnt_uses=uses)
 
 
 def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(
@@ -208,3 +216,5 @@ def test_a_run_keeps_to_its_policy(
         PolicyRegistry(database).publish(policy)
     run = chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
     assert (run.learns, run.switch_percent) == (False, policy.switch_percent)
+    has_band = is_guarded and policy.band is not None
+    assert (bool(run.retry_percents), run.band is not None) == (has_band, has_band)

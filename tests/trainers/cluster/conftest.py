@@ -1,4 +1,4 @@
-"""Clusters of this process and of others, each started once."""
+"""Clusters in this process and in others, each started once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def program_of() -> Callable[[Any], Any]:
-    """Traces a workload; the same program again for the same one."""
+    """Traces a workload, or returns its program again."""
     from syncswitch.trainers.cluster.members.program import Program
 
     programs: dict[Any, Any] = {}
@@ -28,7 +28,7 @@ def program_of() -> Callable[[Any], Any]:
 def connected_of(
     program_of: Callable[[Any], Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Any]]:
-    """Clusters of processes; the same one again for the same arguments.
+    """Makes a cluster of processes, or returns that for the same arguments.
 
     `by_network` has them talk over this machine's loopback as parts elsewhere do.
     """
@@ -53,7 +53,7 @@ def connected_of(
 
 @pytest.fixture(scope="session")
 def threads_of(program_of: Callable[[Any], Any]) -> Callable[[Any, int], Any]:
-    """Clusters of this process; the same one again for the same arguments."""
+    """Makes a cluster in this process, or returns that for the same arguments."""
     from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 
     clusters: dict[Any, Any] = {}

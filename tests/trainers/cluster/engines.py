@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EngineOnLoopback(LocalEngine):
-    """Has the parts talk over the network, as those do that are on other machines."""
+    """Connects the parts over the network, as if they were on several machines."""
 
     def _socket(self) -> Address:  # type: ignore[override]
         return "127.0.0.1", 0
@@ -31,7 +31,7 @@ class EngineOnLoopback(LocalEngine):
 def new_engine(
     folder: Path, workers: int, *, by_network: bool = False, reference: str | None = None
 ) -> LocalEngine:
-    """Of processes that this one's zygote forks."""
+    """Makes an engine whose processes are forked by the zygote of this one."""
     kind = EngineOnLoopback if by_network else LocalEngine
     return kind(shared_zygote(), place_on_cpus(workers), folder, reference)
 
@@ -51,25 +51,25 @@ def connected_trainer(
 
 
 def process_of(engine: LocalEngine, part: Part) -> psutil.Process:
-    """The process that is a part now."""
+    """Returns the current process of a part."""
     return psutil.Process(engine._process_ids[part])
 
 
 def processes_of(engine: LocalEngine) -> dict[Part, psutil.Process]:
-    """All of a cluster that are there."""
+    """Returns the processes of a cluster that exist."""
     ids = engine._process_ids
     return {part: process_of(engine, part) for part in ids if psutil.pid_exists(ids[part])}
 
 
 def all_gone(processes: list[psutil.Process]) -> bool:
-    """Whether these processes end within a while, also where nobody asks how."""
+    """Waits for these processes to end, even as zombies; returns whether they did."""
     with suppress(AssertionError):
         until(lambda: all(has_ended(one.pid) for one in processes), 30)
     return all(has_ended(one.pid) for one in processes)
 
 
 def family(trainer: ProcessTrainer) -> dict[str, psutil.Process]:
-    """The processes of its cluster, by the names of their logs, such as `chief` and `worker-0`."""
+    """Returns the processes of its cluster by log name, such as `chief` or `worker-0`."""
     found = {}
     folder = trainer._folder
     for process in psutil.Process().children(recursive=True):

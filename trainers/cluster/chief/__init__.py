@@ -1,1 +1,1 @@
-"""One training run: who does which step, what is kept of it, and what becomes of losses."""
+"""The chief of a cluster: hands out steps, keeps copies of the state, and recovers from losses."""

@@ -1,4 +1,4 @@
-"""The training time of a run."""
+"""The clock of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 
 class TrainingClock:
-    """Runs while the cluster trains."""
+    """Measures training time: it runs while the cluster trains, up to the last update.
+
+    Args:
+        elapsed_seconds: The training time so far.
+    """
 
     def __init__(self, elapsed_seconds: float) -> None:
         self._elapsed_seconds = elapsed_seconds
@@ -16,15 +20,15 @@ class TrainingClock:
 
     @property
     def last_update_seconds(self) -> float:
-        """Training time at the last update."""
-        start = self._start  # read once: other threads look at the time as well
+        """The training time at the last update."""
+        start = self._start  # read once: another thread may stop the clock
         if start is None:
             return self._elapsed_seconds
         return self._elapsed_seconds + max(0.0, self._last_update - start)
 
     @property
     def now_seconds(self) -> float:
-        """Training time now."""
+        """The training time now."""
         start = self._start
         if start is None:
             return self._elapsed_seconds
@@ -32,11 +36,11 @@ class TrainingClock:
 
     @property
     def idle_seconds(self) -> float:
-        """Time on the wall since the last update."""
+        """The wall-clock time since the last update."""
         return time.perf_counter() - self._last_update
 
     def add(self, seconds: float) -> None:
-        """Adds time that was not training but is part of its price; the clock stands still."""
+        """Adds time that counts as training although the clock was stopped."""
         self._elapsed_seconds += seconds
 
     def start(self) -> None:
@@ -48,11 +52,11 @@ class TrainingClock:
         self._last_update = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:
-        """Leaves out of `idle_seconds` time spent on other things between two segments."""
+        """Excludes time between two segments from `idle_seconds`."""
         self._last_update += seconds
 
     def lose(self) -> None:
-        """Stops now: all time since the last update was lost."""
+        """Stops now, so that the time since the last update counts, though it was lost."""
         self._elapsed_seconds = self.last_update_seconds + self.idle_seconds
         self._start = None
         self._last_update = time.perf_counter()
@@ -65,14 +69,14 @@ class TrainingClock:
 
 @dataclass(frozen=True)
 class LostChief:
-    """The last words of a chief that died while it trained.
+    """The state of a run when its chief was last heard of, before it died.
 
     Attributes:
-        worker_step: Worker-steps that were done then.
-        elapsed_seconds: Training time then.
-        told_step: Worker-step of the last test that it has told of; -1 for none that counts.
-        heard_seconds: When that was, on this machine's monotonic clock.
-        reason: How it died.
+        worker_step: The number of worker-steps done.
+        elapsed_seconds: The training time.
+        told_step: The worker-step of the last evaluation that was reported; -1 for none.
+        heard_seconds: The time of the report, on the monotonic clock.
+        reason: How the chief died.
     """
 
     worker_step: int = 0
@@ -83,5 +87,5 @@ class LostChief:
 
     @property
     def now_seconds(self) -> float:
-        """Training time by now: what its loss costs counts."""
+        """The training time by now; the time that its loss costs counts."""
         return self.elapsed_seconds + time.monotonic() - self.heard_seconds

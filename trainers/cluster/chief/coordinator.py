@@ -1,4 +1,4 @@
-"""Hands out worker-steps to worker threads as the protocol allows, and counts what is done."""
+"""The coordinator: hands out worker-steps as the protocol allows, and counts what is done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syncswitch.trainers.stragglers.online import NO_DECISION, Decision
 
 
 class Notice(enum.Enum):
-    """A notice in a worker's inbox, beside tickets; LOST: the others cannot reach it."""
+    """A notice in a worker's inbox: END to stop, LOST if other workers could not reach it."""
 
     END = "end"
     LOST = "lost"
@@ -31,21 +31,24 @@ _Read = TypeVar("_Read")
 
 @dataclass
 class Coordinator:
-    """Shares the worker-steps of a segment among threads.
+    """Shares the worker-steps of a segment among the threads of the workers.
 
     Attributes:
-        workers: Numbers of the workers.
-        join: `(group, first worker-step)`: joins the work of a group, and returns those of its
-            workers that could not be reached.
-        on_done: `(worker-steps done)`: called after each update, while the lock is held.
-        decide: `(worker, seconds that its step took)`: the online policy, called after each step,
-            likewise.
-        prepare: `(workers)`: brings what they need to those whose steps are next, before any of
-            these begins, and returns those that could not be reached; called likewise.
-        done: Worker-steps whose gradient has been applied.
-        inboxes: Tickets and notices for each worker.
-        lost: Workers that cannot train now.
-        resting: Workers that are not to train now.
+        workers: The numbers of the workers.
+        join: `join(group, first_worker_step)` joins the work of a group, and returns the workers
+            that could not be reached.
+        on_done: `on_done(done)` is called after each update. The lock is held during this and the
+            following calls.
+        decide: `decide(worker, busy_seconds)` asks the online policy after each step.
+        prepare: `prepare(workers)` is called before these workers begin their steps, and returns
+            those that could not be reached.
+        done: The number of worker-steps whose gradients have been applied.
+        inboxes: The tickets and notices for each worker.
+        lost: The workers that are lost.
+        resting: The workers that are excluded by the online policy.
+        staleness: The staleness of pushes in the segment.
+        loss: The mean training loss since it was last taken.
+        error: The error that ended the segment; None if there was none.
     """
 
     workers: Sequence[int]
@@ -67,7 +70,7 @@ class Coordinator:
         self._steps: SegmentSteps | None = None
         self._busy: set[int] = set()
         self._stopping = False
-        # Groups of replicas are averaged at the same time, beside the steps of others.
+        # Groups of replicas are averaged in threads of their own, beside the steps of others.
         self._apart = ThreadPoolExecutor(max(1, len(self.workers)), thread_name_prefix="average")
         self._averaging: set[int] = set()
         self._kept_back: list[Ticket] = []
@@ -75,7 +78,7 @@ class Coordinator:
 
     @property
     def members(self) -> list[int]:
-        """Workers that take part, in ascending order."""
+        """The workers that take part, in ascending order."""
         return [one for one in self.workers if one not in self.lost and one not in self.resting]
 
     def begin(
@@ -85,20 +88,20 @@ class Coordinator:
         undone: Sequence[int] = (),
         batches: int = 1,
     ) -> None:
-        """Starts a segment. The cluster must be drained.
+        """Starts a segment; the previous one must be drained.
 
-        Where all workers are lost it waits for one to come back, or to be stopped.
+        If all workers are lost, waits until one comes back or `stop` is called.
 
         Args:
-            machine: Makes its protocol.
-            end_step: Worker-step with which it ends.
+            machine: Makes the state machine of the protocol.
+            end_step: The worker-step at which the segment ends.
             undone: See `SegmentSteps`.
             batches: See `SegmentSteps`.
         """
         with self._lock:
             self._steps, self.staleness = None, StalenessCount()
             while not self.members and not self._stopping:
-                # In slices, as `stop` wakes nobody.
+                # In slices, as `stop` does not notify.
                 self._changed.wait(_SLICE_SECONDS)
             if not self.members:
                 return
@@ -111,13 +114,13 @@ class Coordinator:
     def acknowledge(
         self, worker: int, loss: float, staleness: int | None, busy_seconds: float = 0.0
     ) -> None:
-        """Records a finished worker-step, joins complete groups, releases workers.
+        """Records a finished worker-step, joins complete groups, and releases workers.
 
         Args:
-            worker: Number of the worker that did it.
-            loss: Training loss of its batch.
-            staleness: Updates between its pull and its push; None where parameters are not shared.
-            busy_seconds: Time that the step took, waiting for others excluded.
+            worker: The worker that did it.
+            loss: The training loss of its batch.
+            staleness: The number of updates between pull and push; None for replicas.
+            busy_seconds: The time that the step took, without waiting for others.
         """
         with self._lock:
             assert self._steps is not None
@@ -130,19 +133,19 @@ class Coordinator:
                 self.resting.add(one)
                 self._settle(self._steps.leave(one))
             if decision.protocol is not None:
-                # Drained, it goes on with the other one.
+                # Once it is drained, the run goes on with the other protocol.
                 self._steps.cut()
             self._busy.discard(worker)
             try:
                 self._go_on()
             except BaseException:
-                # Not drained before the error is known, which is reported to `fail`.
+                # The segment must not count as drained until the error is reported to `fail`.
                 self._busy.add(worker)
                 raise
             self._changed.notify_all()
 
     def lose(self, worker: int, *, is_applied: bool) -> None:
-        """Records a lost worker; another one does its step unless that was applied."""
+        """Records the loss of a worker; another one does its step unless that was applied."""
         with self._lock:
             self.lost.add(worker)
             if self._steps is not None:
@@ -154,7 +157,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def note_lost(self, worker: int) -> None:
-        """Records, between segments, that others could not reach `worker`."""
+        """Records, between segments, that a worker could not be reached."""
         with self._lock:
             self.lost.add(worker)
             self.inboxes[worker].put(Notice.LOST)
@@ -169,7 +172,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def recall(self) -> None:
-        """Lets resting workers take part again because no others are left."""
+        """Lets resting workers take part again if no others are left."""
         with self._lock:
             if self.members:
                 return
@@ -181,7 +184,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def fail(self, worker: int | None, error: BaseException) -> None:
-        """Records that a worker-step raised; the segment ends as soon as it is drained."""
+        """Records an error, of a worker's step or not; the segment ends once it is drained."""
         with self._lock:
             if worker is not None:
                 self._busy.discard(worker)
@@ -190,14 +193,14 @@ class Coordinator:
             self._changed.notify_all()
 
     def at_rest(self, read: Callable[[SegmentSteps], _Read]) -> _Read:
-        """Reads something while nobody is given a step, or is noted to have done one."""
+        """Calls `read` while no steps are handed out or acknowledged; returns its result."""
         with self._lock:
             assert self._steps is not None
             return read(self._steps)
 
     def stop(self) -> None:
-        """Hands out no further tickets, now or in a later segment."""
-        # Without the lock, which the caller may hold.
+        """Stops handing out tickets, in this and all later segments."""
+        # Without the lock, as the caller may hold it.
         self._stopping = True
         if self._steps is not None:
             self._steps.stop()
@@ -208,7 +211,7 @@ class Coordinator:
         return self._stopping
 
     def wait_until_drained(self, timeout_seconds: float) -> bool:
-        """Waits, at most so long, until the segment is over and no ticket is out; whether it is."""
+        """Waits at most so long for the segment to end with no ticket out; whether it did."""
         with self._changed:
             return self._changed.wait_for(self._is_drained, timeout_seconds)
 
@@ -223,7 +226,7 @@ class Coordinator:
         return is_over and not (self._busy or self._averaging)
 
     def _go_on(self, advance: Advance | None = None) -> None:
-        """Hands out the next steps, as soon as all that comes before them is done."""
+        """Hands out the next steps, after all groups that come before them are joined."""
         assert self._steps is not None
         advance = advance or self._steps.hand_out()
         tickets = list(advance.tickets)
@@ -234,7 +237,7 @@ class Coordinator:
         self._hand(tickets)
 
     def _lose_unprepared(self, tickets: Iterable[Ticket]) -> bool:
-        """Prepares workers for their steps; whether some of them could not be reached."""
+        """Prepares workers for their steps; returns whether any could not be reached."""
         assert self._steps is not None
         workers = [ticket.worker for ticket in tickets if ticket.worker in self._steps.out]
         return self._lose_all(self.prepare(workers))
@@ -246,7 +249,7 @@ class Coordinator:
         return bool(lost)
 
     def _settle(self, groups: Groups) -> None:
-        """Joins the work of groups, and says what is done now."""
+        """Joins the work of groups, and updates the number of worker-steps done."""
         assert self._steps is not None
         waiting = deque(groups)
         while waiting:
@@ -262,7 +265,7 @@ class Coordinator:
             self.on_done(self.done)
 
     def _average(self, group: Group, done: int) -> None:
-        """Averages a group of replicas, in a thread of the pool; then its members go on."""
+        """Averages a group of replicas, in a thread of the pool, and lets its members go on."""
         error: BaseException | None = None
         lost: Iterable[int] = ()
         try:

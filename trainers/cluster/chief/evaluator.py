@@ -1,4 +1,4 @@
-"""Evaluates the model while it trains, on copies of the parameters."""
+"""The evaluator: tests copies of the model while the training goes on."""
 
 from __future__ import annotations
 
@@ -12,32 +12,37 @@ from typing import Any
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.model.tester import ModelTester
 
-# Copies of the model that wait for their test: each takes the memory of a model.
+# The number of copies that may wait for a test, each with the size of the model.
 _LEAST_WAITING, _MOST_WAITING = 2, 16
 _WAITING_BYTES = 1 << 30
 _PATIENCE_SECONDS = 0.1
-# A test that takes longer ends with the process.
+# A test that takes longer is abandoned, and ends with the process.
 _LEAVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """A copy of the model, with the rows of embeddings that a test needs."""
+    """A copy of the model to be tested.
+
+    Attributes:
+        worker_step: The number of worker-steps done.
+        elapsed_seconds: The training time.
+        training_loss: The mean training loss since the previous request.
+        model: The parameters, the statistics, and the embedding rows that the test needs.
+    """
 
     worker_step: int
     elapsed_seconds: float
     training_loss: float
-    parameters: Any
-    statistics: Any
-    rows: Sequence[Any] = ()
+    model: Sequence[Any]
 
 
 class Evaluator:
-    """Evaluates copies of the model, in order, in a thread of its own.
+    """Tests copies of the model, in order, in a thread of its own.
 
     Args:
         tester: Computes the accuracy.
-        model_bytes: Size of one copy of the model.
+        model_bytes: The size of a copy of the model.
         on_evaluation: Called in that thread with each evaluation.
     """
 
@@ -55,24 +60,28 @@ class Evaluator:
         self._thread.start()
 
     def submit(self, request: EvaluationRequest) -> None:
-        """Requests an evaluation; waits where tests take longer than the training between them."""
-        # Not for ever: nobody takes requests any more once they are abandoned.
+        """Requests an evaluation; waits if too many are pending."""
+        # In slices: once evaluations are abandoned, nobody takes requests any more.
         while not self._abandoned:
             with contextlib.suppress(queue.Full):
                 self._requests.put(request, timeout=_PATIENCE_SECONDS)
                 break
 
     def catch_up(self) -> None:
-        """Waits until all requests so far are answered, or an evaluation has failed."""
+        """Waits until all requests so far are answered, or skipped after a failure."""
         self._requests.join()
 
     def drop(self) -> None:
-        """Waits until no request is left, and answers none any more but that under way."""
+        """Skips all requests except the one under way, and waits for that."""
         self._abandoned = True
         self.catch_up()
 
     def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:
-        """Waits until every request is answered.
+        """Waits until all requests are answered, and ends the thread.
+
+        Args:
+            meanwhile: Called repeatedly while it waits.
+            every_seconds: The time between these calls.
 
         Raises:
             BaseException: Whatever a test or `on_evaluation` raised.
@@ -85,7 +94,7 @@ class Evaluator:
             raise self._error
 
     def abandon(self) -> None:
-        """Ends after the evaluation that is under way."""
+        """Ends the thread after the evaluation that is under way."""
         self._abandoned = True
         with contextlib.suppress(queue.Full):
             self._requests.put(None, timeout=_LEAVE_SECONDS)
@@ -102,7 +111,7 @@ class Evaluator:
                 self._requests.task_done()
 
     def _answer(self, request: EvaluationRequest) -> None:
-        accuracy = self._tester.accuracy(request.parameters, request.statistics, *request.rows)
+        accuracy = self._tester.accuracy(*request.model)
         self._on_evaluation(
             Evaluation(
                 request.worker_step,

@@ -1,40 +1,39 @@
-"""Carries out injected stragglers and failures on a real cluster."""
+"""The fault injector: carries out injected stragglers and failures on a real cluster."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from typing import Protocol
+from collections.abc import Callable
 
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Hold
 from syncswitch.trainers.cluster.members.cluster import Cluster, WorkerLostError
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.injections import Injection
 
-
-class Note(Protocol):
-    """Adds an event to the log of the run."""
-
-    def __call__(
-        self, kind: str, reason: str, worker: int | None = None, seconds: float | None = None
-    ) -> None:
-        """The fields are those of `RunEvent`."""
+Note = Callable[..., None]
+"""`note(kind, reason, worker=None, seconds=None)` adds a `RunEvent` to the log of the run."""
 
 
 class FaultInjector:
-    """The injections of one run; those of a run without any cost nothing."""
+    """The injections of one run.
+
+    Args:
+        active: The injections, and which of them are active.
+        cluster: The cluster to disturb.
+    """
 
     def __init__(self, active: ActiveInjections, cluster: Cluster) -> None:
         self._active = active
         self._cluster = cluster
         self._lock = threading.Lock()
-        # Whether the worker dies after its step.
+        # For each worker that is to die, whether that is after its step or before.
         self._doomed: dict[int, bool] = {}
         self._strikes = 0
 
     def advance(self, done: int, now_seconds: float, note: Note) -> None:
-        """Begins and ends what is due; called again and again."""
+        """Begins and ends injections that are due; called repeatedly."""
         with self._lock:
             changes = self._active.advance(done, now_seconds)
         for change in changes:
@@ -45,14 +44,14 @@ class FaultInjector:
                     self._strike(injection)
 
     def hold_of(self, worker: int) -> Hold:
-        """How a worker is slowed now."""
+        """Returns how a worker is slowed down now."""
         active = self._active
         return Hold(active.delay_seconds(worker), active.slowdown(worker))
 
     def maybe_lose(self, worker: int, *, is_done: bool) -> None:
-        """Loses a worker that has no process of its own, when it is due; called in its thread.
+        """Raises WorkerLostError if a worker without a process is to die; called in its thread.
 
-        Turn by turn it dies before its step, and after, when nobody knows that it was done.
+        Workers die alternately before their step and after it, when nobody knows that it was done.
         """
         if self._doomed.get(worker) is is_done:
             del self._doomed[worker]

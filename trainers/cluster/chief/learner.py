@@ -1,4 +1,4 @@
-"""Trains on a cluster: what steps, groups and losses do to the parameters."""
+"""The learner: what the steps of a protocol do to the parameters on a cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,21 @@ from syncswitch.trainers.protocols.steps import Group, Ticket
 
 
 class ClusterLearner:
-    """Does the steps of a run as the protocol of the segment exchanges gradients.
+    """Does the steps of a run, with the exchange of gradients of the segment's protocol.
 
-    Workers' threads call `step`; the rest is called by whoever hands out the steps, one call at a
-    time. What reaches for workers returns those that could not be reached, and raises a
-    `ServerLostError` where no replica is left.
+    The threads of workers call `step`; the coordinator calls the other methods, one at a time. The
+    methods that return a list of workers return those that could not be reached, and raise
+    `ServerLostError` if no replica is left.
+
+    Args:
+        cluster: The cluster to train on.
+        configuration: The learning rates and momenta.
+        seed: The seed of the run.
+        members: Returns the workers that take part.
+        note: Adds an event to the log of the run.
+
+    Attributes:
+        exchange: How the segment's protocol exchanges gradients.
     """
 
     def __init__(
@@ -37,31 +47,31 @@ class ClusterLearner:
         self._members = members
         self._note = note
         self._second_since: int | None = None
-        # With which the replicas of a segment begin; None once one of them has moved on.
+        # The initial state of the replicas in a segment; None once one of them has changed.
         self._start: ModelState | None = None
 
     def begin(
         self, exchange: Exchange, members: Sequence[int], second_since: int | None
     ) -> list[int]:
-        """A segment begins with these workers."""
+        """Begins a segment with these workers."""
         self.exchange, self._second_since, self._start = exchange, second_since, None
         if exchange is not Exchange.REPLICA:
             return []
         self._start = self._cluster.state()
-        self._cluster.forget_replicas()
+        self._cluster.replicas.clear()
         return self._cluster.scatter(self._start, members)
 
     @property
     def batches(self) -> int:
-        """Batches in each gradient of the segment."""
+        """The number of batches in each gradient of the segment."""
         return self._configuration.batches(self._second_since)
 
     def prepare(self, workers: Iterable[int]) -> list[int]:
-        """Gives workers without a replica the mean of the others, before they begin a step."""
+        """Gives the mean of the replicas to workers without one, before they begin a step."""
         if self.exchange is not Exchange.REPLICA:
             return []
         cluster = self._cluster
-        newcomers = [worker for worker in workers if not cluster.holds_replica(worker)]
+        newcomers = [worker for worker in workers if worker not in cluster.replicas]
         if not newcomers:
             return []
         state = self._start or cluster.mean_replica(self._holders())
@@ -74,18 +84,21 @@ class ClusterLearner:
         number: int | None = None,
         taken: Collection[int] = (),
     ) -> tuple[float, int | None]:
-        """Does what a ticket is for; its loss and, where parameters are shared, its staleness.
+        """Does the step of a ticket.
 
         Args:
-            ticket: The worker, and its worker-steps.
-            hold: Slows it.
-            number: Number of the task, see `Task`; by default the next one.
-            taken: See `Task`.
+            ticket: The worker and its worker-steps.
+            hold: How the worker is slowed down.
+            number: The number of the task, see `Task`; by default the next one.
+            taken: The parameter servers that have the step already; see `Task`.
+
+        Returns:
+            The loss, and the staleness where parameters are shared.
         """
         exchange, rate, momentum = self.exchange, 0.0, 0.0
         if exchange in (Exchange.PUSH, Exchange.REPLICA):
             is_replica = exchange is Exchange.REPLICA
-            # Replicas are averaged, each as far as a round moves; see `gradients_per_update`.
+            # Each replica moves as far as a round does, as they are averaged.
             gradients = len(self._holders()) if is_replica else ticket.batches
             rate = self._configuration.rate(ticket.worker_step, gradients)
             momentum = self._momentum(ticket.worker_step)
@@ -107,12 +120,12 @@ class ClusterLearner:
         push = self._cluster.step(ticket.worker, task)
         if exchange is Exchange.REPLICA:
             return push.loss, None
-        # An update that is applied at once counts itself.
+        # An update that is applied at once is itself in the count.
         own = 1 if exchange is Exchange.PUSH else 0
         return push.loss, push.pushed_updates - own - push.pulled_updates
 
     def join(self, group: Group, worker_step: int) -> list[int]:
-        """Joins the work of a group; `worker_step` is the first of their round."""
+        """Joins the work of a group; `worker_step` is the first of its round."""
         if self.exchange is Exchange.REPLICA:
             return self._cluster.average(group.workers)
         rate = self._configuration.rate(worker_step, len(group.workers))
@@ -126,16 +139,16 @@ class ClusterLearner:
     def leave(self, worker: int) -> None:
         """Discards the replica of a worker that rests from now on."""
         if self.exchange is Exchange.REPLICA:
-            self._cluster.forget_replica(worker)
+            self._cluster.replicas.pop(worker, None)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Parameters and statistics as they are now (of replicas, the mean), and embedding rows."""
+        """Copies parameters and statistics (means of replicas), and these rows of embeddings."""
         if self.exchange is Exchange.REPLICA:
             return self._cluster.replica_snapshot(self._holders())
         return self._cluster.snapshot(ids)
 
     def finish(self) -> None:
-        """The segment is over: from now on the parameter server has the mean of the replicas.
+        """Ends the segment: loads the mean of the replicas onto the parameter servers.
 
         Raises:
             ServerLostError: No replica is left.
@@ -145,7 +158,7 @@ class ClusterLearner:
         self.exchange = Exchange.PUSH
 
     def _put(self, state: ModelState) -> None:
-        """Puts a state onto the parameter server, which may have been lost unnoticed."""
+        """Loads a state onto the parameter servers, which may have been lost unnoticed."""
         try:
             self._cluster.load(state)
         except ServerLostError as error:
@@ -160,5 +173,5 @@ class ClusterLearner:
         return self._configuration.momentum(worker_step, self._second_since)
 
     def _holders(self) -> list[int]:
-        """Members with a replica; a worker that has just come back has none."""
-        return [one for one in self._members() if self._cluster.holds_replica(one)]
+        """Returns the members with a replica; a worker that has just come back has none."""
+        return [one for one in self._members() if one in self._cluster.replicas]

@@ -1,4 +1,4 @@
-"""Handles the loss of workers and of parameter servers."""
+"""Recovery from the loss of workers and parameter servers."""
 
 from __future__ import annotations
 
@@ -18,47 +18,46 @@ from syncswitch.trainers.protocols.steps import Ticket
 
 _LOG = logging.getLogger(__name__)
 
-# A worker that is lost so often in one run will be lost again.
+# A worker that was lost more often in one run is not brought back.
 _MOST_LOSSES = 10
 _MOST_ATTEMPTS = 3
 _PAUSE_SECONDS = 0.2
-_LONGEST_REASON = 120
 
 
 class TakenSteps:
-    """The servers that have the steps of workers which died while they pushed.
+    """The servers that already have steps whose workers died during the push.
 
-    Who does such a step again leaves these servers out, so that each has it once.
+    Whoever does such a step again leaves these servers out, so that each has it once.
 
     Args:
-        servers: How many there are.
-        undone: With which the run begins.
+        servers: The number of parameter servers.
+        undone: The steps that only some servers have when the run begins.
     """
 
     def __init__(self, servers: int, undone: Undone) -> None:
         self._servers = servers
         self._taken = {step: frozenset(by) for step, by in undone.items() if by}
-        # Each worker's last step, and the number under which it was asked for.
+        # Each worker's last ticket and the number of its task.
         self._tasks: dict[int, tuple[Ticket, int]] = {}
 
     def ask(self, ticket: Ticket, number: int) -> None:
-        """Notes that a worker is asked for a step, by the task of this number."""
+        """Notes the task that a worker is about to do."""
         self._tasks[ticket.worker] = ticket, number
 
     def by(self, worker_step: int) -> tuple[int, ...]:
-        """The servers that have a step."""
+        """Returns the servers that have a step."""
         return tuple(sorted(self._taken.get(worker_step, ())))
 
     def add(self, worker_step: int, number: int, pushed: Sequence[int]) -> bool:
-        """Notes how far a lost worker has come with a step.
+        """Notes which servers have received the step of a lost worker.
 
         Args:
             worker_step: The step.
-            number: Number of its task.
-            pushed: The numbers of its last push that each server has taken in.
+            number: The number of its task.
+            pushed: The number of the worker's last task that each server has received.
 
         Returns:
-            Whether all of them have the step by now.
+            Whether all servers have the step by now.
         """
         found = self._taken.get(worker_step, frozenset()) | _having(number, pushed)
         if found:
@@ -68,13 +67,13 @@ class TakenSteps:
     def at_mark(
         self, pushed: Sequence[Sequence[int]]
     ) -> tuple[dict[int, frozenset[int]], list[Ticket]]:
-        """The servers that have each step in their parts of a copy; none for others.
+        """Finds out which servers have which steps in a copy of the state.
 
         Args:
-            pushed: The numbers of each worker, as for `add`.
+            pushed: For each worker, the numbers as for `add`.
 
         Returns:
-            These, and the tickets of steps that all servers have.
+            The servers that have each step, and the tickets of steps that all servers have.
         """
         found = defaultdict[int, frozenset[int]](frozenset, self._taken)
         tasks = list(self._tasks.values())
@@ -88,7 +87,16 @@ def _having(number: int, pushed: Sequence[int]) -> frozenset[int]:
 
 
 class Recovery:
-    """Takes lost workers out of the run and brings them back; called in their own threads."""
+    """Takes lost workers out of a run and brings them back.
+
+    Each method is called in the thread of the worker.
+
+    Args:
+        cluster: The cluster.
+        coordinator: Hands out the steps of the run.
+        note: Adds an event to the log of the run.
+        taken: The steps that some servers have.
+    """
 
     def __init__(
         self, cluster: Cluster, coordinator: Coordinator, note: Note, taken: TakenSteps
@@ -103,7 +111,7 @@ class Recovery:
         self._replacing = threading.Lock()
 
     def lose(self, ticket: Ticket, number: int, error: BaseException, exchange: Exchange) -> bool:
-        """Decides what an error in a worker's task means, in its thread, and tells the coordinator.
+        """Handles an error in a worker's task, and tells the coordinator.
 
         Args:
             ticket: The ticket of the task.
@@ -112,12 +120,12 @@ class Recovery:
             exchange: How the protocol exchanges gradients.
 
         Returns:
-            Whether the worker is lost, and nothing else.
+            Whether only the worker is lost; otherwise the run fails.
         """
         worker = ticket.worker
         if isinstance(error, WorkerLostError):
             try:
-                # From here on nothing of it can be applied any more.
+                # From here on, nothing that it pushes is applied.
                 pushed = self._fence(worker, exchange)
             except ServerLostError as further:
                 error = further
@@ -125,13 +133,13 @@ class Recovery:
                 is_push = exchange is Exchange.PUSH
                 is_applied = is_push and self._taken.add(ticket.worker_step, number, pushed)
                 self._coordinator.lose(worker, is_applied=is_applied)
-                self._note_lost(worker, _short(error))
+                self._note_lost(worker, str(error))
                 return True
         self._coordinator.fail(worker, error)
         return False
 
     def lose_unreached(self, worker: int, exchange: Exchange) -> None:
-        """Handles the loss of a worker of which the coordinator knows; in its own thread."""
+        """Handles the loss of a worker that others could not reach."""
         try:
             self._fence(worker, exchange)
         except ServerLostError as error:
@@ -139,10 +147,10 @@ class Recovery:
         self._note_lost(worker, "the others cannot reach it")
 
     def bring_back(self, worker: int) -> bool:
-        """Replaces a lost worker and lets it take part again; in its own thread.
+        """Replaces a lost worker and lets it take part again.
 
         Returns:
-            False where it cannot come back, or needs not.
+            Whether it is back; False if it cannot come back, or the run is ending.
         """
         problem = f"it was lost {_MOST_LOSSES + 1} times"
         for _ in range(_MOST_ATTEMPTS if self._losses[worker] <= _MOST_LOSSES else 0):
@@ -176,10 +184,10 @@ class Recovery:
         except ServerLostError:
             if exchange is not Exchange.REPLICA:
                 raise
-        # Nothing is on them that is needed.
+        # Nothing on the servers is needed while workers have replicas.
         with self._replacing:
             try:
-                # Another thread may have replaced them.
+                # Another thread may have replaced them meanwhile.
                 return self._cluster.fence(worker)
             except ServerLostError:
                 self._cluster.restart_servers()
@@ -195,11 +203,6 @@ class Recovery:
 
 
 def loss_of(worker: int, reason: str) -> str:
-    """Describes the loss of a worker, which the reason may name already."""
+    """Describes the loss of a worker; the reason may name it already."""
     name = f"worker {worker}"
     return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
-
-
-def _short(error: BaseException) -> str:
-    text = str(error) or one_line(error)
-    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + "..."

@@ -1,4 +1,4 @@
-"""One training run on a running cluster: threads, segments, clock, evaluations, checkpoints."""
+"""One training run on a running cluster: segments, threads, evaluations, copies of the state."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from syncswitch.trainers.stragglers.online import (
 
 @dataclass(frozen=True)
 class Backup:
-    """From where a run goes on when the parameter server is lost.
+    """A copy of the state, from which a run goes on if a parameter server is lost.
 
     Attributes:
-        state: State of the training.
-        mark: Position of the run then.
-        undone: Worker-steps that are not in the state, though later ones are.
+        state: The state of the training.
+        mark: The position of the run in this state.
+        undone: The worker-steps before this position that are missing from the state.
     """
 
     state: ModelState
@@ -56,17 +56,18 @@ class Backup:
 
 @dataclass
 class ClusterTrial:
-    """One trial on as many clusters as it takes.
+    """A trial, on as many clusters as it takes.
 
     Attributes:
-        spec: The trial as it was asked for.
-        log: The log of the run, which knows where it is.
-        clock: Its training time.
-        configuration: Rates and momenta.
-        fault_injector: Carries out the disturbances asked for.
-        controller: Decides about stragglers; None for nobody.
-        backup: The newest backup.
-        switch_state: To which its guard goes back; None without one, and before the switch.
+        spec: The trial as it was requested.
+        log: The log of the run, with its position.
+        clock: The clock of the run.
+        configuration: The learning rates and momenta.
+        fault_injector: Carries out injections.
+        controller: The online policy; None without one.
+        backup: The newest copy of the state.
+        switch_state: The state at the switch, to which a guard can go back; None before the switch,
+            and without a guard.
     """
 
     spec: TrialSpec
@@ -79,20 +80,20 @@ class ClusterTrial:
     switch_state: ModelState | None = None
 
 
-# So often the state is copied, or more seldom: to copy it takes at most a twentieth of the time.
+# The state is copied so often, but copying takes at most a twentieth of the time.
 _PAUSE_SECONDS = 2.0
 _SHARE = 20.0
-_NO_COPY = "the run goes on, but once a parameter server is lost it goes back further"
+_NO_COPY = "the run goes on, but will go back further if a parameter server is lost"
 
 
 class Backups:
-    """Keeps copies of the state of a run in its trial: now and then, and at its switch.
+    """Copies the state of a run for its trial: periodically, and at its switch.
 
     Args:
-        trial: The trial whose copies these are.
+        trial: The trial that keeps the copies.
         cluster: The cluster that holds the state.
         coordinator: Hands out the steps of the run.
-        taken: Steps that some parameter servers have.
+        taken: The steps that some parameter servers have.
     """
 
     def __init__(
@@ -110,12 +111,10 @@ class Backups:
         self._pause_seconds = _PAUSE_SECONDS
 
     def take_if_due(self, segment: Segment, exchange: Exchange) -> None:
-        """Takes a copy, where it is time for one.
-
-        Replicas lie on the workers; what the parameter server has is from before them.
+        """Copies the state if it is time to; not that of replicas, which the workers hold.
 
         Args:
-            segment: The segment that is trained now.
+            segment: The current segment.
             exchange: How its protocol exchanges gradients.
         """
         start = time.monotonic()
@@ -135,11 +134,11 @@ class Backups:
         self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._last_seconds - start))
 
     def state(self) -> ModelState:
-        """The state of a drained run, which is kept.
+        """Returns a copy of the state of a drained run, and keeps it as the newest.
 
         Raises:
-            ServerLostError: The parameter server is gone.
-            NoRoomForEmbeddingsError: There is no place for a copy of the embeddings.
+            ServerLostError: A parameter server is gone.
+            NoRoomForEmbeddingsError: There is no room for a copy of the embeddings.
         """
         backup, mark = self._trial.backup, self._trial.log.position
         if backup is None or backup.mark != mark or backup.undone:
@@ -147,15 +146,15 @@ class Backups:
         return backup.state
 
     def keep_switch(self) -> None:
-        """Keeps the state with which the second protocol begins, if a guard may go back to it."""
+        """Keeps the state at the switch, if a guard may go back to it."""
         if self._trial.log.is_at_guarded_switch:
             form = self._cluster.program.form
             self._trial.switch_state = form.kept_switch(self.state, self._trial.log)
 
     def _would_mix(self, backup: Backup, segment: Segment) -> bool:
-        """Whether steps that some servers have would be done again by another protocol.
+        """Whether another protocol would redo steps that some servers have.
 
-        An online policy has just decided for it.
+        That is so just after an online policy has decided to change the protocol.
         """
         mark, plan = backup.mark, self._trial.log.guarding.plan
         following = next_segment(
@@ -165,7 +164,7 @@ class Backups:
         return is_other and any(backup.undone.values())
 
     def _mark(self, steps: SegmentSteps, segment: Segment) -> tuple[Position, Undone]:
-        """Where the run is; the coordinator is at rest."""
+        """Marks the state on the cluster; returns the position and the steps that it lacks."""
         pushed = self._cluster.mark()
         applied: Collection[Ticket] = ()
         taken: dict[int, frozenset[int]] = {}
@@ -179,22 +178,19 @@ class Backups:
 
 _TICK_SECONDS = 0.02
 _PROGRESS_SECONDS = 0.2
-# Threads that wait for lost processes die with this one.
+# Threads that wait longer, for lost processes, end with this process.
 _LEAVE_SECONDS = 30.0
 
 
 class TrainingRun:
-    """Trains from the state on the parameter servers to the end of the job. Used once.
+    """Trains from the state on the parameter servers to the end of the job; used once.
 
     Args:
-        trial: The trial, and how far it is; kept up to date.
-        cluster: With the state that the run begins with.
+        trial: The trial and its position, which are kept up to date.
+        cluster: The cluster, with the initial state of the run.
         tester: Computes the accuracy.
-        restarts_at_switch: Give the cluster back at the switch, to get a new one.
-        undone: Worker-steps to be made first, though later ones are done.
-
-    Raises:
-        ServerLostError: By `execute`: a parameter server is gone, and with it the state.
+        restarts_at_switch: Whether to end at the switch, so that the cluster can be restarted.
+        undone: Worker-steps to do first, although later ones are done.
     """
 
     def __init__(
@@ -227,7 +223,7 @@ class TrainingRun:
         if self._controller is not None:
             self._coordinator.decide = self._decide
             for worker in workers:
-                # Those that a former cluster lost are there again.
+                # Workers that were lost in an earlier cluster are there again.
                 self._controller.returned(worker)
             self._coordinator.resting |= set(workers) - self._controller.active
         self._protocol = ""
@@ -239,10 +235,13 @@ class TrainingRun:
         self._requested_step = log.last_evaluation_step
 
     def execute(self) -> bool:
-        """Runs to the end, to divergence or an alarm, or until the observer says stop.
+        """Runs to the end, to divergence or an alarm, or until the observer stops it.
 
         Returns:
-            False where the cluster has to be restarted for the switch, before the run goes on.
+            False if the cluster has to be restarted for the switch before the run goes on.
+
+        Raises:
+            ServerLostError: A parameter server is gone, and with it the state.
         """
         threads = [
             threading.Thread(
@@ -263,7 +262,7 @@ class TrainingRun:
                 self._evaluator.finish(self._report_progress, _PROGRESS_SECONDS)
             self._report_progress()
         except ServerLostError:
-            # These tests are of steps that may still count.
+            # Evaluations of steps that are not lost still count.
             self._evaluator.catch_up()
             raise
         finally:
@@ -278,11 +277,11 @@ class TrainingRun:
         return True
 
     def _run_segments(self) -> bool:
-        """Runs all segments; False where the cluster has to be restarted first."""
+        """Runs all segments; returns False if the cluster has to be restarted first."""
         log = self._log
         while (segment := log.next_segment(is_detour=log.is_detour)) is not None:
-            if self._has_to_restart(segment):
-                # What still waits would be abandoned with this run.
+            if self._restarts_at_switch and not log.is_before_switch and log.is_switch(segment):
+                # Pending evaluations would be abandoned with this run.
                 start = time.perf_counter()
                 self._evaluator.catch_up()
                 self._clock.leave_out(time.perf_counter() - start)
@@ -293,12 +292,6 @@ class TrainingRun:
         if self._coordinator.error is not None:
             raise self._coordinator.error
         return True
-
-    def _has_to_restart(self, segment: Segment) -> bool:
-        """Whether this is the switch, and the cluster of the first protocol is still there."""
-        if not self._restarts_at_switch or self._log.is_before_switch:
-            return False
-        return self._log.is_switch(segment)
 
     def _run_segment(self, segment: Segment) -> None:
         choice = choose_protocol(segment.protocol)
@@ -317,7 +310,10 @@ class TrainingRun:
         for lost in self._learner.begin(choice.exchange, members, second_since):
             self._coordinator.note_lost(lost)
         if self._log.is_switch(segment):
-            self._switch(segment.protocol)
+            # The time since the last update is the cost of the switch.
+            seconds = max(0.0, self._clock.idle_seconds)
+            self._clock.add(seconds)
+            self._log.add_switch(segment.protocol, seconds, self._clock.now_seconds)
         self._clock.start()
         end, batches = segment.end_worker_step, self._learner.batches
         self._coordinator.begin(choice.machine, end, self._undone, batches)
@@ -337,17 +333,11 @@ class TrainingRun:
             self._write_checkpoint(segment.checkpoint_percents)
             self._clock.leave_out(time.perf_counter() - start)
 
-    def _switch(self, protocol: str) -> None:
-        """Adds the time since the last update to the clock, as the price of the switch."""
-        seconds = max(0.0, self._clock.idle_seconds)
-        self._clock.add(seconds)
-        self._log.add_switch(protocol, seconds, self._clock.now_seconds)
-
     def _report_progress(self) -> None:
         self._log.progress(self._coordinator.done)
 
     def _work(self, worker: int) -> None:
-        """Body of one worker's thread."""
+        """Runs the thread of a worker."""
         try:
             while True:
                 if self._serve(worker):
@@ -359,7 +349,7 @@ class TrainingRun:
             self._coordinator.fail(worker, error)
 
     def _serve(self, worker: int) -> bool:
-        """Takes a ticket, does a step, acknowledges it, and again; False once it is lost."""
+        """Does the steps of a worker until the run ends; returns False if the worker is lost."""
         inbox = self._coordinator.inboxes[worker]
         while (ticket := inbox.get()) is not Notice.END:
             if not isinstance(ticket, Ticket):
@@ -390,7 +380,7 @@ class TrainingRun:
         return True
 
     def _on_done(self, done: int) -> None:
-        """After each update."""
+        """Called after each update."""
         self._clock.mark_update()
         if self._log.is_due(done):
             self._request_evaluation(done)
@@ -401,22 +391,21 @@ class TrainingRun:
         self._requested_step = done
         loss = self._coordinator.loss.take()
         model, seconds = self._learner.snapshot(self._tested_rows), self._clock.last_update_seconds
-        request = EvaluationRequest(done, seconds, loss, model[0], model[1], model[2:])
-        self._evaluator.submit(request)
+        self._evaluator.submit(EvaluationRequest(done, seconds, loss, model))
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
-        """In the evaluator's thread."""
+        """Called in the evaluator's thread."""
         try:
             self._log.add_evaluation(evaluation)
         except BaseException:
-            # The evaluator raises it again at the end of the run, which is now.
+            # The evaluator raises it at the end of the run, which is now.
             self._coordinator.stop()
             raise
         if self._log.is_stopping:
             self._coordinator.stop()
 
     def _decide(self, worker: int, busy_seconds: float) -> Decision:
-        """Lets the online policy decide after a step; see `OnlineController.judge`."""
+        """Asks the online policy after a step; see `OnlineController.judge`."""
         assert self._controller is not None
         done, now_seconds = self._coordinator.done, self._clock.now_seconds
         with self._judging:
@@ -430,7 +419,7 @@ class TrainingRun:
         return decision
 
     def _tell_controller(self, worker: int, *, is_lost: bool) -> None:
-        """Tells the online policy that a worker is lost, or there again."""
+        """Tells the online policy that a worker was lost, or has come back."""
         if self._controller is not None:
             with self._judging:
                 (self._controller.lost if is_lost else self._controller.returned)(worker)
@@ -441,17 +430,17 @@ class TrainingRun:
 
     @property
     def _is_before_switch(self) -> bool:
-        """Whether the first protocol has steps left before the switch, which is made once."""
+        """Whether the first protocol has steps left before the switch."""
         first = self._log.first_protocol_done
         if self._protocol == self._spec.identity.first_protocol:
             first += self._coordinator.done - self._log.done
         return not self._log.guarding.failed and first < switch_worker_step(self._spec)
 
     def _watch(self) -> None:
-        """Injects what is due and looks after parts that hang, in a thread of its own.
+        """Injects what is due and gives up parts that hang, in a thread of its own.
 
-        It never waits for a part of the cluster, nor for a lock held meanwhile: what hangs raises
-        nothing, so that everybody would wait for ever.
+        It never waits for a part of the cluster, nor for a lock that is held meanwhile: a part that
+        hangs raises no error, so everybody would wait forever.
         """
         while not self._ended.wait(_TICK_SECONDS):
             try:
@@ -470,7 +459,7 @@ class TrainingRun:
 
     def _write_checkpoint(self, percents: Sequence[float]) -> None:
         self._report_progress()
-        # What has been tested so far belongs to it.
+        # The checkpoint includes all evaluations so far.
         self._evaluator.catch_up()
         path = checkpoint_path(self._spec, percents[-1], ".npz")
         with ExitStack() as reading:

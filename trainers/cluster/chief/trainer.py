@@ -41,19 +41,19 @@ _MOST_LOSSES = 10
 
 
 class ClusterTrainer(Trainer):
-    """Trains on a parameter server and `workers` workers that stay up from trial to trial.
+    """Trains on a cluster that stays up from trial to trial.
 
-    Workers that are lost come back. A lost parameter server is replaced, and the run goes on from
-    the last copy of its state; what that costs counts as training time.
+    Lost workers are brought back. If a parameter server is lost, all are replaced, and the run goes
+    on from the last copy of the state; the time that this costs counts as training time.
 
     Args:
         workload: The workload to train.
-        workers: n.
-        new_cluster: Starts it; by default as threads of this process.
+        workers: The number of workers, n.
+        new_cluster: Starts the cluster; by default as threads of this process.
         has_gpus: Whether each worker has a GPU, or a share of one.
 
     Raises:
-        UserError: The workload's parts do not fit together.
+        UserError: Model, data and loss of the workload do not fit together.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ClusterTrainer(Trainer):
         Args:
             spec: The trial.
             observer: Watches the run.
-            lost: The chief that has begun it.
+            lost: A chief that began the run and died; None without one.
         """
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, workload_identity(self._workload, self._workers, *pair))
@@ -101,7 +101,7 @@ class ClusterTrainer(Trainer):
             raise RetryableError(str(error)) from error
         except Exception as error:
             if isinstance(error.__context__, KeyboardInterrupt):
-                # It came while a condition took its lock again, which then could not be released.
+                # It interrupted a condition before its lock was held again: releasing that failed.
                 raise error.__context__ from None
             raise FatalError(f"training failed with {one_line(error)}") from error
         record = log.record()
@@ -110,7 +110,7 @@ class ClusterTrainer(Trainer):
 
     @property
     def now_seconds(self) -> float:
-        """Training time of the trial that is under way."""
+        """The training time of the current trial."""
         return 0.0 if self._clock is None else self._clock.now_seconds
 
     @override
@@ -118,7 +118,7 @@ class ClusterTrainer(Trainer):
         self._cluster.close()
 
     def _train(self, spec: TrialSpec, log: RunLog, lost: LostChief | None) -> None:
-        # What befell the cluster since, or in the last moment of, the trial before.
+        # Parts may have been lost since, or at the very end of, the trial before.
         self._cluster.repair()
         state = self._program.form.begin(spec, log)
         examples = self._data.train.examples
@@ -149,7 +149,7 @@ class ClusterTrainer(Trainer):
         self._run(state, trial)
 
     def _run(self, state: ModelState | None, trial: ClusterTrial) -> None:
-        """Runs to the end, on as many clusters as that takes."""
+        """Runs a trial to its end, on as many clusters as that takes."""
         losses = 0
         loss: ServerLostError | None = None
         log = trial.log
@@ -193,7 +193,7 @@ class ClusterTrainer(Trainer):
     def _rebuild(
         self, trial: ClusterTrial, error: ServerLostError, losses: int
     ) -> tuple[ModelState, Undone]:
-        """Starts other parameter servers; the state with which it goes on, and what is undone."""
+        """Replaces the parameter servers; returns the newest copy of the state and its gaps."""
         if losses > _MOST_LOSSES:
             raise RetryableError(f"the parameter server was lost {losses} times ({error})")
         log, clock = trial.log, trial.clock
@@ -212,19 +212,20 @@ class ClusterTrainer(Trainer):
         return backup.state, backup.undone
 
     def _go_back(self, trial: ClusterTrial) -> ModelState:
-        """Heeds an alarm; the state at the switch, with which the first protocol goes on."""
+        """Heeds an alarm; returns the state at the switch, where the first protocol goes on."""
         state, log = trial.switch_state, trial.log
         assert state is not None
         log.heed_alarm(trial.clock.now_seconds)
         self._program.form.save_return(state, trial.spec, log)
-        # Tests and files are left out of the time.
+        # Evaluations and files do not count as training time.
         trial.clock.mark_update()
         return state
 
     def _restart(self, spec: TrialSpec, log: RunLog) -> ModelState | None:
-        """Starts a new cluster for the second protocol; a checkpoint carries the state.
+        """Restarts the cluster for the second protocol; the state goes through a checkpoint.
 
-        None where there is no room for it: then the same cluster goes on with what it has.
+        Returns None if there is no room for a copy: then the same cluster goes on without a
+        restart.
         """
         form = self._program.form
         try:

@@ -1,22 +1,24 @@
-"""How two processes of a cluster prove to each other that they belong to it.
+"""The handshake by which two processes of a cluster prove to each other that they belong to it.
 
-Each sends a fresh key of X25519. From what these two have in common, the secret of the cluster, and
-the transcript (both roles, the address that was dialed, both fresh keys) both derive the same keys:
-one by which each proves that it knows them, and one for what each sends afterwards. So nothing that
-was said on one connection counts on another: not sent back, not passed on to another door, and not
-later. Who finds out the secret one day cannot read what he has recorded before.
+Each sends a fresh X25519 key. From the shared key, the secret of the cluster and the transcript
+(both roles, the address that was dialed, both fresh keys) both derive the same keys: one for each
+proof, and one for each direction of what follows. So a proof is worth nothing on any other
+connection: it cannot be reflected, relayed to another listener or replayed. Learning the secret
+later does not decrypt earlier traffic.
 
-    who dials -> its part, a fresh key
-    door      -> a fresh key, its proof
-    who dials -> its proof
-    door      -> one byte: come in
+    dialer   -> its part, a fresh key
+    listener -> a fresh key, its proof
+    dialer   -> its proof
+    listener -> one byte: accepted
 """
 
 from __future__ import annotations
 
 import hmac
+import socket
 import struct
-from collections.abc import Collection, Generator
+import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -25,29 +27,30 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 Address = str | tuple[str, int]
-"""Path of a socket on this machine, or host and port."""
+"""The path of a socket on this machine, or host and port."""
 
 Part = tuple[str, int]
 """Role and number, such as `("worker", 2)`."""
 
 LEAST_SECRET_BYTES = 16
 PROTOCOL = b"syncswitch cluster 1"
-WELCOME = b"\x01"
+ACCEPTED = b"\x01"
 _HELLO = struct.Struct("<20s8sI32s")
-_KEY = 32
+_KEY_BYTES = 32
+_LEAST_WAIT_SECONDS = 0.1
 
 
 class StrangerError(ConnectionRefusedError):
-    """The other end does not know the secret, or means another connection."""
+    """The other end does not know the secret, or expected another connection."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a process is, and how it proves that.
+    """The part of the cluster that a process is, and the secret that proves it.
 
     Attributes:
-        part: The part of the cluster that it is.
-        secret: The cluster's; None where everybody is trusted, and nothing is encrypted.
+        part: The part of the cluster.
+        secret: The secret of the cluster; None where everybody is trusted and nothing is encrypted.
     """
 
     part: Part
@@ -63,9 +66,9 @@ class Session:
     """The outcome of a handshake.
 
     Attributes:
-        peer: The one at the other end.
-        sending: Key for what is sent; None where nothing is encrypted.
-        receiving: Key for what comes.
+        peer: The part at the other end.
+        sending: The key for what is sent; None where nothing is encrypted.
+        receiving: The key for what is received.
     """
 
     peer: Part
@@ -73,44 +76,59 @@ class Session:
     receiving: bytes | None = field(repr=False)
 
 
-Talk = Generator[tuple[bytes, int], bytes, Session]
-"""Yields what to send and how many bytes to wait for; is sent these."""
-
-
-def dialing(own: Identity, role: str, address: Address) -> Talk:
-    """The talk of whoever dials.
+def request_entry(
+    connected: socket.socket, own: Identity, role: str, address: Address, deadline: float
+) -> Session:
+    """Runs the dialer's side of the handshake.
 
     Args:
-        own: Who dials.
-        role: The role of the part that is expected to answer.
+        connected: The connection to the listener.
+        own: The part that dials.
+        role: The role that the listener must have.
         address: The address that was dialed.
+        deadline: When to give up, on the monotonic clock.
 
     Raises:
-        StrangerError: It is somebody else.
+        StrangerError: The listener is not the one that was meant, or does not know the secret.
+        OSError: The connection broke, or the deadline passed.
+        EOFError: The listener hung up.
     """
     fresh = X25519PrivateKey.generate()
     job, number = own.part
     hello = _HELLO.pack(PROTOCOL, job.encode(), number, fresh.public_key().public_bytes_raw())
-    answer = yield hello, 2 * _KEY
-    keys = _keys(own, fresh, answer[:_KEY], (hello, answer[:_KEY], role, _normal(address)))
-    if not hmac.compare_digest(keys[0], answer[_KEY:]):
+    connected.sendall(hello)
+    answer = _received(connected, 2 * _KEY_BYTES, deadline)
+    theirs, proof = answer[:_KEY_BYTES], answer[_KEY_BYTES:]
+    keys = _keys(own, fresh, theirs, (hello, theirs, role, _normal(address)))
+    if not hmac.compare_digest(keys[0], proof):
         raise StrangerError
-    yield keys[1], len(WELCOME)
+    connected.sendall(keys[1])
+    _received(connected, len(ACCEPTED), deadline)
     return _session(own, (role, 0), keys[2], keys[3])
 
 
-def welcoming(own: Identity, roles: Collection[str], address: Address) -> Talk:
-    """The talk of a door.
+def admit(
+    connected: socket.socket,
+    own: Identity,
+    roles: Collection[str],
+    address: Address,
+    deadline: float,
+) -> Session:
+    """Runs the listener's side of the handshake.
 
     Args:
-        own: The part whose door it is.
-        roles: The roles that may come in.
-        address: The address by which others find it.
+        connected: The connection from whoever dialed.
+        own: The part that listens.
+        roles: The roles that are admitted.
+        address: The address by which others find the listener.
+        deadline: When to give up, on the monotonic clock.
 
     Raises:
-        StrangerError: Somebody else has come.
+        StrangerError: The dialer has no such role, or does not know the secret.
+        OSError: The connection broke, or the deadline passed.
+        EOFError: The dialer hung up.
     """
-    hello = yield b"", _HELLO.size
+    hello = _received(connected, _HELLO.size, deadline)
     protocol, written, number, theirs = _HELLO.unpack(hello)
     role = written.rstrip(b"\0").decode(errors="replace")
     if protocol != PROTOCOL or role not in roles:
@@ -118,23 +136,25 @@ def welcoming(own: Identity, roles: Collection[str], address: Address) -> Talk:
     fresh = X25519PrivateKey.generate()
     public = fresh.public_key().public_bytes_raw()
     keys = _keys(own, fresh, theirs, (hello, public, own.part[0], _normal(address)))
-    proof = yield public + keys[0], _KEY
-    if not hmac.compare_digest(keys[1], proof):
+    connected.sendall(public + keys[0])
+    if not hmac.compare_digest(keys[1], _received(connected, _KEY_BYTES, deadline)):
         raise StrangerError
+    connected.sendall(ACCEPTED)
     return _session(own, (role, number), keys[3], keys[2])
 
 
 def _keys(
     own: Identity, fresh: X25519PrivateKey, theirs: bytes, transcript: tuple[object, ...]
 ) -> list[bytes]:
-    """The door's proof and that of who dials, and the keys for what he sends and what it sends."""
+    """Derives the proofs of listener and dialer, and the keys for what dialer and listener send."""
     try:
         common = fresh.exchange(X25519PublicKey.from_public_bytes(theirs))
-    except ValueError as error:  # a key that makes everything the same
+    except ValueError as error:  # a key of low order, which would make the shared key zero
         raise StrangerError from error
-    told = msgspec.msgpack.encode((*transcript, own.secret is None))
-    made = HKDF(SHA256(), 4 * _KEY, salt=None, info=told).derive(common + (own.secret or b""))
-    return [made[start : start + _KEY] for start in range(0, len(made), _KEY)]
+    info = msgspec.msgpack.encode((*transcript, own.secret is None))
+    derivation = HKDF(SHA256(), 4 * _KEY_BYTES, salt=None, info=info)
+    made = derivation.derive(common + (own.secret or b""))
+    return [made[start : start + _KEY_BYTES] for start in range(0, len(made), _KEY_BYTES)]
 
 
 def _session(own: Identity, peer: Part, sending: bytes, receiving: bytes) -> Session:
@@ -143,3 +163,15 @@ def _session(own: Identity, peer: Part, sending: bytes, receiving: bytes) -> Ses
 
 def _normal(address: Address) -> Address:
     return address if isinstance(address, str) else (address[0].lower(), address[1])
+
+
+def _received(connected: socket.socket, size: int, deadline: float) -> bytes:
+    """Receives exactly `size` bytes; leaves a timeout on the socket."""
+    received = b""
+    while len(received) < size:
+        connected.settimeout(max(_LEAST_WAIT_SECONDS, deadline - time.monotonic()))
+        part = connected.recv(size - len(received))
+        if not part:
+            raise EOFError
+        received += part
+    return received

@@ -1,4 +1,4 @@
-"""The state that workers share, and what each of them may do to it."""
+"""The parameter server: the state that workers share, and the updates of it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from syncswitch.trainers.model.embeddings.shard import (
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 RowGradients = Sequence[RowGradient]
-"""One for each embedding table."""
+"""Gradients of embedding rows, one entry for each table."""
 
 
 class Computed(NamedTuple):
     """The results of a worker's step.
 
     Attributes:
-        vector: Gradient, then contribution to the statistics, shape [P + S].
-        rows: Gradients of embeddings' rows.
+        vector: The gradient followed by the contribution to the statistics, shape [P + S].
+        rows: The gradients of embedding rows.
     """
 
     vector: Vector
@@ -36,16 +36,16 @@ class Computed(NamedTuple):
 
 
 class GradientBuffer:
-    """Copies of gradients by worker-step, until they are applied together.
+    """Copies of gradients by worker-step, kept until they are applied together.
 
     Args:
-        places: So many at most, so that no worker fills the memory with worker-steps of its own.
+        places: The most that are kept, so that no worker can fill the memory.
     """
 
     def __init__(self, places: int) -> None:
         self._places = places
         self._kept: dict[int, Computed] = {}
-        # Memory to be used again.
+        # Memory for reuse.
         self._spare: list[Vector] = []
 
     def clear(self) -> None:
@@ -53,7 +53,7 @@ class GradientBuffer:
         self._kept.clear()
 
     def keep(self, worker_step: int, computed: Computed) -> None:
-        """Copies what was computed; a step that is made again replaces its gradient.
+        """Keeps a copy; a step that is done again replaces its earlier gradient.
 
         Raises:
             ValueError: There is no place left.
@@ -70,12 +70,12 @@ class GradientBuffer:
     def take(
         self, worker_steps: Sequence[int], stale: Sequence[int], parameters: int
     ) -> list[Computed]:
-        """Takes these out, to be given back.
+        """Removes gradients, whose memory is to be returned with `give_back`.
 
         Args:
-            worker_steps: The worker-steps under which they are kept.
-            stale: Those of them whose gradients become zero.
-            parameters: P.
+            worker_steps: The worker-steps of the gradients.
+            stale: The worker-steps among them whose gradients become zero.
+            parameters: The number of parameters, P.
         """
         for worker_step in stale:
             vector, rows = self._kept[worker_step]
@@ -84,21 +84,21 @@ class GradientBuffer:
         return [self._kept.pop(worker_step) for worker_step in worker_steps]
 
     def give_back(self, taken: Sequence[Computed]) -> None:
-        """Nobody needs these any more."""
+        """Returns the memory of gradients that are no longer needed."""
         self._spare += [one.vector for one in taken]
 
 
-# A buffer takes a gradient of each worker, and steps may be made again beside those under way.
+# A buffer holds a gradient of each worker; steps may be done again beside those under way.
 _PLACES_OF_A_WORKER = 4
 
 
 class FencedError(Exception):
-    """Another process has taken this worker's place: nothing that it says counts any more."""
+    """Another process has taken this worker's place, and its calls are refused."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Lengths of the flat vectors of a training."""
+    """The lengths of the flat vectors of a training."""
 
     parameters: int
     statistics: int
@@ -106,12 +106,12 @@ class Sizes:
 
     @property
     def model(self) -> int:
-        """Length of what a worker pulls: parameters and statistics."""
+        """The length of what a worker pulls: parameters and statistics."""
         return self.parameters + self.statistics
 
 
 class Caller(NamedTuple):
-    """The worker that calls, and which of its successive processes it is, from 0 on."""
+    """A worker that calls, and the number of its process: 0, then 1 for its replacement, ..."""
 
     worker: int
     incarnation: int
@@ -121,11 +121,11 @@ class Pulled(NamedTuple):
     """The parameters that a worker computes with.
 
     Attributes:
-        updates: Applied so far.
-        buffer: Number of the buffer that holds them.
-        model: The parameters and then the statistics; as they are until the worker pulls again, or
-            pushes.
-        rows: Those of each embedding table that it has asked for.
+        updates: The number of updates applied so far.
+        buffer: The number of the buffer that holds them.
+        model: The parameters followed by the statistics; unchanged until the worker pushes or pulls
+            again.
+        rows: The embedding rows that it asked for, of each table.
     """
 
     updates: int
@@ -137,18 +137,21 @@ class Pulled(NamedTuple):
 class ParameterServer:
     """Holds the state; any thread may call it.
 
-    An update writes into another buffer than those that are being read, so that nobody waits for a
-    reader and nobody sees half an update. Each push says of which process and which step it is:
-    what comes from a process that was replaced is refused, and after `fence` it is known whether
-    its last push was in time.
+    An update is written to a buffer that nobody reads, so that nobody waits for a reader and nobody
+    sees half an update. Each push names its process and step: a process that was replaced is
+    refused, and `fence` tells whether its last push came in time.
 
     Args:
-        sizes: Lengths of the vectors.
-        workers: Number of workers.
+        sizes: The lengths of the vectors.
+        workers: The number of workers.
         update: Applies gradients.
-        decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
-        new_buffer: Makes a vector of `sizes.model`; called for each of at most n + 3.
-        embeddings: Embedding embeddings, whose rows `embeddings` moves.
+        decay: The factors by which a batch multiplies the statistics; see `ModelFunction.move`.
+        new_buffer: Makes a vector of `sizes.model` values; called at most n + 3 times.
+        embeddings: The embedding rows that it holds.
+
+    Attributes:
+        embeddings: The rows of embeddings.
+        buffers: The buffers of parameters and statistics.
     """
 
     def __init__(
@@ -170,7 +173,7 @@ class ParameterServer:
         self._current = 0
         self._slots = aligned(sizes.slots)
         self._updates = 0
-        # Who reads which buffer.
+        # The buffer that each reader holds.
         self._leases: dict[object, int] = {}
         self._incarnations = [0] * workers
         self._pushed = [-1] * workers
@@ -179,7 +182,7 @@ class ParameterServer:
         self._marked: tuple[object, Vector, int] | None = None
 
     def load(self, state: ModelState) -> None:
-        """Overwrites the state; rows of embeddings are to be loaded then."""
+        """Replaces the state; rows of embeddings have to be loaded afterwards."""
         with self._changing:
             target = self._free()
             np.concatenate((state.parameters, state.statistics), out=self.buffers[target])
@@ -191,10 +194,10 @@ class ParameterServer:
             self._buffer.clear()
 
     def mark(self) -> Sequence[int]:
-        """Remembers the state as it is now, for `marked`.
+        """Marks the current state, for `marked`.
 
         Returns:
-            The number of each worker's last push that was taken in.
+            The task number of each worker's last push.
         """
         with self._changing:
             if self._marked is not None:
@@ -205,7 +208,7 @@ class ParameterServer:
             return list(self._pushed)
 
     def marked(self) -> ModelState:
-        """A copy of the state at the last `mark`; called once for each."""
+        """Copies the state at the last `mark`; called once per mark."""
         with self._changing:
             assert self._marked is not None
             (holder, slots, updates), self._marked = self._marked, None
@@ -213,13 +216,13 @@ class ParameterServer:
         return ModelState(parameters, slots, statistics, updates)
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Copies of parameters and statistics, and of these rows of each embedding table."""
+        """Copies parameters and statistics, and these rows of each embedding table."""
         with self._changing:
             holder, rows = self._lease(), self.embeddings.pull(ids)
         return *self._copied(holder), *rows
 
     def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
-        """Gives a worker the buffer to read until it pushes, and the rows that it needs."""
+        """Lends a worker the current buffer until it pushes, and copies the rows that it needs."""
         with self._changing:
             self._check(caller)
             self._leases[caller.worker] = self._current
@@ -235,18 +238,18 @@ class ParameterServer:
         momentum: float,
         rows: RowGradients = (),
     ) -> int:
-        """Applies what a worker has computed as one update.
+        """Applies a worker's gradient as one update.
 
         Args:
             caller: The worker.
-            step: Number by which the worker's steps are told apart.
-            computed: Gradient and contribution to the statistics, shape [P + S].
-            rate: Learning rate.
-            momentum: Momentum of the optimizer.
-            rows: Gradients of rows of embeddings.
+            step: The number of its task.
+            computed: The gradient followed by the contribution to the statistics, shape [P + S].
+            rate: The learning rate.
+            momentum: The momentum of the optimizer.
+            rows: The gradients of embedding rows.
 
         Returns:
-            Updates applied, this one included.
+            The number of updates so far, this one included.
 
         Raises:
             FencedError: The worker was replaced; nothing has happened.
@@ -266,10 +269,10 @@ class ParameterServer:
         worker_step: int | None = None,
         rows: RowGradients = (),
     ) -> int:
-        """Keeps what a worker has computed until it is joined with others; see `push_update`.
+        """Keeps a worker's gradient until it is applied together with others; see `push_update`.
 
-        For a round it is not copied, so it must be left alone until then. For the buffer a copy is
-        kept under its `worker_step`. Returns the updates applied so far.
+        A gradient of a round is not copied and must not change until then; with a `worker_step`, a
+        copy goes to the buffer. Returns the number of updates so far.
         """
         with self._changing:
             self._check(caller)
@@ -282,9 +285,9 @@ class ParameterServer:
             return self._updates
 
     def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> int:
-        """Applies the mean of what these workers have pushed, in this order, as one update.
+        """Applies the mean of these workers' last gradients, summed in this order, as one update.
 
-        Returns the updates applied, this one included.
+        Returns the number of updates so far, this one included.
         """
         with self._changing:
             self._apply([self._waiting[worker] for worker in workers], rate, momentum)
@@ -293,10 +296,10 @@ class ParameterServer:
     def apply_buffer(
         self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
     ) -> int:
-        """Applies the mean of these gradients of the buffer, in this order, as one update.
+        """Applies the mean of gradients in the buffer, summed in this order, as one update.
 
-        Those in `stale` are without weight: they are zero in the mean. Returns the updates applied,
-        this one included.
+        The stale ones count as zero in the mean. Returns the number of updates so far, this one
+        included.
         """
         with self._changing:
             kept = self._buffer.take(worker_steps, stale, self._sizes.parameters)
@@ -305,10 +308,10 @@ class ParameterServer:
             return self._updates
 
     def fence(self, worker: int) -> tuple[int, int]:
-        """From now on refuses everything from the process that was this worker.
+        """Refuses every further call of the process that was this worker.
 
         Returns:
-            Incarnation of the next one, and the last step that was pushed.
+            The number of the process that replaces it, and the task number of the last push.
         """
         with self._changing:
             self._incarnations[worker] += 1
@@ -335,7 +338,7 @@ class ParameterServer:
         self._updates += 1
 
     def _free(self) -> int:
-        """A buffer that nobody reads."""
+        """Returns the number of a buffer that nobody reads."""
         taken = {self._current, *self._leases.values()}
         for number in range(len(self.buffers)):
             if number not in taken:
@@ -349,7 +352,7 @@ class ParameterServer:
         return holder
 
     def _copied(self, holder: object) -> tuple[Vector, Vector]:
-        """Copies of a buffer that is held, which is given back then."""
+        """Copies a buffer that is held, and releases it."""
         copied, size = self.buffers[self._leases[holder]].copy(), self._sizes.parameters
         with self._changing:
             del self._leases[holder]

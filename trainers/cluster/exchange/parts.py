@@ -1,4 +1,4 @@
-"""The processes of a cluster: a parameter server, or a worker, in the service of a chief."""
+"""The processes of a cluster other than the chief: parameter servers and workers."""
 
 from __future__ import annotations
 
@@ -34,25 +34,31 @@ from syncswitch.trainers.cluster.exchange.plans import (
 )
 from syncswitch.trainers.cluster.exchange.remote import (
     Methods,
-    Peers,
+    RemotePeer,
     RemoteServer,
     RemoteServers,
     serve,
 )
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, update_of
-from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 from syncswitch.trainers.model.embeddings.shard import Ids
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.parent import die_with_parent
 
-# A buffer for each worker, the newest one, the next one, and two that are being copied.
+# Beside a buffer for each worker: the newest, the next, and two that are being copied.
 _BESIDES_WORKERS = 4
 
 
 class ServerPart:
-    """A parameter server and the workers that are connected to it."""
+    """A parameter server as a process: answers its chief and its workers.
 
-    guests = (WORKER,)
+    Attributes:
+        admits: The roles that may connect to it.
+        calls: The calls that its chief may make.
+        methods: The methods for these calls, as far as they can be called yet.
+    """
+
+    admits = (WORKER,)
     calls = CHIEF_TO_SERVER
 
     def __init__(self) -> None:
@@ -64,7 +70,6 @@ class ServerPart:
         server = self._server
         if server is None:
             raise ConnectionRefusedError("the parameter server is new")
-        # As long as what it pulls.
         size = server.buffers[0].size
         if wire.is_local:
             wire.send(len(self._buffers.rows))
@@ -80,7 +85,7 @@ class ServerPart:
 
         def pushing(push: Callable[..., int]) -> Callable[..., int]:
             def pushed(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
-                # What was sent has to lie in the inbox now.
+                # A gradient that was sent has been received into the inbox.
                 shape = None if sent is None else sent.shape
                 if shape != (None if wire.is_local else inbox.shape):
                     raise ValueError("a gradient of another length")
@@ -93,11 +98,11 @@ class ServerPart:
             "push_update": pushing(server.push_update),
             "push_gradient": pushing(server.push_gradient),
         }
-        # Where memory is shared, what comes over the wire is rows of embeddings alone.
+        # Where memory is shared, the only arrays on the wire are rows of embeddings.
         serve(wire, WORKER_TO_SERVER, methods, None if wire.is_local else inbox)
 
     def close(self) -> None:
-        """Nothing waits here."""
+        """Does nothing: a parameter server waits for nobody."""
 
     def _build(self, plan: ServerPlan) -> None:
         self._shard, self._model = plan.shard, plan.model
@@ -117,37 +122,39 @@ class ServerPart:
 
 
 def _checked(caller: Caller, wire: Wire) -> Caller:
-    """Nobody speaks for another worker."""
+    """Refuses a worker that claims to be another one."""
     if wire.peer != (WORKER, caller.worker):
         raise FencedError(f"worker {caller.worker} is another one")
     return caller
 
 
 class WorkerPart:
-    """A worker, and those that fetch pieces of its replica.
+    """A worker as a process: answers its chief, and others that fetch pieces of its replica.
 
     Args:
-        own: Which part of the cluster it is.
-        reference: See `Place`.
+        own: The part of the cluster that it is.
+        reference: The workload; see `Place`.
+
+    Attributes: As of `ServerPart`.
     """
 
-    guests = (CHIEF, WORKER)
+    admits = (CHIEF, WORKER)
     calls = CHIEF_TO_WORKER
 
     def __init__(self, own: Identity, reference: str | None = None) -> None:
         self._own = own
         self._reference = reference
         self._servers: RemoteServers | None = None
-        self._peers = Peers(own)
+        self._peers: dict[Address, RemotePeer] = {}
         self.methods: dict[str, Callable[..., Any]] = {"build": self._build}
-        self._for_guests: dict[str, Callable[..., Any]] = {}
+        self._for_others: dict[str, Callable[..., Any]] = {}
 
     def on_wire(self, wire: Wire) -> None:
         """Serves another worker, or the chief."""
-        serve(wire, TO_WORKER, self._for_guests)
+        serve(wire, TO_WORKER, self._for_others)
 
     def close(self) -> None:
-        """Waits for nobody any more."""
+        """Closes its wires, so that it waits for nobody any more."""
         for one in (self._servers, *self._peers.values()):
             if one is not None:
                 one.close()
@@ -155,6 +162,7 @@ class WorkerPart:
     def _build(self, plan: WorkerPlan) -> None:
         from syncswitch.trainers.cluster.exchange.worker import Worker, step_of
         from syncswitch.trainers.model.batches.feed import feed_of
+        from syncswitch.trainers.model.steps import EmbeddingSteps
 
         source = plan.source.restored(self._reference)
         source.check()
@@ -168,7 +176,9 @@ class WorkerPart:
             self._computed.rows[0],
             plan.decay,
             lambda: update_of(plan.update),
-            embeddings=None if plan.embeddings is None else plan.embeddings.restored(),
+            embeddings=(
+                None if plan.ids is None else EmbeddingSteps(plan.embeddings, plan.ids.restored())
+            ),
         )
         self.methods |= {
             "connect": self._connect,
@@ -177,10 +187,10 @@ class WorkerPart:
             "gather": lambda *group: worker.gather(group[0], self._members(*group)),
             "commit": worker.commit,
         }
-        self._for_guests["fetch"] = worker.fetch
+        self._for_others["fetch"] = worker.fetch
 
     def _connect(self, caller: Caller, servers: Sequence[tuple[str, Address, slice]]) -> None:
-        """Joins parameter servers, new or the same, with their names, addresses and shards."""
+        """Connects to parameter servers, given their names, addresses and shards."""
         if self._servers is not None:
             self._servers.close()
         joined = [
@@ -192,29 +202,31 @@ class WorkerPart:
         self.methods["step"] = self._worker.step
 
     def _members(self, position: int, addresses: Sequence[Address]) -> list[Any]:
-        """The workers of a group; this one itself at its position."""
+        """The workers of a group, with this one at its position."""
         return [
-            self._worker if number == position else self._peers[address]
+            self._worker
+            if number == position
+            else self._peers.setdefault(address, RemotePeer(address, self._own))
             for number, address in enumerate(addresses)
         ]
 
 
 SECRET = "SYNCSWITCH_SECRET"
-"""Variable of the environment with the secret of a cluster."""
+"""The environment variable with the secret of a cluster."""
 
 PULSE_SECONDS = 0.5
-"""Time after which a process says again that it lives."""
+"""The time between two heartbeats of a process."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The part of a cluster that a process is, and how it finds the others.
+    """The place of a process in its cluster.
 
     Attributes:
-        part: Role and number.
-        chief: Address of the chief.
-        listen: Address at which it lets others in.
-        secret: Secret of the cluster; see `Identity`.
+        part: Its role and number.
+        chief: The address of the chief.
+        listen: The address at which it listens.
+        secret: The secret of the cluster; see `Identity`.
         reference: The workload, as `load_workload` takes it; None where that is not known.
     """
 
@@ -226,13 +238,13 @@ class Place:
 
 
 def become_part(place: Place) -> NoReturn:
-    """Replaces this process by a fresh program, which sees the GPU that its environment names."""
+    """Replaces this process by a fresh one, whose TensorFlow sees the GPU in its environment."""
     arguments, secret = program(place)
     os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **secret})
 
 
 def program(place: Place) -> tuple[list[str], dict[str, str]]:
-    """Arguments of Python for a process that is a part, and its environment besides others."""
+    """Returns Python's arguments for a process that is a part, and its extra environment."""
     assert place.secret is not None
     role, number = place.part
     rest = msgspec.json.encode((place.chief, place.listen, place.reference)).decode()
@@ -240,32 +252,32 @@ def program(place: Place) -> tuple[list[str], dict[str, str]]:
 
 
 def serve_chief(place: Place) -> None:
-    """Is this part of a cluster until its chief is gone.
+    """Runs a part of a cluster in this process until its chief is gone.
 
     Raises:
-        OSError: There is no chief, or no place to listen.
+        OSError: The chief cannot be reached, or it cannot listen at its address.
     """
     token = uuid.uuid4().hex
     own = Identity(place.part, place.secret)
     is_server = place.part[0] == SERVER
     served = ServerPart() if is_server else WorkerPart(own, place.reference)
-    door = Door(place.listen, own, served.guests, served.on_wire)
+    listener = Listener(place.listen, own, served.admits, served.on_wire)
     try:
         wire = dial(place.chief, CHIEF, own)
-        wire.send(Hello(token, door.address))
+        wire.send(Hello(token, listener.address))
         pulse = dial(place.chief, CHIEF, own)
         pulse.send(Hello(token, None))
-        # A chief that closes the pulse wants this process to wait for nobody any more.
+        # A chief that closes the pulse has given up this process, which must not wait any more.
         threading.Thread(target=_beat, args=(pulse, served.close), daemon=True).start()
         serve(wire, served.calls, served.methods)
         pulse.close()
     finally:
-        door.close()
+        listener.close()
         served.close()
 
 
 def _beat(pulse: Wire, on_end: Callable[[], None]) -> None:
-    # The chief never says a word on it: all that can be read is the end. A closed one is no file.
+    # The chief sends nothing on it, so it is readable only at the end; a closed one raises.
     with suppress(OSError, ValueError):
         while not select.select([pulse], [], [], PULSE_SECONDS)[0]:
             pulse.send(None)
@@ -274,7 +286,7 @@ def _beat(pulse: Wire, on_end: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """The program; it ends with the process that has started it."""
+    """Runs the program; it ends with the process that started it."""
     role, number, rest = sys.argv[1:]
     kind = tuple[Address, Address, str | None]
     chief, listen, reference = msgspec.json.decode(rest, type=kind)

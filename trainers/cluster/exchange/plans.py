@@ -1,12 +1,12 @@
-"""The protocol: what the parts of a cluster tell and answer each other."""
+"""The protocol between the parts of a cluster: plans, tasks, and the calls that each may make."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+from syncswitch.trainers.cluster.exchange.handshake import Address
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, RowGradients, Sizes
 from syncswitch.trainers.job.embeddings import EmbeddingTable
 from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, Ids, ShardPlan
@@ -14,25 +14,20 @@ from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.protocols import Exchange
 
-if TYPE_CHECKING:
-    from syncswitch.trainers.model.steps import EmbeddingSteps
-
 CHIEF, SERVER, WORKER = "chief", "ps", "worker"
-
-PARAMETER_SERVER: Part = (SERVER, 0)
 
 
 class StepError(Exception):
-    """A step cannot be computed: model, data and loss do not fit, or the memory is too small."""
+    """A step cannot be computed: model, data and loss do not fit together, or memory is short."""
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The first word of a process to its chief.
+    """The first message on a wire to the chief.
 
     Attributes:
-        token: Names the process: the same on all its wires, another for each process.
-        address: Where others reach it; None for a wire on which it only says that it lives.
+        token: Identifies the process: the same on all its wires, different for each process.
+        address: The address at which others reach it; None on the wire for heartbeats.
     """
 
     token: str
@@ -44,8 +39,8 @@ class Plan:
     """The plan of a part that holds parameters.
 
     Attributes:
-        sizes: Lengths of the vectors.
-        decay: Factor by which a batch multiplies the statistics.
+        sizes: The lengths of the vectors.
+        decay: The factors by which a batch multiplies the statistics.
         update: The optimizer; None for SGD with momentum.
     """
 
@@ -59,10 +54,10 @@ class ServerPlan(Plan):
     """The plan of a parameter server.
 
     Attributes:
-        workers: n.
+        workers: The number of workers, n.
         shard: Its piece of what workers pull.
-        model: Length of what they pull.
-        embeddings: Its rows of embeddings.
+        model: The length of all that workers pull.
+        embeddings: The rows of embeddings that it holds.
     """
 
     workers: int
@@ -72,50 +67,33 @@ class ServerPlan(Plan):
 
 
 @dataclass(frozen=True)
-class EmbeddingsPlan:
-    """The embeddings, for a worker.
-
-    Attributes:
-        embeddings: The embeddings of the model.
-        ids: See `trace_ids`.
-    """
-
-    embeddings: tuple[EmbeddingTable, ...]
-    ids: ShippedFunction
-
-    def restored(self) -> EmbeddingSteps:
-        """The same in the process of the worker, ready to use."""
-        from syncswitch.trainers.model.steps import EmbeddingSteps
-
-        return EmbeddingSteps(self.embeddings, self.ids.restored())
-
-
-@dataclass(frozen=True)
 class WorkerPlan(Plan):
     """The plan of a worker.
 
     Attributes:
-        step: Made by `trace_step`.
-        source: Gives the training examples.
-        batch_size: B.
-        compiled: The step as XLA compiles it, for a worker with a GPU.
-        embeddings: Embeddings, if there are any.
+        step: The step, made by `trace_step`.
+        source: The source of the training examples.
+        batch_size: The batch size, B.
+        compiled: The step for XLA to compile, for a worker with a GPU.
+        embeddings: The embeddings of the model.
+        ids: Finds the rows that a batch needs, see `trace_ids`; None without embeddings.
     """
 
     step: ShippedFunction
     source: ShippedSource
     batch_size: int
     compiled: ShippedFunction | None
-    embeddings: EmbeddingsPlan | None = None
+    embeddings: tuple[EmbeddingTable, ...] = ()
+    ids: ShippedFunction | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """How a worker is slowed on purpose.
+    """How a worker is slowed down on purpose.
 
     Attributes:
-        seconds: Added between its gradient and its push.
-        slowdown: Factor on the time of its gradient.
+        seconds: The delay between computing a gradient and pushing it.
+        slowdown: The factor on the time that computing a gradient takes.
     """
 
     seconds: float = 0.0
@@ -127,18 +105,19 @@ NO_HOLD = Hold()
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One worker-step, or several at once.
+    """A worker-step, or several whose mean gradient is pushed.
 
     Attributes:
-        number: By which the worker's steps are told apart; each one's is higher.
-        worker_step: Its number in the job, which also chooses its batch.
-        seed: The run's.
+        number: The number of the task, higher than those of all tasks before.
+        worker_step: The number of the first worker-step in the job; also selects its batch.
+        seed: The seed of the run.
         exchange: How the gradient is exchanged.
-        rate: Learning rate, where the worker's gradient alone is an update.
-        momentum: Momentum, where the worker's gradient alone is an update.
-        hold: Slows it.
-        taken: Parameter servers that have this worker-step from a worker that died over it.
-        batches: So many worker-steps, from this one on: the mean of their gradients is pushed.
+        rate: The learning rate, where the gradient is an update by itself.
+        momentum: The momentum, where the gradient is an update by itself.
+        hold: How the worker is slowed down.
+        taken: The parameter servers that have this worker-step already, from a worker that died
+            while it pushed.
+        batches: The number of consecutive worker-steps.
     """
 
     number: int
@@ -153,7 +132,7 @@ class Task:
 
     @property
     def parts(self) -> list[Task]:
-        """One for each batch."""
+        """The single worker-steps, each a task."""
         if self.batches == 1:
             return [self]
         steps = range(self.worker_step, self.worker_step + self.batches)
@@ -161,14 +140,14 @@ class Task:
 
 
 class Push(NamedTuple):
-    """Acknowledgement of one worker-step, after the parameter server has taken it in.
+    """The result of a task, after the parameter server has received the gradient.
 
     Attributes:
-        loss: The batch's, before the update.
-        pulled_updates: Updates applied when the worker read the parameters; where there are several
-            parameter servers, by the first.
-        pushed_updates: Updates applied when its gradient had arrived; for a protocol that applies
-            each push, this one included.
+        loss: The loss of the batch, before the update.
+        pulled_updates: The number of updates before the pull; of several parameter servers, in the
+            first.
+        pushed_updates: The number of updates once the gradient had arrived; where each push is an
+            update, this one included.
     """
 
     loss: float
@@ -177,7 +156,7 @@ class Push(NamedTuple):
 
 
 Calls = Mapping[str, tuple[Any, Any]]
-"""The calls that one process may make of another, with types of arguments and results."""
+"""The calls that a process answers, with the types of arguments and results."""
 
 CHIEF_TO_SERVER: Calls = {
     "build": (tuple[ServerPlan], None),
@@ -194,7 +173,7 @@ CHIEF_TO_SERVER: Calls = {
 }
 CHIEF_TO_WORKER: Calls = {
     "build": (tuple[WorkerPlan], None),
-    # Names, addresses and shards of the parameter servers.
+    # The names, addresses and shards of the parameter servers.
     "connect": (tuple[Caller, list[tuple[str, Address, slice]]], None),
     "step": (tuple[Task], Push),
     "take": (tuple[ModelState], None),
@@ -203,7 +182,7 @@ CHIEF_TO_WORKER: Calls = {
     "commit": (tuple[()], None),
 }
 WORKER_TO_SERVER: Calls = {
-    # Buffers and gradients themselves only where no memory is shared.
+    # Parameters and gradients are sent only where no memory is shared.
     "pull": (tuple[Caller, list[Ids]], tuple[int, int, Vector | None, list[Vector]]),
     "push_update": (tuple[Caller, int, Vector | None, float, float, RowGradients], int),
     "push_gradient": (tuple[Caller, int, Vector | None, int | None, RowGradients], int),

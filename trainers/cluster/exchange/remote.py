@@ -1,4 +1,4 @@
-"""Calls over a wire, one after the other: parameter servers and workers in other processes."""
+"""Calls over wires to parameter servers and workers in other processes."""
 
 from __future__ import annotations
 
@@ -33,27 +33,29 @@ from syncswitch.trainers.model.layout import Vector
 
 
 class LostError(Exception):
-    """The other process is gone, or has been given up."""
+    """The other process is gone, or was given up."""
 
 
 class RemoteError(Exception):
-    """A call has raised an error in the other process, which goes on."""
+    """A call raised an error in the other process, which goes on."""
 
 
 Methods = Mapping[str, Callable[..., Any]]
 
 
 class Remote:
-    """The far end of a wire: what is served there can be called here, by any thread.
+    """The far end of a wire; its methods can be called from any thread, one call at a time.
+
+    For example, `remote.step(task)` is `remote.call("step", task)`.
 
     Args:
         wire: The wire to it.
         name: Its name, for people.
         calls: The calls that it answers.
-        lost: The error to raise once it is gone.
+        lost: The class of error to raise once it is gone.
 
     Attributes:
-        calling: Held from the beginning of a call to its end.
+        calling: The lock that is held during a call.
     """
 
     def __init__(
@@ -69,32 +71,32 @@ class Remote:
         return partial(self.call, method)
 
     def call(self, method: str, *arguments: Any, into: Vector | None = None) -> Any:
-        """Calls a method and waits for what it returns.
+        """Calls a method and waits for its result.
 
         Args:
-            method: Name of the method.
+            method: The name of the method.
             arguments: Its arguments.
             into: See `Wire.receive`.
 
         Raises:
-            LostError: The other end is gone; whether it has done it is not known.
+            LostError: The other end is gone; whether it completed the call is not known.
             FencedError: The caller was replaced by another process.
             StepError: The step cannot be computed.
-            RemoteError: It has raised something else.
+            RemoteError: The method raised something else.
         """
         with self.calling:
             self.ask(method, arguments)
             return self.answer(method, into)
 
     def ask(self, method: str, arguments: Sequence[Any]) -> None:
-        """Begins a call, while `calling` is held; `answer` ends it."""
+        """Begins a call, while `calling` is held; `answer` completes it."""
         try:
             self.wire.send((method, tuple(arguments)))
         except OSError as error:
             raise self._gone() from error
 
     def answer(self, method: str, into: Vector | None = None) -> Any:
-        """Waits for the end of a call; see `call`."""
+        """Waits for the result of a call; see `call`."""
         try:
             message = self.wire.receive(into)
             failure, _ = message.read(_ANSWER)
@@ -107,7 +109,7 @@ class Remote:
         return result
 
     def close(self) -> None:
-        """Ends the wire, also for a thread that waits for an answer."""
+        """Closes the wire, even while another thread waits for an answer."""
         self.wire.close()
 
     def _gone(self) -> Exception:
@@ -117,11 +119,11 @@ class Remote:
 
 @dataclass(frozen=True)
 class Call:
-    """One of several calls at the same time.
+    """A call, for `call_all`.
 
     Attributes:
-        remote: The far end that is called.
-        method: Name of the method.
+        remote: The far end to call.
+        method: The name of the method.
         arguments: Its arguments.
         into: See `Wire.receive`.
     """
@@ -133,12 +135,12 @@ class Call:
 
 
 def call_all(calls: Sequence[Call]) -> list[Any]:
-    """Calls them all before it waits for the first answer; what each has returned.
+    """Makes several calls at the same time, and returns their results.
 
-    It has waited for all of them when it raises, so that the others can be called again.
+    All answers are awaited even if one is an error, so that everybody can be called again.
 
     Raises:
-        Exception: See `Remote.call`; that somebody is gone rather than anything else.
+        Exception: See `Remote.call`; a loss takes precedence over other errors.
     """
     if len(calls) == 1:
         (one,) = calls
@@ -180,10 +182,10 @@ def serve(wire: Wire, calls: Calls, methods: Methods, into: Vector | None = None
     """Answers calls until the other end is gone.
 
     Args:
-        wire: The wire to whoever calls.
-        calls: The calls that it may make.
-        methods: The methods behind them, as far as they can be called yet.
-        into: Takes the array of a call, if it is as long.
+        wire: The wire to the caller.
+        calls: The calls that the caller may make.
+        methods: The methods for these calls; those that are missing cannot be called yet.
+        into: See `Wire.receive`.
     """
     with suppress(OSError, EOFError):
         while True:
@@ -192,12 +194,12 @@ def serve(wire: Wire, calls: Calls, methods: Methods, into: Vector | None = None
 
 
 def _answer(message: Message, calls: Calls, methods: Methods) -> tuple[str | None, Any]:
-    """The answer to a call: the name of an error and its text, or None and the result."""
+    """Returns the answer to a call: the name and text of an error, or None and the result."""
     method, _ = message.read(_ASKED)
     if method not in calls:
-        return _REFUSED, f"nobody may ask for {method!r} here"
+        return _REFUSED, f"{method!r} may not be called here"
     if method not in methods:
-        return _REFUSED, f"it is too early for {method!r}"
+        return _REFUSED, f"{method!r} cannot be called yet"
     try:
         _, arguments = message.read(tuple[str, calls[method][0]])  # type: ignore[misc]
         return None, methods[method](*arguments)
@@ -207,18 +209,18 @@ def _answer(message: Message, calls: Calls, methods: Methods) -> tuple[str | Non
 
 
 class RemoteServer:
-    """One of them: the wire to it, and the memory that is shared with it.
+    """A parameter server in another process, as a worker sees it.
 
     Args:
         wire: The wire to a `ServerPart`.
         name: Its name, for people.
         shard: Its piece of the vector that workers pull.
-        computed: Memory for what the worker computes.
+        computed: The memory for the worker's results.
 
     Attributes:
-        remote: To call it.
-        shard: See above.
-        buffers: Its buffers, where memory is shared.
+        remote: The far end, for calls.
+        shard: Its piece of the vector that workers pull.
+        buffers: Its buffers, where memory is shared; None elsewhere.
     """
 
     def __init__(self, wire: Wire, name: str, shard: slice, computed: Block) -> None:
@@ -233,24 +235,25 @@ class RemoteServer:
 
 
 class RemoteServers:
-    """All of them, which together are one `ParameterServer`; each call goes to all at once.
+    """All parameter servers, used like a single one; each call goes to all at the same time.
 
-    Each takes in a push by itself, so those of several workers may come in another order to each.
+    They receive pushes independently, so those of several workers may arrive in a different order
+    at each.
 
     Args:
-        servers: In the order of their shards.
-        size: Length of what is pulled.
+        servers: The servers, in the order of their shards.
+        size: The length of what is pulled.
     """
 
     def __init__(self, servers: Sequence[RemoteServer], size: int) -> None:
         self._servers = servers
         self._pulled_updates = [0] * len(servers)
-        # One alone may share its memory; what comes from several has to become one vector.
+        # The shared memory of a single server can be used as it is; several are joined here.
         needs_copy = len(servers) > 1 or servers[0].buffers is None
         self._model = aligned(size) if needs_copy else aligned(0)
 
     def pull(self, caller: Caller, ids: Sequence[Ids] = ()) -> Pulled:
-        """See `ParameterServer`; updates are those of the first."""
+        """See `ParameterServer`; the update count is that of the first server."""
         asked = ids_for(ids, len(self._servers))
         places = [self._model[one.shard] for one in self._servers]
         found = call_all(
@@ -264,7 +267,7 @@ class RemoteServers:
         for server, place, (_, buffer, sent, _) in zip(self._servers, places, found, strict=True):
             if server.buffers is None:
                 if sent is None or sent.shape != place.shape:
-                    raise LostError(f"{server.remote.name} gives parameters of another length")
+                    raise LostError(f"{server.remote.name} sent parameters of another length")
             elif len(self._servers) == 1:
                 model = server.buffers[buffer]
             else:
@@ -282,7 +285,7 @@ class RemoteServers:
         rows: RowGradients = (),
         taken: Collection[int] = (),
     ) -> int:
-        """See `ParameterServer`; leaves out those servers that have taken the step in before."""
+        """See `ParameterServer`; leaves out the servers in `taken`, which have the step already."""
         return self._push("push_update", caller, number, computed, (rate, momentum), rows, taken)
 
     def push_gradient(
@@ -297,7 +300,7 @@ class RemoteServers:
         return self._push("push_gradient", caller, number, computed, (worker_step,), rows)
 
     def close(self) -> None:
-        """Ends the wires."""
+        """Closes the wires."""
         for one in self._servers:
             one.remote.close()
 
@@ -315,22 +318,22 @@ class RemoteServers:
         rows_for = gradients_for(rows, len(self._servers))
         for position, one in enumerate(self._servers):
             if position not in taken:
-                # Nothing where memory is shared.
+                # Shared memory is not sent.
                 sent = computed[one.shard] if one.buffers is None else None
                 arguments = (caller, number, sent, *rest, rows_for[position])
                 calls.append(Call(one.remote, method, arguments))
                 positions.append(position)
         updates: int = call_all(calls)[0]
-        # As if the first had been asked, for who counts the updates since the pull.
+        # Counted as in the first server, so that staleness is the difference to the pull.
         return updates - self._pulled_updates[positions[0]] + self._pulled_updates[0]
 
 
 class RemotePeer:
-    """A worker in another process, as far as others need it; connected to when it is first asked.
+    """A worker in another process from which pieces of its replica can be fetched.
 
     Args:
-        address: Where it lets others in.
-        own: The part that asks.
+        address: The address at which it listens; it is connected to at the first fetch.
+        own: The part that fetches.
     """
 
     def __init__(self, address: Address, own: Identity) -> None:
@@ -339,10 +342,10 @@ class RemotePeer:
         self._remote: Remote | None = None
 
     def fetch(self, what: str, start: int, stop: int) -> Vector:
-        """See `Worker`."""
+        """See `Worker.fetch`."""
         found: Vector
         if self._remote is not None:
-            # Another process may be there by now.
+            # If it is lost, another process may have taken its place.
             with suppress(LostError):
                 found = self._remote.fetch(what, start, stop)
                 return found
@@ -355,21 +358,6 @@ class RemotePeer:
         return found
 
     def close(self) -> None:
-        """Ends the wire."""
+        """Closes the wire."""
         if self._remote is not None:
             self._remote.close()
-
-
-class Peers(dict[Address, RemotePeer]):
-    """Workers in other processes by their addresses.
-
-    Args:
-        own: The part that asks them.
-    """
-
-    def __init__(self, own: Identity) -> None:
-        super().__init__()
-        self._own = own
-
-    def __missing__(self, address: Address) -> RemotePeer:
-        return self.setdefault(address, RemotePeer(address, self._own))

@@ -1,4 +1,4 @@
-"""Encrypted records between two processes, into which nothing can be slipped on the way."""
+"""Encrypted and authenticated records between two processes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _LENGTH = struct.Struct("<I")
-_RECORD_BYTES = 1 << 20  # of 64 KiB to 4 MiB the one that takes the least processor time
+_RECORD_BYTES = 1 << 20  # takes the least processor time of all sizes from 64 KiB to 4 MiB
 _TAG_BYTES = 16
 _NONCE_BYTES = 12
-# Larger than what is said of a step, smaller than vectors whose copies count.
+# More than the messages about a step, less than vectors whose copies would count.
 _AHEAD_BYTES = 1 << 12
-_MOST_PIECES = 512  # that one call of the system takes
+_MOST_PIECES = 512  # fewer than one system call accepts
 
 
 class Plain:
-    """A socket as it is; one thread sends while another may receive."""
+    """A bare socket; one thread may send while another receives."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
 
     def send_all(self, parts: Sequence[memoryview]) -> None:
-        """Sends bytes from where they lie."""
+        """Sends bytes without copying them first."""
         left = [part for part in parts if part.nbytes]
         while left:
             sent = self._socket.sendmsg(left[:_MOST_PIECES])
@@ -35,21 +35,22 @@ class Plain:
                 left[0] = left[0].cast("B")[sent:]
 
     def receive_into(self, memory: memoryview, flags: int = 0) -> int:
-        """Receives as many bytes as there are, but one at least; 0 at the end."""
+        """Receives what has arrived, at least one byte; returns how many, 0 at the end."""
         return self._socket.recv_into(memory, 0, flags)
 
 
 class Sealed:
-    """A socket whose bytes only the other end can read, and only as they were sent.
+    """An encrypted socket; bytes arrive as they were sent, or not at all.
 
-    They are cut into records, each encrypted with AES-GCM under a key for this connection and this
-    direction and under its number: one that is changed, repeated, left out or out of its order is
-    found out. That the connection ends is not protected: whoever reads takes it for a loss.
+    They are cut into records. Each is encrypted with AES-GCM under a key for this connection and
+    direction, with its number as the nonce, so that a record that is changed, repeated, left out or
+    reordered is detected. The end of the connection is not authenticated: readers treat it as a
+    loss.
 
     Args:
-        connected: To the other end.
-        sending: Key for what is sent.
-        receiving: Key for what comes.
+        connected: The socket to the other end.
+        sending: The key for what is sent.
+        receiving: The key for what is received.
     """
 
     def __init__(self, connected: socket.socket, sending: bytes, receiving: bytes) -> None:
@@ -77,7 +78,7 @@ class Sealed:
             except EOFError:
                 return 0
             if length > _RECORD_BYTES:
-                raise ConnectionResetError("what has come is none of its messages")
+                raise ConnectionResetError("a record is too long")
             sealed = self._in[: length + _TAG_BYTES]
             self._reader.fill(sealed)
             is_whole = length <= memory.nbytes
@@ -87,7 +88,7 @@ class Sealed:
             try:
                 self._receiver.decrypt_into(nonce, sealed, None, opened)
             except InvalidTag as error:
-                raise ConnectionResetError("a message was changed on its way") from error
+                raise ConnectionResetError("a message was changed on the way") from error
             if is_whole:
                 return length
             self._rest = opened
@@ -117,18 +118,18 @@ Channel = Plain | Sealed
 
 
 class Reader:
-    """Reads a channel in pieces of a known length; short ones several at a time."""
+    """Reads pieces of known lengths from a channel; short ones are read ahead."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        # What was read and not yet asked for.
+        # Bytes that were read and not asked for yet.
         self._ahead, self._start, self._stop = bytearray(_AHEAD_BYTES), 0, 0
 
     def next(self, size: int) -> memoryview:
-        """The next bytes, until the next call.
+        """Returns the next bytes, valid until the next call.
 
         Raises:
-            EOFError: They do not come.
+            EOFError: The channel ends before.
         """
         if self._stop - self._start < size:
             self._read_ahead(size)
@@ -137,7 +138,7 @@ class Reader:
         return found
 
     def fill(self, memory: memoryview) -> None:
-        """Puts the next bytes there; see `next`."""
+        """Fills `memory` with the next bytes; see `next`."""
         known = min(memory.nbytes, self._stop - self._start)
         memory[:known] = self.next(known)
         memory = memory[known:]
@@ -155,7 +156,7 @@ class Reader:
         self._start, self._stop = 0, len(rest)
         while self._stop < size:
             if self._stop == len(self._ahead):
-                # A size is only what somebody says: memory for as much again as has come.
+                # A size is only announced: take no more memory at a time than what has arrived.
                 self._ahead += bytes(min(size - self._stop, max(self._stop, _RECORD_BYTES)))
             received = self._channel.receive_into(memoryview(self._ahead)[self._stop :])
             if not received:

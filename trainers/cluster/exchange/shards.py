@@ -1,4 +1,4 @@
-"""How a state is cut over several parameter servers; pure."""
+"""Shards: how several parameter servers divide a state between them; pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
 from syncswitch.trainers.model.layout import ModelState
 
 Undone = Mapping[int, Collection[int]]
-"""Worker-steps that are not in a state, and the parameter servers that nevertheless have each.
+"""Worker-steps that are missing from a state, each with the parameter servers that have it already.
 
-A worker that dies while it pushes may have reached some of them.
+A worker that dies during a push may have reached some of the servers.
 """
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The pieces of a training's flat vectors that one parameter server holds.
+    """The pieces of the flat vectors that one parameter server holds.
 
     Attributes:
-        parameters: A piece of them.
-        statistics: A piece of them; together one piece of parameters and then statistics.
-        slots: Pieces of them, in the order in which it holds them. An optimizer's variable that
-            belongs to no parameter is a piece of each shard.
+        parameters: Its piece of the parameters.
+        statistics: Its piece of the statistics. The two are adjacent in the vector of parameters
+            followed by statistics.
+        slots: Its pieces of the slots, in the order in which it holds them. An optimizer's variable
+            that belongs to no single parameter is in every shard.
     """
 
     parameters: slice
@@ -36,7 +37,7 @@ class Shard:
 
     @property
     def model(self) -> slice:
-        """Its piece of what a worker pulls: parameters and then statistics."""
+        """Its piece of what a worker pulls: parameters followed by statistics."""
         return slice(
             self.parameters.start + self.statistics.start,
             self.parameters.stop + self.statistics.stop,
@@ -44,13 +45,13 @@ class Shard:
 
     @property
     def sizes(self) -> Sizes:
-        """Lengths of its vectors."""
+        """The lengths of its vectors."""
         return Sizes(
             _length(self.parameters), _length(self.statistics), sum(map(_length, self.slots))
         )
 
     def of(self, state: ModelState) -> ModelState:
-        """Its part of a state."""
+        """Returns its part of a state."""
         slots = [state.slots[piece] for piece in self.slots]
         return replace(
             state,
@@ -61,13 +62,13 @@ class Shard:
 
 
 def uncut(sizes: Sizes) -> tuple[Shard, ...]:
-    """The only shard."""
+    """Returns a single shard that holds everything."""
     whole = [slice(0, size) for size in (sizes.parameters, sizes.statistics, sizes.slots)]
     return (Shard(whole[0], whole[1], (whole[2],)),)
 
 
 def cut_anywhere(sizes: Sizes, count: int) -> tuple[Shard, ...]:
-    """Equal shards for an optimizer with one slot for each parameter, in their order."""
+    """Returns equal shards, for an optimizer with one slot per parameter in the same order."""
     cuts = [sizes.model * number // count for number in range(count + 1)]
     found = [_piece(start, stop, sizes.parameters) for start, stop in pairwise(cuts)]
     return tuple(replace(shard, slots=(shard.parameters,)) for shard in found)
@@ -79,14 +80,14 @@ def cut_between_variables(
     slots: Sequence[tuple[int, int | None]],
     count: int,
 ) -> tuple[Shard, ...]:
-    """Shards of whole variables, as equal as these allow; some may be empty.
+    """Returns shards of whole variables, as equal as possible; some may be empty.
 
     Args:
-        parameters: Sizes of the trained variables.
-        statistics: Sizes of those that are not trained.
-        slots: Size of each of the optimizer's variables, and which trained variable it belongs to;
-            None where it belongs to no single one.
-        count: Number of shards.
+        parameters: The sizes of the trained variables.
+        statistics: The sizes of the variables that are not trained.
+        slots: The size of each of the optimizer's variables, and the number of the trained variable
+            that it belongs to; None where it belongs to no single one.
+        count: The number of shards.
     """
     ends = list(accumulate([*parameters, *statistics], initial=0))
     cuts = [_nearest(ends, ends[-1] * number / count) for number in range(count)] + [ends[-1]]
@@ -107,7 +108,7 @@ def cut_between_variables(
 
 
 def joined(parts: Sequence[ModelState], shards: Sequence[Shard], sizes: Sizes) -> ModelState:
-    """The state of which these are the parts; its updates are those of the first."""
+    """Joins the parts of a state; it has the update count of the first part."""
     if len(parts) == 1:
         return parts[0]
     slots = np.empty(sizes.slots, np.float32)
@@ -125,7 +126,7 @@ def joined(parts: Sequence[ModelState], shards: Sequence[Shard], sizes: Sizes) -
 
 
 def _piece(start: int, stop: int, parameters: int) -> Shard:
-    """The shard of this piece of parameters and then statistics, without slots."""
+    """Returns the shard of a piece of parameters followed by statistics, without slots."""
     return Shard(
         slice(min(start, parameters), min(stop, parameters)),
         slice(max(start, parameters) - parameters, max(stop, parameters) - parameters),
@@ -134,7 +135,7 @@ def _piece(start: int, stop: int, parameters: int) -> Shard:
 
 
 def _nearest(ends: Sequence[int], target: float) -> int:
-    """The last of the ends that are nearest."""
+    """Returns the end that is nearest to the target; of two equally near ones, the later."""
     above = bisect_left(ends, target)
     before = ends[max(0, above - 1)]
     return before if target - before < ends[above] - target else ends[above]

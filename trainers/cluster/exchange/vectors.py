@@ -1,4 +1,4 @@
-"""Memory for long vectors, which may be shared with other processes of the machine."""
+"""Long vectors: memory that processes of one machine can share, and updates of it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ import numpy as np
 
 from syncswitch.trainers.model.layout import Vector
 
-# TensorFlow reads an array where it lies if it begins here.
+# TensorFlow uses an array without copying it if it is aligned to this many bytes.
 _ALIGNMENT = 64
 _BYTES = 4
 
 
 class Block:
-    """Vectors of one length in memory of their own; zero, and free, until they are written.
+    """Vectors of equal length in shareable memory; zero, and taking no memory, until written.
 
     Args:
-        rows: How many.
-        size: Values of each.
-        descriptor: File of a block that another process has made; by default a new one, without a
-            name that could outlive the processes which hold it.
+        rows: The number of vectors.
+        size: The number of values in each.
+        descriptor: The file of a block that another process has made; by default a new anonymous
+            file, which ends with the processes that hold it.
+
+    Attributes:
+        descriptor: The file of its memory.
+        rows: The vectors.
     """
 
     def __init__(self, rows: int, size: int, descriptor: int | None = None) -> None:
@@ -44,24 +48,24 @@ class Block:
 
 
 def aligned(size: int) -> Vector:
-    """A vector of zeros that TensorFlow can read where it lies."""
+    """Returns a vector of zeros that TensorFlow can use without copying it."""
     raw = np.zeros(size * _BYTES + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + size * _BYTES].view(np.float32)
 
 
-# A piece of each vector stays in the processor's cache between the operations on it.
+# A piece of each vector stays in the processor's cache during the operations on it.
 _PIECE = 1 << 16
 # Below this a second thread costs more than it saves.
 _LEAST_OF_A_THREAD = 1 << 20
 _THREADS = os.cpu_count() or 1
 
 Update = Callable[[Vector, Vector, Vector, int, Sequence[Vector], float, float], None]
-"""`(parameters, moved, slots, updates, gradients, rate, momentum)`: applies a mean of gradients.
+"""`(parameters, moved, slots, updates, gradients, rate, momentum)`: applies the mean of gradients.
 
-They are summed up in their order; `updates` were applied before. `moved`, which may be `parameters`
-itself, is filled with those after the update; slots change in place. An optimizer without momentum
-ignores it.
+The gradients are summed in their order; `updates` is the number of updates before this one. `moved`
+receives the new parameters and may be `parameters` itself; the slots change in place. An optimizer
+without momentum ignores it.
 """
 
 
@@ -74,12 +78,12 @@ def momentum_update(
     rate: float,
     momentum: float,
 ) -> None:
-    """SGD with momentum, see `MomentumSGD`: the same operations, piece by piece; see `Update`."""
+    """Applies SGD with momentum: the operations of `MomentumSGD`, piece by piece; see `Update`."""
 
     def update(piece: slice) -> None:
         gradient = mean_of([one[piece] for one in gradients])
         accumulator = slots[piece]
-        # What diverges becomes infinite, and is noticed by its loss.
+        # Parameters that diverge become infinite, which the loss reveals.
         with np.errstate(over="ignore", invalid="ignore"):
             accumulator *= np.float32(momentum)
             accumulator += gradient
@@ -90,7 +94,7 @@ def momentum_update(
 
 
 def traced_update(traced: Callable[..., tuple[Vector, Vector]]) -> Update:
-    """Any optimizer, from a traced function of whole vectors; see `flat_update`."""
+    """Makes an update of a traced function of whole vectors; see `flat_update`."""
 
     def update(
         parameters: Vector,
@@ -106,7 +110,7 @@ def traced_update(traced: Callable[..., tuple[Vector, Vector]]) -> Update:
 
 
 def update_of(shipped: Any) -> Update:
-    """The optimizer that a plan names; None for SGD with momentum."""
+    """Returns the update of a plan's optimizer, which is None for SGD with momentum."""
     if shipped is None:
         return momentum_update
     from syncswitch.trainers.model.steps import flat_update
@@ -115,7 +119,7 @@ def update_of(shipped: Any) -> Update:
 
 
 def each_piece(size: int, do: Callable[[slice], None]) -> None:
-    """Calls `do` with each piece of a vector of this size, in as many threads as pay."""
+    """Calls `do` with each piece of a vector of this size, in as many threads as are worthwhile."""
 
     def go_through(start: int, stop: int) -> None:
         for first in range(start, stop, _PIECE):
@@ -135,7 +139,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def mean_of(vectors: Sequence[Vector]) -> Vector:
-    """The mean of vectors, summed up in their order; a single one itself."""
+    """Returns the mean of vectors, summed in their order; a single vector itself."""
     first, *others = vectors
     if not others:
         return first

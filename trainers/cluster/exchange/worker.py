@@ -1,4 +1,4 @@
-"""Computes the steps of one worker, on shared parameters or on a replica of its own."""
+"""The worker: computes steps on shared parameters or on a replica of its own."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from syncswitch.trainers.protocols import Exchange
 
 _NO_LIMIT = nullcontext()
 _WHERE = ('File "', "<stack traces unavailable>")
-# Names of nodes and functions, which nobody has given them.
+# Names that TensorFlow made up for nodes and functions.
 _MARKS = re.compile(r"\[\[.*?\]\]|\{\{.*?\}\}|\[Op:.*?\]")
 _LONGEST_REASON = 300
 
 
 class Worker:
-    """One worker. One thread calls it, but for `fetch`.
+    """One worker. Only one thread may call it, except for `fetch`.
 
     Args:
-        sizes: Lengths of the vectors.
-        step: See `trace_step`.
+        sizes: The lengths of the vectors.
+        step: Computes loss and gradients; see `trace_step`.
         feed: Gives the training examples.
-        computed: Where it puts what it has computed, shape [P + S].
-        decay: By which a batch multiplies the statistics, see `ModelFunction.move`.
+        computed: The memory for its results, shape [P + S].
+        decay: The factors by which a batch multiplies the statistics; see `ModelFunction.move`.
         new_update: Makes the update of its replica.
-        computing: Is entered for each gradient, from before its parameters are pulled.
-        embeddings: Steps with embeddings, if there are any.
+        computing: A context that is entered for each gradient, before parameters are pulled.
+        embeddings: The handling of embeddings; None without any.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Worker:
         self._new_update = new_update
         self._computing = computing
         self._embeddings = embeddings
-        # Of the rows of the last step.
+        # The gradients of embedding rows in the last step.
         self._row_gradients: list[RowGradient] = []
         self._moving = threading.Lock()
         self._update: Update | None = None
@@ -73,11 +73,11 @@ class Worker:
         self._model = self._mean = self._slots = np.zeros(0, np.float32)
 
     def join(self, caller: Caller, server: ParameterServer | RemoteServers) -> None:
-        """Trains what this server, or all of them, hold; `caller` says which worker it is there."""
+        """Joins one parameter server or several, as `caller`."""
         self._server = caller, server
 
     def step(self, task: Task) -> Push:
-        """Does one worker-step, or several at once; returns when it has been taken in."""
+        """Does a task; returns once the gradient has been received."""
         if task.exchange is Exchange.REPLICA:
             return Push(self._step_replica(task), 0, 0)
         assert self._server is not None
@@ -96,7 +96,7 @@ class Worker:
                 caller, task.number, self._computed, task.worker_step, **more
             )
         else:
-            # Only of several parameter servers can some have it.
+            # Only with several parameter servers can some of them have it already.
             if task.taken:
                 more["taken"] = task.taken
             pushed = server.push_update(
@@ -105,7 +105,7 @@ class Worker:
         return Push(loss, pulled.updates, pushed)
 
     def take(self, state: ModelState) -> None:
-        """Makes a replica of the worker's own of this state."""
+        """Replaces the worker's replica by a copy of this state."""
         if self._update is None:
             self._update = self._new_update()
             self._model, self._mean = aligned(self._sizes.model), aligned(self._sizes.model)
@@ -120,31 +120,31 @@ class Worker:
         """Computes this worker's piece of the mean of a group's replicas.
 
         Args:
-            position: Position of this worker in the group.
-            peers: The group, in ascending order: workers, or `RemotePeer`s.
+            position: The position of this worker in the group.
+            peers: The group in ascending order: `Worker`s or `RemotePeer`s.
         """
         start, stop = self._piece(position, len(peers))
         self._mean[start:stop] = mean_of([peer.fetch("model", start, stop) for peer in peers])
 
     def gather(self, position: int, peers: Sequence[Any]) -> None:
-        """Fetches the pieces of the mean that the others of a group have computed; see `reduce`."""
+        """Fetches the pieces of the mean that the others in a group computed; see `reduce`."""
         for number, peer in enumerate(peers):
             if number != position:
                 start, stop = self._piece(number, len(peers))
                 self._mean[start:stop] = peer.fetch("mean", start, stop)
 
     def commit(self) -> None:
-        """Takes the mean for its parameters and statistics; slots stay local."""
+        """Makes the mean its parameters and statistics; slots stay local."""
         with self._moving:
             self._model, self._mean = self._mean, self._model
 
     def fetch(self, what: str, start: int, stop: int) -> Vector:
-        """A copy of a piece of what it holds, for others.
+        """Copies a piece of a vector that it holds; may be called during a step.
 
         Args:
-            what: `model`, `mean` or `slots`.
-            start: Start of the piece.
-            stop: End of the piece.
+            what: The vector: `model`, `mean` or `slots`.
+            start: The start of the piece.
+            stop: The end of the piece.
         """
         with self._moving:
             held = {"model": self._model, "mean": self._mean, "slots": self._slots}[what]
@@ -183,16 +183,16 @@ class Worker:
     def _compute_all(
         self, model: Vector, parts: Sequence[_Part], ids: Sequence[Ids], rows: Sequence[Vector]
     ) -> tuple[float, float]:
-        """As `_compute`, of several batches at the same parameters: the means of their results.
+        """Computes the mean results of several batches at the same parameters; see `_compute`.
 
-        A batch moves the statistics as it does in a round, where it is normalised by itself too.
+        Each batch is normalized by itself and moves the statistics as it would in a round.
         """
         (task, examples, own), *others = parts
         if not others:
             return self._compute(model, task, examples, own, rows)
         losses, gradients, seconds = [], [], 0.0
         total = np.zeros_like(self._computed)
-        # What diverges becomes infinite, and is noticed by its loss.
+        # Gradients that diverge become infinite, which the loss reveals.
         with np.errstate(over="ignore", invalid="ignore"):
             for part in parts:
                 loss, busy_seconds = self._compute(model, *part, _rows_of(part.ids, ids, rows))
@@ -213,7 +213,7 @@ class Worker:
             raise StepError(str(error)) from error
 
     def _wanted(self, task: Task, examples: Sequence[Any]) -> list[Ids]:
-        """Rows of embeddings that a step needs."""
+        """Returns the embedding rows that a step needs, of each table."""
         if self._embeddings is None:
             return []
         try:
@@ -229,10 +229,7 @@ class Worker:
         ids: Sequence[Ids] = (),
         rows: Sequence[Vector] = (),
     ) -> tuple[float, float]:
-        """Loss of a batch, and the seconds that it took.
-
-        Its gradients and contribution are in `_computed` and `_row_gradients` then.
-        """
+        """Computes a batch into `_computed` and `_row_gradients`; returns its loss and seconds."""
         start = time.perf_counter()
         given = [*examples, _numbers(task), *EmbeddingSteps.arguments(ids, rows)]
         try:
@@ -251,7 +248,7 @@ class Worker:
 
 
 class _Part(NamedTuple):
-    """A batch of a task, and the rows of embeddings that it needs."""
+    """A single worker-step, its examples, and the embedding rows that it needs."""
 
     task: Task
     examples: Sequence[Any]
@@ -259,25 +256,25 @@ class _Part(NamedTuple):
 
 
 def _union(wanted: Sequence[Sequence[Ids]]) -> list[Ids]:
-    """Rows of each table that some batch needs."""
+    """Returns the rows of each table that any of the batches needs."""
     return [np.unique(np.concatenate(of_embeddings)) for of_embeddings in zip(*wanted, strict=True)]
 
 
 def _rows_of(wanted: Sequence[Ids], ids: Sequence[Ids], rows: Sequence[Vector]) -> list[Vector]:
-    """Those of one batch among these."""
+    """Picks the rows that one batch needs."""
     embeddings = zip(wanted, ids, rows, strict=True)
     return [values[np.searchsorted(known, own)] for own, known, values in embeddings]
 
 
 def _numbers(task: Task) -> Any:
-    # To have TensorFlow make a constant of them takes a fifth of a small step.
+    # Making a TensorFlow constant of them would take a fifth of a small step.
     numbers = aligned(4).view(np.int64)
     numbers[:] = task.worker_step, task.seed
     return as_tensor(numbers)
 
 
 def _reason(error: Exception) -> str:
-    """TensorFlow's message without the traceback, with which it begins, and at length."""
+    """Shortens TensorFlow's message and drops the traceback at its beginning."""
     lines = str(error).splitlines()
     told = [number for number, line in enumerate(lines) if line.lstrip().startswith(_WHERE)]
     text = _MARKS.sub("", " ".join(lines[told[-1] + 1 if told else 0 :]))
@@ -295,10 +292,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def step_of(plan: WorkerPlan, feed: Feed) -> Callable[..., Sequence[Any]]:
-    """The function for a worker's steps; compiled for a GPU, where that is possible.
+    """Returns the function that computes a worker's steps; compiled for a GPU where possible.
 
     Raises:
-        UserError: There is no GPU.
+        UserError: The worker is to use a GPU and sees none.
     """
     step = plan.step.restored()
     if plan.compiled is None:
@@ -315,14 +312,14 @@ def step_of(plan: WorkerPlan, feed: Feed) -> Callable[..., Sequence[Any]]:
 def compiled_or(
     step: Callable[..., Sequence[Any]], plan: WorkerPlan, feed: Feed
 ) -> Callable[..., Any]:
-    """The compiled step, if its results can be had; the plain one otherwise."""
+    """Returns the compiled step if XLA can compile it, else the plain one."""
     assert plan.compiled is not None
     model = np.zeros(plan.sizes.model, np.float32)
     try:
         compiled = plan.compiled.restored()
         found = compiled(model, *feed.rows(0, 0), np.zeros(2, np.int64))
         as_array(found[0])
-    except Exception as error:  # XLA says in many ways that it cannot
+    except Exception as error:  # XLA fails in many ways
         _LOG.warning("the step is not compiled: %s", one_line(error))
         return step
     return compiled

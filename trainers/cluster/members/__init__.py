@@ -1,1 +1,1 @@
-"""Parameter server and workers as the chief sees them, as threads or as processes."""
+"""Parameter servers and workers as the chief sees them, as threads or as processes."""

@@ -1,4 +1,4 @@
-"""Parameter servers and workers as the chief sees them."""
+"""The interface of a cluster: its parameter servers and workers, as the chief sees them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from syncswitch.trainers.model.layout import ModelState, Vector
 
 
 class ServerLostError(Exception):
-    """A parameter server is gone, and with it all that was trained since the last copy."""
+    """A parameter server is gone, and with it all training since the last copy."""
 
 
 class WorkerLostError(Exception):
@@ -43,23 +43,25 @@ class WorkerLostError(Exception):
 
 
 class Cluster(ABC):
-    """Moves the numbers of one run after the other.
+    """A cluster that makes one run after the other.
 
-    Each call to the parameter servers goes to all of them at the same time. Pushes reach one after
-    the other, so while workers push, what one has taken in another may not have yet.
+    Each call to the parameter servers goes to all of them at the same time. They receive pushes
+    independently: while workers push, one may have a gradient that another does not have yet.
 
     Args:
         program: The computations of workers and parameter servers.
-        workers: Number of workers.
-        servers: Number of parameter servers that share the state.
+        workers: The number of workers.
+        servers: The number of parameter servers that share the state.
 
     Attributes:
-        kind: What can be disturbed there on purpose, as `check_injections` calls it.
-        has_processes: Whether its parts can be lost, stopped and disturbed one by one.
-        numbers: Numbers for tasks, each of them used once; see `Task`.
+        kind: The kind of launcher, by which `check_injections` knows what can be disturbed.
+        has_processes: Whether its parts are processes, which can be killed and stopped one by one.
+        program: The computations of workers and parameter servers.
+        numbers: The task numbers, each used once; see `Task`.
         members: The workers; None for one that is gone.
         servers: The parameter servers: over wires, or a single one in this process.
-        embeddings: The embeddings on them.
+        embeddings: The embeddings on the parameter servers.
+        replicas: The number of updates in each worker's replica; removing one discards the replica.
     """
 
     kind: str
@@ -72,8 +74,7 @@ class Cluster(ABC):
         self.numbers = itertools.count()
         self.members: list[Worker | None] = [None] * workers
         self._shards = program.shards(servers)
-        # Updates of each worker's replica; none for a worker without one.
-        self._replicas: dict[int, int] = {}
+        self.replicas: dict[int, int] = {}
         self._committing = threading.Lock()
         self._pool = ThreadPoolExecutor(max(2, workers), thread_name_prefix="members")
 
@@ -84,7 +85,7 @@ class Cluster(ABC):
 
         Args:
             state: The new state.
-            undone: The worker-steps by which some servers are ahead of others in it.
+            undone: The worker-steps that only some of the servers have in it.
         """
         count, dense = len(self.servers), replace(state, embeddings=None)
         ahead = [sum(number in taken for taken in undone.values()) for number in range(count)]
@@ -97,23 +98,23 @@ class Cluster(ABC):
             self.embeddings.load(state.embeddings)
 
     def state(self) -> ModelState:
-        """A copy of the state."""
+        """Copies the state."""
         self.mark()
         return self.marked()
 
     def mark(self) -> list[tuple[int, ...]]:
-        """Remembers the state as it is now, for `marked`.
+        """Marks the current state, for `marked`.
 
         Returns:
-            For each worker the numbers of its last task that each server has taken in.
+            For each worker, the number of its last task that each server has received.
         """
         return list(zip(*self._call_servers("mark"), strict=True))
 
     def marked(self) -> ModelState:
-        """The state at the last `mark`; may take a while, in which the training goes on.
+        """Copies the state at the last `mark`, while the training goes on.
 
         Raises:
-            NoRoomForEmbeddingsError: There is no place for a copy of the embeddings.
+            NoRoomForEmbeddingsError: There is no room for a copy of the embeddings.
         """
         with self._marked() as state:
             if state.embeddings is None:
@@ -122,14 +123,14 @@ class Cluster(ABC):
 
     @contextmanager
     def readable_state(self) -> Iterator[ModelState]:
-        """The state, whose embeddings are read from the servers before the training goes on."""
+        """Yields the state; its embeddings can be read from the servers inside the context."""
         self.mark()
         with self._marked() as state:
             yield state
 
     @contextmanager
     def _marked(self) -> Iterator[ModelState]:
-        """The state at the last `mark`; its embeddings can be read meanwhile."""
+        """Yields the state at the last `mark`; see `readable_state`."""
         state = joined(self._call_servers("marked"), self._shards, self.program.sizes)
         if not self.program.form.forms:
             yield state
@@ -140,10 +141,9 @@ class Cluster(ABC):
             self.embeddings.end_read()
 
     def snapshot(self, ids: Sequence[Ids] = ()) -> tuple[Vector, ...]:
-        """Copies of parameters and statistics, and of these rows of embeddings.
+        """Copies parameters and statistics, and these rows of embeddings.
 
-        No later update is in them; while workers push, the parts of several parameter servers may
-        be an update apart.
+        While workers push, the pieces of several parameter servers may be an update apart.
         """
         asked = ids_for(ids, len(self.servers))
         found = self._call_servers("snapshot", [(own,) for own in asked])
@@ -155,10 +155,10 @@ class Cluster(ABC):
         return parameters, statistics, *rows
 
     def step(self, worker: int, task: Task) -> Push:
-        """Has a worker do a step; returns when that is done.
+        """Has a worker do a task, and waits for it.
 
         Raises:
-            WorkerLostError: The worker is gone; whether the step was taken in is not known.
+            WorkerLostError: The worker is gone; whether its gradient was received is not known.
             WorkloadError: The step cannot be computed.
         """
         try:
@@ -169,18 +169,18 @@ class Cluster(ABC):
             raise WorkloadError(
                 f"workload {self.program.name!r}: a worker-step fails: {error}"
             ) from error
-        if worker in self._replicas:
-            self._replicas[worker] += 1
+        if worker in self.replicas:
+            self.replicas[worker] += 1
         return push
 
     def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> None:
-        """Applies the mean of what these workers have pushed, in this order, as one update."""
+        """Applies the mean of these workers' last gradients, in this order, as one update."""
         self._call_servers("apply_round", [(workers, rate, momentum)] * len(self.servers))
 
     def apply_buffer(
         self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
     ) -> None:
-        """Applies the mean of these gradients of the buffer, in this order, as one update."""
+        """Applies the mean of gradients in the buffer; see `ParameterServer.apply_buffer`."""
         arguments = (worker_steps, stale, rate, momentum)
         self._call_servers("apply_buffer", [arguments] * len(self.servers))
 
@@ -196,51 +196,39 @@ class Cluster(ABC):
                 found.append(getattr(server, method)(*own))
         return call_all(calls) if calls else found
 
-    # Replicas, which lie on the workers
-
-    def holds_replica(self, worker: int) -> bool:
-        """Whether a worker has a replica, which `scatter` gave it."""
-        return worker in self._replicas
-
-    def forget_replica(self, worker: int) -> None:
-        """Discards the replica of a worker."""
-        self._replicas.pop(worker, None)
-
-    def forget_replicas(self) -> None:
-        """Discards all replicas."""
-        self._replicas.clear()
+    # Replicas, which are on the workers
 
     def scatter(self, state: ModelState, workers: Iterable[int]) -> list[int]:
-        """Gives these workers a copy of `state`; returns those that could not be reached."""
+        """Copies a state to these workers; returns those that could not be reached."""
         workers = list(workers)
         lost = self._each(workers, lambda _, worker: self._member(worker).take(state))
-        self._replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
+        self.replicas |= dict.fromkeys(set(workers) - set(lost), state.updates)
         return lost
 
     def average(self, workers: Sequence[int]) -> list[int]:
-        """Gives these workers the mean of their parameters and statistics; slots stay local.
+        """Replaces these workers' parameters and statistics by their means; slots stay local.
 
-        They exchange pieces among themselves. A replica changes only when all have the whole mean,
-        so that the others begin again where one is lost.
+        They exchange pieces among themselves. Replicas change only when all workers have the whole
+        mean, so that the others can begin again if one is lost.
 
         Returns:
-            Those that could not be reached, which have no part in it.
+            The workers that could not be reached; they are left out of the mean.
         """
         left, lost = list(workers), list[int]()
         while len(left) > 1:
             gone = self._exchange_means(left)
             if not gone:
-                # Nobody reads some of them before and some after.
+                # Nobody may read some replicas before and others after the commit.
                 with self._committing:
                     return lost + self._each(left, lambda _, worker: self._member(worker).commit())
-            # Who could not be reached, or could not reach them: ask each.
+            # Those that failed may only have been unable to reach another: ask each.
             gone = self._each(left, lambda _, one: self._peer(one).fetch("model", 0, 0)) or gone
             lost += gone
             left = [worker for worker in left if worker not in gone]
         return lost
 
     def _exchange_means(self, workers: Sequence[int]) -> list[int]:
-        """Has each of these workers get the mean of all of them; returns those that failed."""
+        """Has each worker compute and fetch the mean of all; returns those that failed."""
         if gone := [worker for worker in workers if self.members[worker] is None]:
             return gone
         group = [self._found_by(worker) for worker in workers]
@@ -249,23 +237,24 @@ class Cluster(ABC):
         ) or self._each(workers, lambda place, worker: self._member(worker).gather(place, group))
 
     def mean_replica(self, workers: Iterable[int]) -> ModelState:
-        """The mean of these replicas, slots included; the workers keep what they have.
+        """Returns the mean of these replicas, slots included, with the highest update count.
 
         Raises:
-            ServerLostError: None of them could be reached.
+            ServerLostError: None of the workers could be reached.
         """
         sizes = self.program.sizes
         found = self._fetched(workers, ("model", sizes.model), ("slots", sizes.slots))
         model, slots = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
         parameters, statistics = np.split(model, [sizes.parameters])
         return ModelState(
-            parameters, slots, statistics, max(self._replicas[worker] for worker in found)
+            parameters, slots, statistics, max(self.replicas[worker] for worker in found)
         )
 
     def replica_snapshot(self, workers: Iterable[int]) -> tuple[Vector, Vector]:
-        """Mean parameters and statistics; see `mean_replica`.
+        """Returns the mean parameters and statistics of replicas; some may be a step ahead.
 
-        A replica may be a step ahead of another.
+        Raises:
+            ServerLostError: None of the workers could be reached.
         """
         sizes = self.program.sizes
         found = self._fetched(workers, ("model", sizes.model))
@@ -288,7 +277,7 @@ class Cluster(ABC):
         return found
 
     def _each(self, workers: Sequence[int], do: Callable[[int, int], object]) -> list[int]:
-        """Has all these workers do something at the same time; returns those that could not."""
+        """Calls `do(position, worker)` for all at the same time; returns those that failed."""
 
         def attempt(position: int) -> bool:
             try:
@@ -307,65 +296,66 @@ class Cluster(ABC):
         return member
 
     def _peer(self, worker: int) -> Worker | RemotePeer:
-        """The worker, or the connection, that gives pieces of its replica, even during a step."""
+        """Returns what serves pieces of a worker's replica to the chief, even during a step."""
         return self._member(worker)
 
     def _found_by(self, worker: int) -> Any:
-        """By what others in its group find a worker."""
+        """Returns what others in its group need to reach a worker."""
         return self._member(worker)
 
     # Parts that are lost
 
     def fence(self, worker: int) -> tuple[int, ...]:
-        """From now on nothing counts that comes from the process that was this worker.
+        """Refuses every further call of the process that was this worker, and gives it up.
 
         Returns:
-            The numbers of its last task that each parameter server has taken in.
+            The number of its last task that each parameter server has received.
 
         Raises:
-            ServerLostError: A parameter server does not answer either.
+            ServerLostError: A parameter server is gone as well.
         """
         found = self._call_servers("fence", [(worker,)] * len(self.servers))
         incarnations, pushed = zip(*found, strict=True)
-        self.forget_replica(worker)
+        self.replicas.pop(worker, None)
         self._give_up(worker, incarnations[0])
         return pushed
 
     @abstractmethod
     def _give_up(self, worker: int, incarnation: int) -> None:
-        """Gives up a worker; whoever takes its place is this incarnation of it."""
+        """Gives up a worker; `incarnation` is the number of the process that replaces it."""
 
-    @abstractmethod
-    def revive(self, worker: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
+    def revive(  # noqa: B027 (threads go on)
+        self, worker: int, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
         """Replaces a lost worker, after `fence`.
 
         Args:
             worker: The worker to replace.
-            is_wanted: Whether to go on waiting for it; asked now and then.
+            is_wanted: Whether to go on waiting for it; called repeatedly.
 
         Raises:
             RetryableError: It does not come back.
+            ServerLostError: A parameter server is gone.
         """
 
-    @abstractmethod
     def restart_servers(self) -> None:
-        """Replaces the parameter servers, all of them; the state is to be loaded."""
+        """Replaces all parameter servers; the state has to be loaded afterwards."""
+        self.renew()
 
     @abstractmethod
     def renew(self) -> None:
-        """Replaces all parts; the state is to be loaded."""
+        """Replaces all parts; the state has to be loaded afterwards."""
 
-    @abstractmethod
-    def repair(self) -> None:
-        """Replaces what was lost since the run before."""
+    def repair(self) -> None:  # noqa: B027 (threads are not lost)
+        """Replaces the parts that were lost since the previous run."""
 
     def look_after(self) -> None:  # noqa: B027 (threads do not hang)
-        """Gives up on parts that hang; called again and again."""
+        """Gives up parts that hang; called repeatedly."""
 
     def signal(self, part: Part, number: int) -> None:
         """Sends a signal to the process of a part."""
-        raise FatalError(f"{part[0]} {part[1]} is no process of its own")
+        raise FatalError(f"{part[0]} {part[1]} is not a process of its own")
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the cluster; may be called twice."""
+        """Shuts the cluster down; may be called twice."""

@@ -1,4 +1,4 @@
-"""A cluster of processes, connected to this one."""
+"""A cluster whose parts are processes that connect to this one, the chief."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ from syncswitch.trainers.cluster.exchange.plans import (
 from syncswitch.trainers.cluster.exchange.remote import (
     Call,
     LostError,
-    Peers,
     Remote,
     RemoteError,
     RemotePeer,
     call_all,
 )
-from syncswitch.trainers.cluster.exchange.wire import Door, Wire
+from syncswitch.trainers.cluster.exchange.wire import Listener, Wire
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.engine import Engine, Life
@@ -43,14 +42,15 @@ from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
 
 @dataclass(eq=False)
 class Arrival:
-    """A process that has come.
+    """A process that has connected.
 
     Attributes:
         token: Its token; see `Hello`.
-        address: Where others reach it.
-        wire: For calls; it has proved which part it is.
-        heard_seconds: When it was heard of last, on the monotonic clock.
-        is_gone: Whether it has ended, or has been given up.
+        address: The address at which others reach it.
+        wire: The wire for calls.
+        heard_seconds: The time of its last heartbeat, on the monotonic clock.
+        is_gone: Whether it has ended or was given up.
+        pulse: The wire for heartbeats, once it is there.
     """
 
     token: str
@@ -61,34 +61,37 @@ class Arrival:
     pulse: Wire | None = None
 
     def drop(self) -> None:
-        """Gives it up; whoever waits for it learns so at once, and it itself as well."""
+        """Gives it up; closing its wires tells it, and everybody who waits for it, at once."""
         self.is_gone = True
         for wire in (self.wire, self.pulse):
             if wire is not None:
                 wire.close()
 
 
-# A process says that it lives on a second wire, which may overtake the first one.
+# The wire for heartbeats may arrive before the one for calls.
 _PATIENCE_SECONDS = 10.0
 
 
 class Hub:
-    """Lets the parts of a cluster in.
+    """Where the parts of a cluster connect to their chief.
 
     Args:
-        address: Where they are let in.
-        secret: Secret of the cluster; see `Identity`.
+        address: The address to listen at.
+        secret: The secret of the cluster; see `Identity`.
+
+    Attributes:
+        address: The address by which parts find it.
     """
 
     def __init__(self, address: Address, secret: bytes | None) -> None:
         self._there: dict[Part, Arrival] = {}
         self._changed = threading.Condition()
         own = Identity((CHIEF, 0), secret)
-        self._door = Door(address, own, (SERVER, WORKER), self._on_wire)
-        self.address = self._door.address
+        self._listener = Listener(address, own, (SERVER, WORKER), self._on_wire)
+        self.address = self._listener.address
 
     def wait_for(self, part: Part, seconds: float) -> Arrival | None:
-        """The process that is this part, which may take so long to come."""
+        """Waits at most so long for a part; returns None if it has not connected."""
         return self._awaited(part, lambda arrival: not arrival.is_gone, seconds)
 
     def drop(self, part: Part) -> None:
@@ -99,8 +102,8 @@ class Hub:
             arrival.drop()
 
     def close(self) -> None:
-        """Lets nobody in any more, and gives up all."""
-        self._door.close()
+        """Stops listening, and gives up all parts."""
+        self._listener.close()
         with self._changed:
             there = list(self._there.values())
         for arrival in there:
@@ -146,7 +149,7 @@ class Hub:
 
 _LOG = logging.getLogger(__name__)
 
-# What is stopped says nothing more; what only has no time does after a while.
+# A process that is silent so long is given up if it is stopped; one that may be busy, later.
 _STOPPED_SECONDS = 2.0
 _SILENT_SECONDS = 15.0
 _LOOK_SECONDS = 0.5
@@ -155,17 +158,17 @@ _SLOW_SECONDS = 5.0
 
 
 class ConnectedCluster(Cluster):
-    """Workers and parameter servers that are processes, here or elsewhere.
+    """Workers and parameter servers that are processes, on this machine or others.
 
     Args:
         program: The computations of workers and parameter servers.
-        workers: Number of workers.
+        workers: The number of workers.
         engine: Starts the processes.
-        servers: Number of parameter servers that share the state.
+        servers: The number of parameter servers that share the state.
 
     Raises:
-        UserError: The optimizer cannot be shared by several of these.
-        RetryableError: One of them does not start.
+        UserError: The optimizer needs the whole state in one parameter server.
+        RetryableError: A process does not start.
     """
 
     has_processes = True
@@ -177,7 +180,8 @@ class ConnectedCluster(Cluster):
         self._hub = Hub(engine.listen, engine.secret)
         self._look_seconds = time.monotonic()
         self._arrivals: dict[Part, Arrival] = {}
-        self._peers = Peers(Identity((CHIEF, 0), engine.secret))
+        self._own = Identity((CHIEF, 0), engine.secret)
+        self._peers: dict[Address, RemotePeer] = {}
         self._incarnations = [0] * workers
         try:
             self.renew()
@@ -199,7 +203,7 @@ class ConnectedCluster(Cluster):
 
     @override
     def restart_servers(self) -> None:
-        # The others go back to the copy as well, so that none of them has to be asked how it is.
+        # All of them have to go back to the copy, so none is worth keeping.
         self._start(self._server_parts)
         self._build_servers()
         for worker in self._workers:
@@ -219,7 +223,7 @@ class ConnectedCluster(Cluster):
 
     @override
     def repair(self) -> None:
-        if not self._servers_are_there:
+        if not all(map(self._is_there, self._server_parts)):
             self.restart_servers()
         for worker in self._workers:
             if not self._is_there((WORKER, worker)):
@@ -234,7 +238,7 @@ class ConnectedCluster(Cluster):
         stood_still = now - self._look_seconds > _STOPPED_SECONDS
         for part, arrival in list(self._arrivals.items()):
             if stood_still:
-                # Nobody could be heard while this process itself was stopped.
+                # Heartbeats went unnoticed because this process itself was stopped.
                 arrival.heard_seconds = now
             silent_seconds = now - arrival.heard_seconds
             if arrival.is_gone or silent_seconds < _STOPPED_SECONDS:
@@ -266,10 +270,6 @@ class ConnectedCluster(Cluster):
     def _server_parts(self) -> list[Part]:
         return [(SERVER, number) for number in range(len(self._shards))]
 
-    @property
-    def _servers_are_there(self) -> bool:
-        return all(map(self._is_there, self._server_parts))
-
     def _name(self, part: Part) -> str:
         role, number = part
         if role == WORKER:
@@ -283,7 +283,7 @@ class ConnectedCluster(Cluster):
         return self._engine.condition(part).life is Life.RUNNING
 
     def _start(self, parts: Sequence[Part], is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Starts processes, and returns when they are there."""
+        """Starts processes, and waits until they have connected."""
         for part in parts:
             self._hub.drop(part)
             self._engine.start(part, self._hub.address)
@@ -332,7 +332,7 @@ class ConnectedCluster(Cluster):
         self.members[worker] = cast(Worker, remote)
 
     def _connect(self, worker: int) -> None:
-        """Has a worker join the parameter servers."""
+        """Connects a worker to the parameter servers."""
         joined = [
             (self._name(part), self._arrivals[part].address, shard.model)
             for part, shard in zip(self._server_parts, self._shards, strict=True)
@@ -350,7 +350,8 @@ class ConnectedCluster(Cluster):
 
     @override
     def _peer(self, worker: int) -> RemotePeer:
-        return self._peers[self._found_by(worker)]
+        address = self._found_by(worker)
+        return self._peers.setdefault(address, RemotePeer(address, self._own))
 
     @override
     def _found_by(self, worker: int) -> Any:

@@ -1,4 +1,4 @@
-"""The interface to whatever starts and watches the processes of a cluster."""
+"""Engines: what starts and watches the processes of a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 
 
 class Life(enum.Enum):
-    """The state of a process, as far as its engine knows."""
+    """Whether a process runs, as far as its engine knows."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -29,7 +29,7 @@ class Condition:
 
     Attributes:
         life: Whether it runs.
-        report: How it has ended, for people; empty where that is not known.
+        report: How it ended, or why it may be late, for people; empty where that is not known.
     """
 
     life: Life
@@ -40,12 +40,12 @@ class Engine(ABC):
     """Starts a process for each part of a cluster.
 
     Attributes:
-        kind: What can be disturbed there on purpose, as `check_injections` calls it.
-        listen: Where the chief lets the parts in.
-        secret: Secret of the cluster; see `Identity`.
-        start_seconds: How long a part may take until it is there.
+        kind: The kind of launcher, by which `check_injections` knows what can be disturbed.
+        listen: The address at which the chief listens.
+        secret: The secret of the cluster; see `Identity`.
+        start_seconds: How long a part may take to start and connect.
         has_gpus: Whether each worker has a GPU, or a share of one.
-        waits_aloud: Whether the user is told who is waited for.
+        waits_aloud: Whether to tell the user which part the chief waits for.
     """
 
     kind: str
@@ -57,11 +57,11 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, part: Part, chief: Address) -> None:
-        """Starts a process for a part, after it has ended the one before.
+        """Ends the process of a part, if there is one, and starts another.
 
         Args:
             part: The part of the cluster.
-            chief: Address of its chief.
+            chief: The address of its chief.
 
         Raises:
             RetryableError: It cannot be started now.
@@ -69,18 +69,18 @@ class Engine(ABC):
 
     @abstractmethod
     def condition(self, part: Part) -> Condition:
-        """The condition of the process of a part."""
+        """Returns the condition of the process of a part."""
 
     @abstractmethod
     def signal(self, part: Part, number: int) -> None:
-        """Sends a signal to the process of a part, if it is there."""
+        """Sends a signal to the process of a part, if there is one."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends all of them; may be called twice."""
+        """Ends all processes; may be called twice."""
 
 
-# A process with threads may be a zombie for a while before its end can be waited for.
+# A process with threads may be a zombie for a while before it can be waited for.
 _LIVES = {
     psutil.STATUS_STOPPED: Life.STOPPED,
     psutil.STATUS_ZOMBIE: Life.DEAD,
@@ -91,11 +91,11 @@ _LONGEST_LINE = 200
 
 
 def condition_of(process_id: int, exit_code: int | None) -> Condition:
-    """Condition of a child.
+    """Returns the condition of a child process.
 
     Args:
-        process_id: Its own.
-        exit_code: As `subprocess` has it: negative for a signal, None while it has not ended.
+        process_id: The process ID of the child.
+        exit_code: Its exit code as in `subprocess`: negative for a signal, None while it runs.
     """
     if exit_code is not None:
         return Condition(Life.DEAD, _ended(exit_code))
@@ -107,18 +107,18 @@ def condition_of(process_id: int, exit_code: int | None) -> Condition:
 
 
 def with_last_words(condition: Condition, log: Path) -> Condition:
-    """The condition of a process that prints into this log."""
+    """Adds the last lines of its log to the report of a process, if that is dead."""
     if condition.life is not Life.DEAD:
         return condition
     return replace(condition, report=f"{condition.report or 'died'}; {tail_of_log(log)}")
 
 
 def tail_of_log(log: Path) -> str:
-    """The last lines of a log, shortened; ends with neither line nor full stop."""
+    """Returns the last lines of a log, shortened and on one line."""
     content = b""
     with suppress(OSError), log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        # Enough for lines of the longest letters.
+        # Enough for the longest lines, even at four bytes per character.
         file.seek(max(0, size - _LINES * _LONGEST_LINE * 4))
         content = file.read()
     lines = content.decode(errors="replace").strip().splitlines()

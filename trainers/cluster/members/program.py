@@ -1,4 +1,4 @@
-"""A workload, traced by the chief for whoever computes it."""
+"""A workload's computations, traced by the chief for all parts of a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
-from syncswitch.trainers.cluster.exchange.plans import EmbeddingsPlan, ServerPlan, WorkerPlan
+from syncswitch.trainers.cluster.exchange.plans import ServerPlan, WorkerPlan
 from syncswitch.trainers.cluster.exchange.shards import (
     Shard,
     cut_anywhere,
@@ -33,7 +33,7 @@ from syncswitch.trainers.model.steps import (
 )
 from syncswitch.trainers.model.tensorflow_api import tf
 
-# Batches are made where the data lie, and are all that moves to the GPU besides parameters.
+# Batches are made where the data are; only they and the parameters move to the GPU.
 BESIDE_GPU = "/device:CPU:0"
 
 
@@ -45,13 +45,16 @@ class Program:
         data: Its data.
         has_gpus: Whether workers compute on GPUs of their own.
 
+    Raises:
+        WorkloadError: Model, data and loss do not fit together.
+
     Attributes:
-        data: Data of the workload.
+        data: The data of the workload.
         function: The model.
-        form: Form of its states.
-        sizes: Lengths of its vectors.
-        step: See `trace_step`.
-        ids: See `trace_ids`; None where there are no embeddings.
+        form: The form of its states.
+        sizes: The lengths of its vectors.
+        step: Computes loss and gradients; see `trace_step`.
+        ids: Finds the embedding rows of a batch, see `trace_ids`; None without embeddings.
     """
 
     def __init__(self, workload: Workload, data: AnyData, *, has_gpus: bool = False) -> None:
@@ -77,27 +80,27 @@ class Program:
 
     @property
     def name(self) -> str:
-        """Name of the workload."""
+        """The name of the workload."""
         return self._workload.name
 
     @property
     def decay(self) -> Vector:
-        """By which a batch multiplies the statistics."""
+        """The factors by which a batch multiplies the statistics."""
         return self.function.statistics_decay
 
     def new_update(self) -> Update:
-        """The optimizer, for one holder of parameters in this process."""
+        """Makes an optimizer for one holder of parameters in this process."""
         if isinstance(self._optimizer, MomentumSGD):
             return momentum_update
-        # Each with variables of its own.
+        # Each has its own variables.
         optimizer = make_optimizer(self._workload, self.function.parameters)
         return traced_update(flat_update(trace_update(optimizer, self.sizes.parameters)))
 
     def shards(self, servers: int) -> tuple[Shard, ...]:
-        """How so many parameter servers share a state.
+        """Divides a state between parameter servers.
 
         Raises:
-            UserError: The optimizer needs all of it in one place.
+            UserError: The optimizer needs the whole state in one place.
         """
         optimizer = self._optimizer
         if servers == 1:
@@ -112,7 +115,7 @@ class Program:
         )
 
     def server_plans(self, shards: Sequence[Shard], workers: int) -> list[ServerPlan]:
-        """For parameter servers in other processes."""
+        """Returns the plans of parameter servers in other processes."""
         return [
             ServerPlan(
                 shard.sizes,
@@ -128,18 +131,17 @@ class Program:
 
     @property
     def embedding_steps(self) -> EmbeddingSteps | None:
-        """For a worker in this process."""
+        """The handling of embeddings for a worker in this process; None without any."""
         return None if self.ids is None else EmbeddingSteps(self.function.embeddings, self.ids)
 
     @cached_property
     def worker_plan(self) -> WorkerPlan:
-        """For a worker in another process."""
-        compiled = embeddings = None
+        """The plan of a worker in another process."""
+        compiled = ids = None
         if self.ids is not None:
             ids = ShippedFunction.of(self.ids, self._workload)
-            embeddings = EmbeddingsPlan(self.function.embeddings, ids)
         elif self._has_gpus:
-            # Not with embeddings: XLA compiles anew for each number of rows.
+            # Not with embeddings: XLA would compile anew for each number of rows.
             traced = trace_step(self.function, self.data, BESIDE_GPU, is_compiled=True)
             compiled = ShippedFunction.of(traced, self._workload)
         return WorkerPlan(
@@ -150,11 +152,12 @@ class Program:
             ShippedSource.of(self.data.train, self._workload),
             self.function.batch_size,
             compiled,
-            embeddings,
+            self.function.embeddings,
+            ids,
         )
 
     def _update_of(self, shard: Shard) -> ShippedFunction | None:
-        """The optimizer for the variables of a shard."""
+        """Returns the optimizer for the variables of a shard."""
         if shard.sizes == self.sizes:
             return self._shipped_update
         if isinstance(self._optimizer, MomentumSGD) or not shard.sizes.parameters:

@@ -1,4 +1,4 @@
-"""A cluster of threads of this process."""
+"""A cluster inside this process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from syncswitch.trainers.model.tensorflow_api import for_threads
 
 
 class ThreadsCluster(Cluster):
-    """Workers are called by the threads that want their steps; nothing is sent at all.
+    """A cluster whose workers run in the threads that call them; nothing is sent anywhere.
 
-    So none of them can be lost, but on purpose.
+    Its workers can only be lost on purpose.
     """
 
     kind = "in-process"
@@ -29,23 +29,16 @@ class ThreadsCluster(Cluster):
     def __init__(self, program: Program, workers: int) -> None:
         super().__init__(program, workers)
         self._feed: Feed = HeldFeed(())
-        # Who waits for a core has not pulled yet: its gradient would be older for nothing.
+        # A worker pulls only once it has a core: parameters pulled earlier would grow stale.
         cores = os.cpu_count() or 1
         self._computing = threading.Semaphore(cores)
         self._step = for_threads(program.step, cores)
         self.renew()
 
-    def revive(self, worker: int, is_wanted: object = None) -> None:
-        """Nothing to do: its thread goes on."""
-
-    def restart_servers(self) -> None:
-        """Makes another one."""
-        self.renew()
-
     @override
     def renew(self) -> None:
         program, sizes = self.program, self.program.sizes
-        # One copy for all of them.
+        # All workers share one copy of the data.
         self._feed.close()
         self._feed = feed_of(program.data.train, program.function.batch_size, len(self.members))
         self._server = ParameterServer(
@@ -70,9 +63,6 @@ class ThreadsCluster(Cluster):
                 program.embedding_steps,
             )
             self._give_up(worker, 0)
-
-    def repair(self) -> None:
-        """Nothing to do: nothing is lost."""
 
     @override
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Trainers whose chief is a process of its own."""
+"""Clusters of processes, their chief included, and what starts them."""

@@ -1,29 +1,27 @@
-"""Messages between the process that asks for trials and its child, the chief of a cluster.
+"""The process of a chief, and the messages between it and the process that asks for trials.
 
-They pickle it over a pair of sockets. The one that asks sends a spec for each trial, with a
-`LostChief` where another one has begun it, and a `Verdict` for each `Evaluation`.
+The messages are pickled over a pair of sockets. The asking process sends a spec for each trial,
+with a `LostChief` if another chief began it, and a `Verdict` for each `Evaluation`.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from syncswitch.storage.errors import FatalError, SyncSwitchError, one_line
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
+from syncswitch.trainers.cluster.processes.launcher import Launcher
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 from syncswitch.trainers.trainer import Observer, Verdict
 
 if TYPE_CHECKING:
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-
-
-LOCAL_ENGINE = "syncswitch.trainers.cluster.processes.engine:new_engine"
 
 
 @dataclass(frozen=True)
@@ -32,20 +30,15 @@ class ChiefPlan:
 
     Attributes:
         reference: The workload, as `load_workload` takes it.
-        workers: n.
-        engine: Who starts the other processes: `module:function`, called with the plan and the
-            chief's zygote.
-        options: Options of the engine.
-        folder: For sockets and logs.
-        servers: How many parameter servers share the state.
+        workers: The number of workers, n.
+        launcher: Starts the other processes.
+        folder: A folder for sockets and logs.
     """
 
     reference: str
     workers: int
-    engine: str
-    options: Any
-    folder: str
-    servers: int = 1
+    launcher: Launcher
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Warned:
-    """One line for the user, at any time."""
+    """A warning for the user, on one line."""
 
     text: str
 
@@ -71,11 +64,11 @@ _PACKAGE = "syncswitch"
 
 
 def be_chief(plan: ChiefPlan, connection: Connection, zygote: Connection) -> None:
-    """Is the chief of a cluster, in a forked process, until nobody wants trials any more."""
+    """Runs the chief of a cluster, in a forked process, until nobody asks for trials any more."""
     reporter = _Reporter(connection)
     logging.getLogger(_PACKAGE).addHandler(_WarningSender(reporter))
     try:
-        trainer = _trainer(plan, zygote)
+        trainer = _trainer(plan, Zygote(zygote))
     except Exception as error:
         known = error if isinstance(error, SyncSwitchError) else FatalError(one_line(error))
         reporter.send(known)
@@ -84,28 +77,28 @@ def be_chief(plan: ChiefPlan, connection: Connection, zygote: Connection) -> Non
     reporter.serve(trainer)
 
 
-def _trainer(plan: ChiefPlan, zygote: Connection) -> ClusterTrainer:
+def _trainer(plan: ChiefPlan, zygote: Zygote) -> ClusterTrainer:
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
     from syncswitch.trainers.cluster.members.connected import ConnectedCluster
     from syncswitch.trainers.job.loading import load_workload
 
-    module, _, name = plan.engine.partition(":")
-    engine = getattr(importlib.import_module(module), name)(plan, Zygote(zygote))
+    launcher = plan.launcher
+    engine = launcher.new_engine(plan.reference, plan.workers, plan.folder, zygote)
     return ClusterTrainer(
         load_workload(plan.reference),
         plan.workers,
-        lambda program, workers: ConnectedCluster(program, workers, engine, plan.servers),
+        lambda program, workers: ConnectedCluster(program, workers, engine, launcher.servers),
         has_gpus=engine.has_gpus,
     )
 
 
 class _Reporter(Observer):
-    """Trains what is asked for, and reports on it as its observer."""
+    """Runs the trials that are asked for, and reports on them as their observer."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._trainer: ClusterTrainer | None = None
-        # The main thread reports progress while the evaluator's reports evaluations.
+        # The main thread reports progress, the evaluator's thread evaluations.
         self._sending = threading.Lock()
 
     def send(self, message: Message) -> None:
@@ -146,5 +139,5 @@ class _WarningSender(logging.Handler):
         self._reporter = reporter
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # nobody is there any more
+        with suppress(OSError):  # the other process may be gone
             self._reporter.send(Warned(record.getMessage()))

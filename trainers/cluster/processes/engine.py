@@ -1,4 +1,4 @@
-"""Forks the parts of a cluster on this machine."""
+"""The engine that starts the processes of a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 from syncswitch.trainers.cluster.exchange.parts import Place
 from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life, with_last_words
-from syncswitch.trainers.cluster.processes.chief import ChiefPlan
 from syncswitch.trainers.cluster.processes.placement import Placement, thread_limits
 from syncswitch.trainers.cluster.processes.zygote import Zygote
 
@@ -24,15 +23,15 @@ _FRESH_START_SECONDS = 300.0
 
 
 class LocalEngine(Engine):
-    """Each part is a fork of a process that has imported TensorFlow, or a fresh one for a GPU.
+    """Forks parts from a process that has imported TensorFlow, or starts fresh ones for GPUs.
 
-    They meet at sockets in a folder that nobody else may enter: nothing of the cluster is on any
-    network.
+    They connect through sockets in a folder that no other user may enter; nothing of the cluster is
+    on any network.
 
     Args:
-        zygote: Forks them.
-        placement: Their devices.
-        folder: For sockets and logs.
+        zygote: Forks the processes.
+        placement: The devices of the workers.
+        folder: The folder for sockets and logs.
         reference: The workload; see `Place`.
     """
 
@@ -80,7 +79,7 @@ class LocalEngine(Engine):
             self._zygote.signal(self._process_ids[part], number)
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Ends all processes."""
         for part in list(self._process_ids):
             self.signal(part, 9)
             del self._process_ids[part]
@@ -92,18 +91,13 @@ class LocalEngine(Engine):
         return str(self._folder / f"{secrets.token_hex(6)}.socket")
 
     def _environment(self, part: Part) -> Mapping[str, str]:
-        # Together they have as many threads as there are cores.
+        # Together the workers have as many threads as there are cores.
         threads = (os.cpu_count() or 1) // len(self._placement.workers)
         return {**thread_limits(threads), **self._placement.environment(*part)}
 
 
-def new_engine(plan: ChiefPlan, zygote: Zygote) -> LocalEngine:
-    """The engine of a chief on this machine; its options are its placement."""
-    return LocalEngine(zygote, plan.options, Path(plan.folder), plan.reference)
-
-
 def be_part(argument: tuple[Place, bool], *_: object) -> None:
-    """Is a part, in a forked process."""
+    """Runs a part, in a forked process; a fresh one replaces it where that is needed."""
     place, is_fresh = argument
     from syncswitch.trainers.cluster.exchange.parts import become_part, serve_chief
 

@@ -1,4 +1,4 @@
-"""A trainer whose whole cluster, chief included, runs in processes of its own."""
+"""The trainer whose whole cluster, chief included, is processes of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from typing import Any
 
 from typing_extensions import override
 
@@ -20,13 +19,8 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, 
 from syncswitch.trainers.cluster.chief.clock import LostChief
 from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.members.engine import tail_of_log
-from syncswitch.trainers.cluster.processes.chief import (
-    LOCAL_ENGINE,
-    ChiefPlan,
-    Message,
-    Progressed,
-    Warned,
-)
+from syncswitch.trainers.cluster.processes.chief import ChiefPlan, Message, Progressed, Warned
+from syncswitch.trainers.cluster.processes.launcher import Launcher, LocalLauncher
 from syncswitch.trainers.cluster.processes.placement import NO_GPU, place_on_cpus
 from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
@@ -42,41 +36,31 @@ class _ClusterLostError(RetryableError):
 
 
 class ProcessTrainer(Trainer):
-    """Trains on a cluster whose chief, and perhaps all of it, is processes of its own.
+    """Trains on a cluster whose chief is a process of its own, as the other parts are.
 
-    A cluster that fails is thrown away, and the next trial starts another.
+    A cluster that fails is discarded, and the next trial starts another.
 
     Args:
         reference: The workload, as `load_workload` takes it.
-        workers: n.
-        options: Options of the engine; by default a placement without GPUs.
-        engine: Who starts the other processes, see `ChiefPlan`; by default this machine does.
-        servers: How many parameter servers share the state.
+        workers: The number of workers, n.
+        launcher: Starts the other processes; by default on the CPUs of this machine.
+
+    Raises:
+        UserError: The workload cannot be loaded, or there is no such cluster.
+        RetryableError: A part does not start.
     """
 
-    least_patience_seconds = 30.0
-    """A chief that trains reports several times a second; so long without a word, it hangs."""
-
-    def __init__(
-        self,
-        reference: str,
-        workers: int,
-        options: Any = None,
-        engine: str = LOCAL_ENGINE,
-        servers: int = 1,
-    ) -> None:
+    def __init__(self, reference: str, workers: int, launcher: Launcher | None = None) -> None:
         self._reference = reference
         self._workers = workers
-        self._servers = servers
-        self._options = options or place_on_cpus(workers)
-        self._engine = engine
+        self._launcher = launcher or LocalLauncher(place_on_cpus(workers))
         self._process_id: int | None = None
         self._zygote: Zygote | None = None
         self._connection: Connection | None = None
         self._folder: OwnedFolder | None = None
         self._patience_seconds: float | None = None
         self._warnings: set[str] = set()
-        # What the chief of the trial that is under way has said last.
+        # The state of the trial under way, as its chief last reported it.
         self._heard = LostChief()
         self._events: list[RunEvent] = []
         try:
@@ -89,8 +73,8 @@ class ProcessTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        # When the chief is lost or hangs, a run that writes checkpoints goes on from the last one,
-        # on another cluster, or from its start where there is none yet.
+        # If the chief is lost or hangs, a run that writes checkpoints goes on from the last one on
+        # another cluster, or from its start if there is none yet.
         observer = observer or Observer()
         current, lost, self._heard, self._events = spec, None, LostChief(), []
         for _ in range(_MOST_CLUSTERS):
@@ -125,19 +109,19 @@ class ProcessTrainer(Trainer):
                             raise self._hanging(f"it has got no further for {waited_seconds:.0f} s")
                         observer.on_progress(worker_step)
                     case Evaluation() as evaluation:
-                        # It goes on, though by tests alone.
+                        # Tests are progress too.
                         since = time.monotonic()
                         self._heard = replace(self._heard, told_step=evaluation.worker_step)
                         self._send(observer.on_evaluation(evaluation))
                     case RunEvent() as event:
-                        if event.kind == "alarmed":  # what follows are other tests
+                        if event.kind == "alarmed":  # the tests that follow are new ones
                             self._heard = replace(self._heard, told_step=-1)
                         self._events.append(event)
                         observer.on_event(event)
                     case TrialRecord() as record:
                         return record
                     case SyncSwitchError() as error:
-                        # A trial that does not fit does no harm to the cluster.
+                        # Refusing a trial does no harm to the cluster.
                         is_refused = isinstance(error, UserError)
                         raise error
         except BaseException:
@@ -146,27 +130,21 @@ class ProcessTrainer(Trainer):
             raise
 
     def close(self) -> None:
-        """Ends every process of the cluster. May be called twice."""
+        """Ends every process of the cluster; may be called twice."""
         self._end()
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.remove()
 
-    def plan(self, folder: str) -> ChiefPlan:
-        """The plan of the chief, with this folder for sockets and logs."""
-        return ChiefPlan(
-            self._reference, self._workers, self._engine, self._options, folder, self._servers
-        )
-
     def _end(self) -> None:
-        """Ends every process of the cluster; its logs are kept."""
+        """Ends every process of the cluster, but keeps its logs."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
         process_id, self._process_id = self._process_id, None
         if process_id is not None:
             assert self._zygote is not None
-            with suppress(LostError):  # then they are dead
+            with suppress(LostError):  # the processes died with the zygote
                 self._zygote.signal(process_id, signal.SIGKILL)
 
     def _start(self) -> None:
@@ -174,7 +152,7 @@ class ProcessTrainer(Trainer):
         self._folder = self._folder or OwnedFolder("syncswitch-cluster-")
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours.detach())
-        plan = self.plan(str(self._folder.path))
+        plan = ChiefPlan(self._reference, self._workers, self._launcher, self._folder.path)
         try:
             self._process_id = self._zygote.fork(
                 "syncswitch.trainers.cluster.processes.chief:be_chief",
@@ -193,9 +171,10 @@ class ProcessTrainer(Trainer):
         except BaseException:
             self._end()
             raise
-        # What it may have to do without a word is to build all that it has built now.
+        # A chief may be silent while it rebuilds its cluster, as long as the first start took.
         took_seconds = time.monotonic() - start
-        self._patience_seconds = max(self.least_patience_seconds, _STARTS * took_seconds)
+        least_seconds = self._launcher.least_patience_seconds
+        self._patience_seconds = max(least_seconds, _STARTS * took_seconds)
 
     def _hanging(self, how: str) -> _ClusterLostError:
         return _ClusterLostError(f"the cluster of {self._workers} workers hangs: {how}")
@@ -208,7 +187,7 @@ class ProcessTrainer(Trainer):
             raise _ClusterLostError(self._death_report()) from error
 
     def _receive(self) -> Message:
-        """The next message of the chief, warnings aside, which the user is told of."""
+        """Returns the next message of the chief, and logs warnings that come before it."""
         assert self._connection is not None
         while True:
             try:
@@ -219,7 +198,7 @@ class ProcessTrainer(Trainer):
                 raise _ClusterLostError(self._death_report()) from error
             if not isinstance(message, Warned):
                 return message
-            # Each cluster that takes the place of another would say it again.
+            # Each replacement of a cluster would repeat it.
             if message.text not in self._warnings:
                 self._warnings.add(message.text)
                 _LOG.warning("%s", message.text)
@@ -235,7 +214,7 @@ class ProcessTrainer(Trainer):
         return f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}"
 
     def _given_up(self, problem: str) -> RetryableError:
-        """Keeps the logs, and says where they are."""
+        """Keeps the logs, and returns an error that says where they are."""
         folder, self._folder = self._folder, None
         assert folder is not None
         return RetryableError(f"{problem}; its logs are in {folder.keep('syncswitch-logs-')}")

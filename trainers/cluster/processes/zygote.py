@@ -1,12 +1,12 @@
-"""A process that has imported TensorFlow, and forks others from itself.
+"""The zygote: a process that has imported TensorFlow and forks others from itself.
 
-    python -m syncswitch.trainers.cluster.processes.zygote SOCKET_FD
+    python -m syncswitch.trainers.cluster.processes.zygote SOCKET_FD PARENT_PROCESS_ID
 
-A fresh import for each process would take half a minute on a busy machine; a fork takes a tenth of
-a second. It has one thread and never starts TensorFlow's runtime, so that it can fork at any time.
-One zygote serves all clusters of the process that has started it, and the kernel ends it with that
-process, and its children with it. They speak by pairs of sockets that children inherit, and that
-nobody else can reach: what they say is pickled.
+Importing TensorFlow anew would take each process half a minute on a busy machine; a fork takes a
+tenth of a second. The zygote has one thread and never starts TensorFlow's runtime, so that it can
+fork at any time. It serves all clusters of the process that started it; the kernel ends it with
+that process, and its children with it. Messages are pickled, over pairs of sockets that only
+children inherit.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _OUTPUTS = (1, 2)
 
 @dataclass(frozen=True)
 class ForkRequest:
-    """A process to be forked.
+    """A request to fork a process.
 
     Attributes:
-        target: Its body, `module:function`, called with `argument` and its connections.
-        argument: Can be pickled.
-        log: File that takes what it prints.
-        environment: All of it.
-        folder: It works in.
-        path: Where it imports from.
-        has_connections: Whether a socket follows, for the target's first connection. By its second
-            one it may fork others, which end with it.
+        target: The function to run, `module:function`, called with `argument` and connections.
+        argument: The argument, which can be pickled.
+        log: The file for what it prints.
+        environment: Its whole environment.
+        folder: Its working directory.
+        path: Its `sys.path`.
+        has_connections: Whether a socket follows. The target is called with a connection over this
+            socket, and a second one for a `Zygote` whose children end with it.
     """
 
     target: str
@@ -59,7 +59,7 @@ class ForkRequest:
 
 
 class Zygote:
-    """The process as others see it; any thread may ask."""
+    """The zygote as other processes see it; any thread may call it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -80,11 +80,14 @@ class Zygote:
             target: See `ForkRequest`.
             argument: See `ForkRequest`.
             log: See `ForkRequest`.
-            environment: Besides that of this process.
-            connection: For a target that has connections.
+            environment: Changes to the environment of this process.
+            connection: A socket for a target that takes connections.
 
         Returns:
-            Its process ID.
+            The process ID.
+
+        Raises:
+            LostError: The zygote is gone; so are the methods below.
         """
         request = ForkRequest(
             target,
@@ -99,12 +102,12 @@ class Zygote:
         return process_id
 
     def condition(self, process_id: int) -> Condition:
-        """The condition of a process that it has forked for this one."""
+        """Returns the condition of a process that was forked with this object."""
         found: Condition = self._asked("condition", process_id)
         return found
 
     def signal(self, process_id: int, number: int) -> None:
-        """Sends a signal to such a process, if it is there; where that kills, it is dead then."""
+        """Sends a signal to such a process, if it runs; after a SIGKILL it is dead."""
         self._asked("signal", process_id, number)
 
     @property
@@ -129,7 +132,7 @@ class Zygote:
 
 
 def shared_zygote() -> Zygote:
-    """The zygote of this process."""
+    """Returns the zygote of this process; starts one if it has none that answers."""
     with _starting:
         if _shared.get("process") != os.getpid() or not _shared["zygote"].is_alive:
             _shared.update(process=os.getpid(), zygote=_start())
@@ -145,12 +148,12 @@ def _start() -> Zygote:
     ours, theirs = socket.socketpair()
 
     def start() -> None:
-        # It lives as long as the thread that starts it.
+        # The kernel ends it with the thread that starts it.
         subprocess.Popen(
             [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            # Ctrl-C is for this process alone.
+            # Ctrl-C must not reach it.
             start_new_session=True,
         )
 
@@ -165,12 +168,12 @@ def _start() -> Zygote:
 
 
 def main() -> None:
-    """The process."""
+    """Runs the process."""
     descriptor, parent = map(int, sys.argv[1:])
     die_with_parent()
     if os.getppid() != parent:
         return
-    # What those who are forked need, so that each of them need not import it.
+    # Imported once, for all that are forked.
     from syncswitch.trainers.cluster.chief import trainer  # noqa: F401
     from syncswitch.trainers.cluster.exchange import parts, worker  # noqa: F401
     from syncswitch.trainers.cluster.members import connected  # noqa: F401
@@ -179,7 +182,7 @@ def main() -> None:
 
 
 class _Family:
-    """The processes that the zygote has forked, by whom it was asked."""
+    """The processes that the zygote has forked, by the connection over which it was asked."""
 
     def __init__(self, owner: Connection) -> None:
         self._owner = owner
@@ -228,7 +231,7 @@ class _Family:
         code = None if status is None else os.waitstatus_to_exitcode(status)
         found = condition_of(process_id, code)
         if code is None and found.life is Life.DEAD:
-            # It has ended since: its parent has to wait for all of its threads to have done so.
+            # It is ending; wait until all of its threads have ended.
             self._children[asker][process_id] = os.waitpid(process_id, 0)[1]
             return self._condition(asker, process_id)
         return found
@@ -241,7 +244,7 @@ class _Family:
             self._children[asker][process_id] = os.waitpid(process_id, 0)[1]
 
     def _status(self, asker: Connection, process_id: int) -> int | None:
-        """How a process has ended; None while it has not."""
+        """Returns the exit status of a process; None while it runs."""
         children = self._children[asker]
         if process_id not in children:
             return 0
@@ -252,7 +255,7 @@ class _Family:
         return children[process_id]
 
     def _end(self, asker: Connection) -> None:
-        """Ends what was forked for a process that is gone."""
+        """Ends the processes that were forked for one that is gone."""
         for process_id in list(self._children[asker]):
             self._signal(asker, process_id, signal.SIGKILL)
         del self._children[asker]
@@ -260,7 +263,7 @@ class _Family:
 
 
 def _be(request: ForkRequest, given: list[Connection]) -> NoReturn:
-    """Is the process that was asked for."""
+    """Becomes the requested process."""
     status = 1
     try:
         die_with_parent()
@@ -280,7 +283,7 @@ def _be(request: ForkRequest, given: list[Connection]) -> NoReturn:
         with suppress(OSError):  # the disk may be full
             sys.stdout.flush()
             sys.stderr.flush()
-        # Not sys.exit: what the parent has registered to do at its exit is not the child's to do.
+        # Not sys.exit: the exit handlers of the parent must not run here.
         os._exit(status)
 
 

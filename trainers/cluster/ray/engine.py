@@ -1,4 +1,4 @@
-"""Connects this process to a Ray cluster as a driver, and reserves room there."""
+"""The engine that starts the parts of a cluster as actors of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -31,14 +31,7 @@ from syncswitch.trainers.cluster.members.engine import (
     condition_of,
     with_last_words,
 )
-from syncswitch.trainers.cluster.processes.chief import ChiefPlan
-from syncswitch.trainers.cluster.processes.placement import (
-    NO_GPU,
-    gpu_worker_environment,
-    thread_limits,
-)
-from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
-from syncswitch.trainers.cluster.processes.zygote import Zygote
+from syncswitch.trainers.cluster.processes.placement import GROWTH, NO_GPU, thread_limits
 from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions, bundles, check_capacity
 
 _LOG = logging.getLogger(__name__)
@@ -54,23 +47,27 @@ _QUIET = {
 
 
 def connect(options: RayOptions) -> None:
-    """Makes this process a driver of the cluster."""
+    """Connects this process to the Ray cluster, as a driver.
+
+    Raises:
+        UserError: There is no such cluster, or it does not answer.
+    """
     if options.address != AUTO and not _listens(*options.host_and_port()):
         raise UserError(
             f"nobody listens at --ray-address {options.address}; start a cluster there with"
-            f" `ray start --head`, look at the port, or use {AUTO} on one of its nodes"
+            f" `ray start --head`, check the port, or use {AUTO} on one of its nodes"
         )
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     failures: list[Exception] = []
-    # Ray waits for minutes for a cluster that is gone, and cannot be told otherwise.
+    # Ray would wait minutes for a cluster that is gone; it has no option for that.
     thread = threading.Thread(target=_init, args=(options.address, failures), daemon=True)
     thread.start()
     thread.join(_CONNECT_SECONDS)
     if thread.is_alive():
         raise UserError(
             f"the Ray cluster at --ray-address {options.address} does not answer within"
-            f" {_CONNECT_SECONDS:.0f} s; look at `ray status`, or give the address of another one"
+            f" {_CONNECT_SECONDS:.0f} s; check `ray status`, or give the address of another cluster"
         )
     if failures:
         raise UserError(
@@ -82,14 +79,14 @@ def connect(options: RayOptions) -> None:
 
 
 def reserve(options: RayOptions, workers: int) -> Any:
-    """Reserves a place for each parameter server and worker, waiting for others to leave.
+    """Reserves room for each parameter server and worker, and waits until it is free.
 
     Returns:
-        The placement group, with the parameter servers' bundles first.
+        The placement group, with the bundles of parameter servers first.
 
     Raises:
-        UserError: They would not fit, though nobody else were there.
-        RetryableError: Others stay there for too long.
+        UserError: They would not fit even if the cluster were empty.
+        RetryableError: Others use the cluster for too long.
     """
     import ray
     from ray.util.placement_group import placement_group
@@ -101,7 +98,7 @@ def reserve(options: RayOptions, workers: int) -> Any:
         if not group.wait(_ROOM_SECONDS):
             raise RetryableError(
                 f"the Ray cluster had no room for {workers:,} workers for {_ROOM_SECONDS:.0f} s;"
-                " look at `ray status` for who uses it"
+                " check `ray status` to see who uses it"
             )
     return group
 
@@ -127,19 +124,19 @@ def _warn_of_open_network() -> None:
     others = [name for name, state in psutil.net_if_stats().items() if state.isup and name != "lo"]
     if others:
         _LOG.warning(
-            "Ray asks nobody for a password, unless it was set up to (RAY_AUTH_MODE=token); use it"
-            " behind a firewall"
+            "Ray does not authenticate anybody unless RAY_AUTH_MODE=token is set; use it behind a"
+            " firewall"
         )
 
 
 class PartActor:
-    """One process, which ends with its actor; Ray calls one method after the other.
+    """An actor with the process of a part, which ends with it; Ray makes one call at a time.
 
     Args:
-        part: The part of the cluster that it is.
-        chief: Address of its chief.
-        secret: Secret of the cluster.
-        environment: Besides that of the actor, which names the GPUs that Ray gives it.
+        part: The part of the cluster.
+        chief: The address of its chief.
+        secret: The secret of the cluster.
+        environment: Changes to the environment of the actor, where Ray names the GPUs.
         reference: The workload; see `Place`.
     """
 
@@ -155,7 +152,7 @@ class PartActor:
 
         self._host = ray.util.get_node_ip_address()
         arguments, own = program(Place(part, chief, (self._host, 0), secret, reference))
-        # It has no name that could outlive the actor.
+        # It has no name, so it cannot outlive the actor.
         self._log = tempfile.TemporaryFile(prefix="syncswitch-part-")  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, *arguments],
@@ -166,7 +163,7 @@ class PartActor:
         )
 
     def condition(self) -> Condition:
-        """Condition of the process, with its last words unless it left because its chief had."""
+        """Returns the condition of the process; no report if it ended well, as without a chief."""
         found = condition_of(self._process.pid, self._process.poll())
         if not self._process.returncode:
             return replace(found, report="")
@@ -174,7 +171,7 @@ class PartActor:
         return replace(found, report=f"on {self._host} {found.report}")
 
     def signal(self, number: int) -> None:
-        """Sends the process a signal, if it is there; where that kills, it is dead then."""
+        """Sends the process a signal, if it runs; after a SIGKILL it is dead."""
         self._process.send_signal(number)
         if number == signal.SIGKILL:
             self._process.wait()
@@ -189,27 +186,26 @@ _CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Excepti
 
 
 class RayEngine(Engine):
-    """Each process has an actor of its own, in one placement group; they end with this process.
+    """Starts an actor for each part, in one placement group; they end with this process.
 
     Args:
-        group: Placement group: the parameter servers' bundles first, then the workers'.
+        group: The placement group: bundles of parameter servers, then of workers.
         options: The resources of each part.
         reference: The workload; see `Place`.
     """
 
     kind = "ray"
-    # To be placed, perhaps on another node, and to import TensorFlow beside others that do.
+    # To be placed, maybe on another node, and to import TensorFlow while others do.
     start_seconds = 120.0
 
     def __init__(self, group: Any, options: RayOptions, reference: str | None = None) -> None:
         import ray
 
         self._reference = reference
-
         self._group = group
         self._options = options
         self.has_gpus = options.gpus_per_worker > 0
-        # The `PartActor` of each part, and its condition once it has been asked for.
+        # The `PartActor` of each part, and the pending call of its `condition`.
         self._actors: dict[Part, Any] = {}
         self._asked: dict[Part, Any] = {}
         self.secret = secrets.token_bytes(32)
@@ -227,10 +223,10 @@ class RayEngine(Engine):
         gpus = options.gpus_per_worker if is_worker else 0.0
         cpus = options.cpus_per_worker if is_worker else options.cpus_per_ps
         environment = thread_limits(int(cpus))
-        environment |= gpu_worker_environment(gpus) if gpus else NO_GPU
-        place = PlacementGroupSchedulingStrategy(
-            self._group, placement_group_bundle_index=bundle_number(options, part)
-        )
+        environment |= GROWTH if gpus else NO_GPU
+        # The bundles of parameter servers come first.
+        bundle = part[1] + options.servers * is_worker
+        place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
         actor_class = ray.remote(PartActor).options(
             num_cpus=cpus, num_gpus=gpus, scheduling_strategy=place
         )
@@ -246,8 +242,8 @@ class RayEngine(Engine):
         try:
             found: Condition = ray.get(asked, timeout=_ANSWER_SECONDS)
         except ray.exceptions.GetTimeoutError:
-            # Whoever asks next waits for the same answer.
-            report = "its node does not answer, or it has found none; look at `ray status`"
+            # The next caller waits for the same answer.
+            report = "its node does not answer, or it has found none; check `ray status`"
             return Condition(Life.RUNNING, report)
         except ray.exceptions.RayError as error:
             found = Condition(Life.DEAD, cause_of_death(str(error)))
@@ -257,7 +253,7 @@ class RayEngine(Engine):
     @override
     def signal(self, part: Part, number: int) -> None:
         if part in self._actors:
-            # Nobody waits for an actor whose node is gone.
+            # Not awaited: the node of the actor may be gone.
             self._actors[part].signal.remote(number)
 
     @override
@@ -273,55 +269,10 @@ class RayEngine(Engine):
             ray.kill(self._actors.pop(part))
 
 
-def new_engine(plan: ChiefPlan, zygote: Zygote) -> RayEngine:
-    """The engine of a chief on a node of a Ray cluster; its options are `RayOptions`.
-
-    Raises:
-        UserError: There is no such cluster, or it is too small.
-        RetryableError: Others use the cluster.
-    """
-    connect(plan.options)
-    return RayEngine(reserve(plan.options, plan.workers), plan.options, plan.reference)
-
-
-class RayTrainer(ProcessTrainer):
-    """Trains on actors of a Ray cluster.
-
-    Args:
-        reference: The workload, as `load_workload` takes it; the chief alone loads it.
-        workers: n.
-        options: Where, and what each part is to have.
-
-    Raises:
-        UserError: Ray is not installed, there is no such cluster, it is too small, or the workload
-            cannot be loaded.
-        RetryableError: Others use the cluster, or it loses a part that starts.
-    """
-
-    # A part that is placed on another node has to find one, and to import TensorFlow there.
-    least_patience_seconds = 300.0
-
-    def __init__(self, reference: str, workers: int, options: RayOptions) -> None:
-        options.check()
-        super().__init__(
-            reference,
-            workers,
-            options,
-            f"{__name__}:new_engine",
-            options.parameter_servers,
-        )
-
-
-def bundle_number(options: RayOptions, part: Part) -> int:
-    """Number of the placement group's bundle for a part."""
-    role, number = part
-    return number + options.parameter_servers * (role == WORKER)
-
-
 def cause_of_death(text: str) -> str:
-    """The cause in Ray's page-long report on a dead actor, and what to do."""
+    """Extracts the cause from Ray's page-long report on a dead actor, and says what to do."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it says nothing"]
-    # What the last one names has led to the others.
+    # The last line with a cause names the root of the others.
     line = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[0])
     cause = line.split(". ")[0].rstrip(".")[:_LONGEST_CAUSE]
     is_missing = "ModuleNotFoundError" in text or "failed to import" in text

@@ -1,4 +1,4 @@
-"""The resources of a trial on a Ray cluster, and whether they fit there; needs no Ray."""
+"""The launcher for a Ray cluster: its resources, and whether they fit; needs no Ray itself."""
 
 from __future__ import annotations
 
@@ -8,45 +8,65 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.processes.launcher import Launcher
 from syncswitch.trainers.cluster.processes.placement import check_gpus_per_worker
+from syncswitch.trainers.cluster.processes.tf_config import host_and_port
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.members.engine import Engine
+    from syncswitch.trainers.cluster.processes.zygote import Zygote
 
 AUTO = "auto"
 PLACEMENTS = ("spread", "pack")
 _CLIENT = "ray://"
 
 Resources = Mapping[str, float]
-"""Amount by name, as Ray calls them: `CPU`, `GPU`."""
+"""Amounts by Ray's name of the resource: `CPU` or `GPU`."""
 
 _NAMES = ("CPU", "GPU")
-# Amounts are ten-thousandths at least; sums of them are not exact.
+# Amounts are multiples of a ten-thousandth, whose sums are not exact.
 _TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class RayOptions:
-    """The resources of a trial, and where they are.
+@dataclass(frozen=True)
+class RayOptions(Launcher):
+    """Starts the parts on a Ray cluster.
 
     Attributes:
-        address: Address of the head, `host:port`; `auto` for what runs on this machine, or what
-            RAY_ADDRESS names.
-        cpus_per_worker: CPUs, as Ray counts them, of each worker.
-        gpus_per_worker: GPUs of each worker: 0, 1, or the share of one.
-        cpus_per_ps: CPUs of each parameter server.
+        address: The address of the head, `host:port`; `auto` for a cluster on this machine, or the
+            one that RAY_ADDRESS names.
+        cpus_per_worker: The CPUs of each worker, as Ray counts them.
+        gpus_per_worker: The GPUs of each worker: 0, 1, or a share of one.
+        cpus_per_ps: The CPUs of each parameter server.
         placement: `spread` over as many nodes, or `pack` onto as few as possible.
-        parameter_servers: How many.
+        servers: The number of parameter servers.
     """
+
+    # A part may have to wait for a node, and to import TensorFlow there.
+    least_patience_seconds = 300.0
 
     address: str = AUTO
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
     cpus_per_ps: float = 1.0
     placement: str = PLACEMENTS[0]
-    parameter_servers: int = 1
+    servers: int = 1
+
+    @override
+    def new_engine(self, reference: str, workers: int, folder: Path, zygote: Zygote) -> Engine:
+        from syncswitch.trainers.cluster.ray.engine import RayEngine, connect, reserve
+
+        connect(self)
+        return RayEngine(reserve(self, workers), self, reference)
 
     def check(self) -> None:
-        """Refuses what can be known to fail without asking the cluster."""
+        """Raises UserError for what would fail on any cluster."""
         if importlib.util.find_spec("ray") is None:
             raise UserError(
                 "--trainer ray needs Ray, which is not installed: pip install 'syncswitch[ray]',"
@@ -63,37 +83,36 @@ class RayOptions:
             self.host_and_port()
 
     def host_and_port(self) -> tuple[str, int]:
-        """The parts of an address that is not `auto`."""
+        """Splits an address other than `auto`; raises UserError if that is not possible."""
         if self.address.startswith(_CLIENT):
             raise UserError(
-                f"--ray-address {self.address} is of a Ray client: the chief has to be on a node of"
+                f"--ray-address {self.address} is for Ray Client: the chief has to be on a node of"
                 " the cluster, where its workers reach it; start the search there, with"
                 f" --ray-address {AUTO}"
             )
-        host, _, port = self.address.rpartition(":")
-        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 2**16:
+        try:
+            return host_and_port(self.address)
+        except ValueError as error:
             raise UserError(
                 f"--ray-address is {self.address!r}: give {AUTO}, or host:port of the cluster's"
                 " head, as `ray start --head` prints it"
-            )
-        return host.strip("[]"), int(port)
+            ) from error
 
 
 def bundles(options: RayOptions, workers: int) -> list[dict[str, float]]:
-    """The resources of the parameter servers and of each worker, in this order."""
+    """Returns the resources of each parameter server and then of each worker."""
     worker = {"CPU": options.cpus_per_worker}
     if options.gpus_per_worker:
         worker["GPU"] = options.gpus_per_worker
-    servers = ({"CPU": options.cpus_per_ps} for _ in range(options.parameter_servers))
+    servers = ({"CPU": options.cpus_per_ps} for _ in range(options.servers))
     return [*servers, *(dict(worker) for _ in range(workers))]
 
 
 def check_capacity(nodes: Sequence[Resources], options: RayOptions, workers: int) -> None:
-    """Refuses what would not fit onto the empty cluster."""
-    servers = options.parameter_servers
+    """Raises UserError if the parts would not fit even on the empty cluster."""
+    servers = options.servers
     server, *_, worker = bundles(options, workers)
-    # All are alike, so only how many servers each node has makes a difference: for each number of
-    # servers on the nodes so far, the most workers that fit beside them.
+    # For each number of servers on the nodes so far, the most workers that fit beside them.
     most = {0: 0}
     for node in nodes:
         rooms = [
@@ -117,7 +136,7 @@ def check_capacity(nodes: Sequence[Resources], options: RayOptions, workers: int
 
 
 def _times(node: Resources, bundle: Resources) -> int:
-    """How often a bundle fits onto a node."""
+    """Returns how many times a bundle fits on a node."""
     return min(
         math.floor(node.get(name, 0.0) / amount + _TOLERANCE) for name, amount in bundle.items()
     )

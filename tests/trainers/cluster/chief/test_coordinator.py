@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
-from syncswitch.trainers.protocols import ASP, BSP, choose_protocol
+from syncswitch.trainers.protocols import ASP, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, SegmentSteps, Ticket
 from tests.processes import until
 from tests.properties import more_examples
@@ -21,7 +21,7 @@ PAIRS = [("bsp", "asp"), ("asp", "bsp"), ("ssp:2", "local-sgd:3"), ("dssp:1-4", 
 
 
 class FakeCluster:
-    """Real threads whose steps do nothing but say that they were done."""
+    """Real threads whose steps are only acknowledged."""
 
     def __init__(
         self,
@@ -102,25 +102,6 @@ def test_every_worker_step_is_done_once_and_none_beyond_the_end(
     assert cluster.done[-1] == W
 
 
-@given(W=st.integers(1, 60), workers=st.integers(1, 5))
-@more_examples(4)
-def test_rounds_are_full_but_the_last(W: int, workers: int) -> None:
-    with FakeCluster(workers) as cluster:
-        cluster.run("bsp", W)
-    sizes = [len(members) for members, _ in cluster.rounds]
-    assert sizes[:-1] == [workers] * (len(sizes) - 1)
-    assert sizes[-1] == W % workers or workers
-    assert [first for _, first in cluster.rounds] == list(range(0, W, workers))
-
-
-def test_a_round_holds_consecutive_batches() -> None:
-    """Or a round would not be the global batch of sequential training."""
-    with FakeCluster(4) as cluster:
-        cluster.run("bsp", 40)
-    order = [ticket.worker_step // 4 for _, ticket in cluster.tickets]
-    assert order == sorted(order)
-
-
 def test_in_asp_a_slow_worker_holds_up_nobody() -> None:
     release = threading.Event()
 
@@ -136,23 +117,6 @@ def test_in_asp_a_slow_worker_holds_up_nobody() -> None:
         assert cluster.coordinator.wait_until_drained(20)
     assert Counter(worker for worker, _ in cluster.tickets)[0] == 1
     assert cluster.coordinator.done == 100
-
-
-def test_in_bsp_everybody_waits_for_a_slow_worker() -> None:
-    release = threading.Event()
-
-    def step(worker: int, ticket: Ticket) -> None:
-        if worker == 0:
-            assert release.wait(20)
-
-    with FakeCluster(3, step) as cluster:
-        cluster.coordinator.begin(BSP, 9)
-        assert not cluster.coordinator.wait_until_drained(0.2)
-        assert len(cluster.tickets) == 3
-        assert cluster.coordinator.done == 0
-        release.set()
-        assert cluster.coordinator.wait_until_drained(20)
-    assert cluster.coordinator.done == 9
 
 
 @pytest.mark.parametrize("kind", ["bsp", "asp"])
@@ -201,37 +165,6 @@ def test_what_a_step_or_an_update_raises_ends_the_segment(
             assert cluster.coordinator.done == 0
 
 
-def test_staleness_is_summed_and_its_maximum_kept_for_each_segment() -> None:
-    coordinator = Coordinator([0], lambda workers, first: None, lambda done: None)
-    coordinator.begin(ASP, 3)
-    for staleness in (2, 5, 1):
-        ticket = coordinator.inboxes[0].get_nowait()
-        assert ticket is not None
-        coordinator.acknowledge(0, 0.0, staleness)
-    assert (coordinator.staleness.pushes, coordinator.staleness.total) == (3, 8)
-    assert coordinator.staleness.maximum == 5
-    coordinator.begin(ASP, 4)
-    assert coordinator.staleness.pushes == 0
-
-
-def test_a_fork_goes_on_with_the_next_worker_step() -> None:
-    coordinator = Coordinator([0], lambda workers, first: None, lambda done: None, done=17)
-    coordinator.begin(ASP, 20)
-    assert coordinator.inboxes[0].get_nowait() == Ticket(0, 17)
-
-
-def test_a_changed_protocol_keeps_the_threads_and_the_count() -> None:
-    """The hot switch: nothing but the protocol is exchanged."""
-    with FakeCluster(3) as cluster:
-        threads = list(cluster._threads)
-        cluster.run("bsp", 30)
-        cluster.run("asp", 60)
-        cluster.run("bsp", 90)
-        assert all(thread.is_alive() for thread in threads)
-    assert [len(members) for members, _ in cluster.rounds] == [3] * 20
-    assert cluster.coordinator.done == 90
-
-
 def test_drained_is_it_only_when_all_who_got_a_step_have_done_it() -> None:
     coordinator = Coordinator([0], lambda workers, first: (), lambda done: None)
     coordinator.begin(ASP, 20)
@@ -273,7 +206,7 @@ def test_a_segment_begins_with_what_is_undone() -> None:
 
 
 class TestReplicas:
-    """Are averaged beside the steps of others."""
+    """Groups of replicas are averaged beside the steps of others."""
 
     def test_a_group_goes_on_while_another_one_is_averaged(self) -> None:
         release, joined = threading.Event(), list[tuple[int, ...]]()

@@ -1,4 +1,4 @@
-"""Jobs with embeddings whose rows lie on parameter servers."""
+"""Jobs with embeddings whose rows are on parameter servers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rows_are_trained_as_the_whole_table_would_be(
     workers: int,
     switch_percent: float,
 ) -> None:
-    """Also those that no batch has used for long."""
+    """Rows that no batch has used for long are right too."""
     variant = "zero" if optimizer is None else "same"
     job = replace(ALIKE, optimizer=optimizer, learning_rate=rate, momentum_after_switch=variant)
     whole = replace(job, least_embedding_values=None)
@@ -69,7 +69,7 @@ def test_rows_are_trained_as_the_whole_table_would_be(
 def test_it_does_not_matter_where_the_rows_lie(
     make_trainer: Callable[[Workload, int], ClusterTrainer], tmp_path: Path
 ) -> None:
-    """On two servers that talk over the network, or in this process."""
+    """On two servers over the network, and in this process."""
     engine = new_engine(tmp_path, 2, by_network=True)
     with connected_trainer(CLICKS, 2, engine, 2) as trainer:
         spec = spec_of(CLICKS, 2, 100.0)
@@ -80,11 +80,11 @@ def test_it_does_not_matter_where_the_rows_lie(
 W = 768
 ROWS = 8
 COUNTS = np.array([13, 0, 7, 1, 20, 3, 0, 20])
-"""Of 64 examples, how many look up each row."""
+"""The number of the 64 examples that look up each row."""
 
 
 def counting_data() -> Data:
-    """A number of a row, and what the gradient of the rest of the model is."""
+    """Examples of a row number and the gradient of the rest of the model."""
     ids = np.random.default_rng(0).permutation(np.repeat(np.arange(ROWS), COUNTS))
     rest = np.tile(CONSTANT_GRADIENT, (len(ids), 1))
     inputs = np.concatenate([ids[:, None], rest], axis=1).astype(np.float32)
@@ -150,7 +150,7 @@ def test_a_run_without_room_for_copies_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     mechanism: str,
 ) -> None:
-    """Of one worker both protocols are the same."""
+    """With one worker, both protocols compute the same."""
     conditions = RunConditions(switch_mechanism=mechanism)
     spec = spec_of(TESTED_OFTEN, 1, 50.0, band=STRICT, conditions=conditions)
     trainer = make_trainer(TESTED_OFTEN, 1)
@@ -205,7 +205,7 @@ def big_data() -> Data:
 
 
 class Memory(threading.Thread):
-    """Looks how much this process holds, until it is told to stop."""
+    """Measures the peak memory of this process."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

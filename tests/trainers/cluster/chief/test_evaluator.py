@@ -11,7 +11,7 @@ from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evalu
 
 
 class FakeTester:
-    """Says the first parameter is the accuracy."""
+    """Returns the first parameter as the accuracy."""
 
     further = ()
 
@@ -26,7 +26,7 @@ class FakeTester:
 
 
 def request(step: int, accuracy: float) -> EvaluationRequest:
-    return EvaluationRequest(step, step / 10, 0.5, accuracy, None)
+    return EvaluationRequest(step, step / 10, 0.5, (accuracy, None))
 
 
 def finish(evaluator: Evaluator) -> None:
@@ -51,7 +51,7 @@ class TestEvaluator:
     def test_the_training_waits_for_tests_that_take_longer(
         self, model_bytes: int, waiting: int
     ) -> None:
-        """As many copies of a model may wait as there is memory for."""
+        """The number of copies that may wait depends on their size."""
         tester = FakeTester()
         evaluator = Evaluator(tester, model_bytes, lambda evaluation: None)  # type: ignore[arg-type]
         for step in range(1 + waiting):
@@ -78,7 +78,7 @@ class TestEvaluator:
         evaluator.abandon()
 
     def test_who_waits_for_an_abandoned_test_goes_on(self) -> None:
-        """Or Ctrl-C would wait for the training, and the training for ever."""
+        """Otherwise Ctrl-C would wait for the training, and the training forever."""
         tester = FakeTester()
         evaluator = Evaluator(tester, 1 << 40, lambda evaluation: None)  # type: ignore[arg-type]
         waiting = [

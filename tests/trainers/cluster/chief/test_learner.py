@@ -1,4 +1,4 @@
-"""Replicas whose workers are lost and come back: plain SGD with a gradient that is known."""
+"""Replicas whose workers are lost and come back, with plain SGD and a known gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER, WORKER
+from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.protocols import choose_protocol
@@ -24,7 +24,7 @@ from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, spec_of
 WORKERS, W = 4, 24
 PLAIN = replace(CONSTANT, name="plain", momentum=0.0, learning_rate=2.0**-8, total_worker_steps=W)
 PERIOD = 8
-"""Worker-steps of a period of `local-sgd:2`, and of two rounds of `ds-sync:2`."""
+"""The worker-steps in a period of `local-sgd:2`, or two rounds of `ds-sync:2`."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def cluster(threads_of: Callable[..., Cluster]) -> Cluster:
 
 
 class Segment:
-    """Plays a segment step by step, and computes beside it how far each replica has moved.
+    """Plays a segment step by step, and computes how far each replica should have moved.
 
     A unit is the learning rate of one worker.
     """
@@ -61,7 +61,7 @@ class Segment:
         self.coordinator.begin(choice.machine, end_step)
 
     def waiting(self) -> list[int]:
-        """Workers whose step is next; they take their tickets."""
+        """Takes all tickets, and returns the workers that have one."""
         self.settle()
         for worker, inbox in self.coordinator.inboxes.items():
             try:
@@ -91,7 +91,7 @@ class Segment:
         self.coordinator.come_back(worker)
 
     def settle(self) -> None:
-        """Groups are averaged by other threads."""
+        """Waits until no group is being averaged."""
         until(lambda: not self.coordinator._averaging)
 
     def assert_exact(self) -> None:
@@ -140,7 +140,7 @@ def test_a_loss_at_every_moment_of_a_period(cluster: Cluster, protocol: str, awa
 
 @pytest.mark.parametrize("lost_at", range(0, W, WORKERS))
 def test_in_step_no_worker_step_is_lost_with_a_replica(cluster: Cluster, lost_at: int) -> None:
-    """All replicas are equally far: what the lost one knew, the others know as well."""
+    """All replicas have done as many steps, so nothing is lost with one of them."""
     segment = Segment(cluster, "local-sgd:2")
     for first in range(0, W, WORKERS):
         if first == lost_at:
@@ -223,7 +223,7 @@ def test_a_parameter_server_lost_meanwhile_is_replaced_at_the_end(
     segment = Segment(cluster, "local-sgd:2")
     for worker in segment.waiting():
         segment.step(worker)
-    cluster.signal(PARAMETER_SERVER, signal.SIGKILL)
+    cluster.signal((SERVER, 0), signal.SIGKILL)
     segment.learner.finish()
     segment.assert_exact()
     assert segment.notes == [

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,6 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.exchange.plans import Push, Task
-from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
@@ -28,7 +23,6 @@ from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,
     DENSE,
-    BatchLog,
     constant_data,
     momentum_answer,
     normalized_model,
@@ -117,53 +111,13 @@ class TestTheSameNumbers:
         np.testing.assert_allclose(state.slots, accumulator, rtol=1e-5)
         assert state.updates == len(rates)
 
-    def test_each_batch_is_computed_once(self, make_trainer: MakeTrainer) -> None:
-        log = BatchLog()
-        numbers = np.arange(50, dtype=np.float32).reshape(-1, 1) * np.ones((1, 4), np.float32)
-        labels = np.zeros((50, 1), np.float32)
-        data = Data(numbers, labels, numbers, labels, transform=log.transform)
-        workload = replace(
-            CONSTANT, data=lambda: data, total_worker_steps=75, batch_size=6, learning_rate=1e-6
-        )
-        trainer = make_trainer(workload, 4)
-        log.batches.clear()
-        log.calls = 0
-        trainer.train(spec_of(workload, 4, 40.0, protocols=("ssp:1", "ds-sync:2")))
-        assert log.calls == 75
-        row = list(chain(*(log.batches[step] for step in range(75))))
-        assert Counter(row) == Counter(dict.fromkeys(range(50), 9))
-
 
 class TestLimits:
-    def test_without_a_lead_nobody_starts_a_step_before_all_have_ended_theirs(
-        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        trainer = make_trainer(CONSTANT, 4)
-        step = Cluster.step
-        lock, events = threading.Lock(), []
-
-        def watched(cluster: Cluster, worker: int, task: Task) -> Push:
-            with lock:
-                events.append(("start", worker))
-            push = step(cluster, worker, task)
-            with lock:
-                events.append(("end", worker))
-            return push
-
-        monkeypatch.setattr(Cluster, "step", watched)
-        trainer.train(spec_of(CONSTANT, 4, 0.0, protocols=("bsp", "ssp:0")))
-        assert len(events) == 400
-        for first in range(0, 400, 8):
-            clock = events[first : first + 8]
-            assert Counter(clock) == Counter(
-                (what, worker) for what in ("start", "end") for worker in range(4)
-            )
-
     @pytest.mark.parametrize(("protocol", "lead"), [("ssp:0", 0), ("ssp:2", 2), ("dssp:1-3", 3)])
     def test_staleness_keeps_to_the_limit_while_a_worker_is_held(
         self, make_trainer: MakeTrainer, protocol: str, lead: int
     ) -> None:
-        """In the time for which it is held, ASP would end the job."""
+        """Meanwhile, ASP would end the job."""
         trainer = make_trainer(SLEEPY, 4)
         record = trainer.train(spec_of(SLEEPY, 4, 0.0, protocols=("bsp", protocol)))
         (phase,) = record.phases
@@ -174,7 +128,7 @@ class TestLimits:
     def test_nobody_waits_for_a_worker_that_is_held_and_its_old_gradient_has_no_weight(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """It is as many updates behind as the others fill buffers without it."""
+        """Meanwhile the others fill buffers without it."""
         workload = replace(SLEEPY, momentum=0.0)
         spec = spec_of(workload, 4, 0.0, protocols=("bsp", "gba:20"))
         record, state = train_to_end(make_trainer(workload, 4), spec, tmp_path)
@@ -214,7 +168,7 @@ class TestInTheMiddleOfReplicas:
     def test_evaluations_are_of_the_mean(
         self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch, protocol: str
     ) -> None:
-        """Also where replicas were never averaged; some may be a step ahead."""
+        """Even if replicas were never averaged; some may be a step ahead."""
         trainer = make_trainer(STRAIGHT, 4)
         tested = []
         accuracy = ModelTester.accuracy
@@ -236,7 +190,7 @@ class TestInTheMiddleOfReplicas:
     def test_a_checkpoint_holds_the_mean_and_a_fork_goes_on(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """Over 100 examples that are all different, so that each replica moves its own way."""
+        """All 100 examples differ, so each replica moves in its own way."""
         random = np.random.default_rng(3)
         inputs = random.standard_normal((100, 4)).astype(np.float32)
         labels = np.zeros((100, 1), np.float32)

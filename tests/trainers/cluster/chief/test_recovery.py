@@ -1,4 +1,4 @@
-"""What is said of a lost worker, and which servers have its step."""
+"""Which servers have the step of a lost worker."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class TestUpdates:
         optimizer: Any,
         servers: int,
     ) -> None:
-        """Of BSP: to the last bit; statistics are among what is shared."""
+        """With BSP, to the last bit, statistics included."""
         workload = replace(BRIEF, name="shared", model=normalized_model, optimizer=optimizer)
         shared = connected_of(workload, 2, servers=servers)
         states = []

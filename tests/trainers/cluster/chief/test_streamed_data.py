@@ -1,4 +1,4 @@
-"""Data in files train as the same data in memory do, whatever happens meanwhile."""
+"""Data in files trains like the same data in memory, even with failures."""
 
 from __future__ import annotations
 

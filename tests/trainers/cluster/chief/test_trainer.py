@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import FatalError, RetryableError, UserError, WorkloadError
+from syncswitch.storage.errors import FatalError, RetryableError, UserError
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
@@ -64,7 +64,7 @@ class TestBatchAfterTheSwitch(BatchContract):
 
 
 class Batches:
-    """Those of a job, which depend on the worker-step and the seed alone."""
+    """The batches of a job, which depend only on worker-step and seed."""
 
     def __init__(self, workload: Workload, seed: int) -> None:
         import tensorflow as tf
@@ -75,7 +75,7 @@ class Batches:
         self._data = tf.constant(data.train_inputs), tf.constant(data.train_labels)
 
     def of(self, first: int, count: int) -> tuple[Any, Any]:
-        """Of some worker-steps in a row, side by side."""
+        """Concatenates the batches of consecutive worker-steps."""
         parts = [
             self._function.batch(self._data, np.int64(step), self._seed)
             for step in range(first, first + count)
@@ -89,7 +89,7 @@ def joined(values: Any) -> np.ndarray:
 
 
 class TestBspIsSequentialSgd:
-    """Against a plain training loop that knows nothing of workers."""
+    """Compared with a plain training loop without workers."""
 
     ROUNDS = 30
 
@@ -172,7 +172,7 @@ class TestBspIsSequentialSgd:
     def test_of_one_worker_all_protocols_are_the_same(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """So a switch loses neither parameters nor momentum nor the place in the data."""
+        """A switch keeps parameters, momentum and the position in the data."""
         trainer = make_trainer(NORMALIZED, 1)
 
         def final(switch_percent: float, protocols: tuple[str, str]) -> ModelState:
@@ -248,7 +248,7 @@ class TestForks:
     def test_of_bsp_end_bitwise_where_the_whole_run_does(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """Which is repeatable, to the last bit; another seed is another run."""
+        """Runs repeat to the last bit; another seed is another run."""
         trainer, spec = make_trainer(NORMALIZED, 4), spec_of(NORMALIZED, 4, 100.0)
         plain = final_state(trainer, spec, tmp_path)
         percents = (10.0, 93.0)
@@ -328,7 +328,7 @@ class TestErrors:
     def test_a_signal_that_comes_between_two_locks_stops_the_run(
         self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Python's conditions cannot tell that they have not got their lock back."""
+        """Python's conditions do not notice that they do not hold their lock again."""
 
         def interrupted(*_: Any) -> Any:
             try:
@@ -344,7 +344,7 @@ class TestErrors:
     def test_a_parameter_server_that_is_lost_again_and_again_may_be_tried_again(
         self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]
     ) -> None:
-        """In a push, or between the pushes and their round; and the next one at its start."""
+        """It is lost in a push or before a round is applied, and once as soon as it is replaced."""
 
         def lost_worker(*_: Any) -> Any:
             raise WorkerLostError("worker 1 is gone")
@@ -394,14 +394,3 @@ class TestErrors:
         monkeypatch.setattr(Worker, "step", broken)
         with pytest.raises(FatalError, match=r"ZeroDivisionError.*by zero"):
             trainer.train(spec_of(LONG, 4, 0.0))
-
-    def test_labels_that_do_not_fit_the_model_are_the_workloads_fault(
-        self, keras: Any, make_trainer: MakeTrainer
-    ) -> None:
-        def model() -> Any:
-            five = keras.layers.Dense(5, activation="softmax")
-            return keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), five])
-
-        workload = replace(BRIEF, name="too few", model=model)
-        with pytest.raises(WorkloadError, match=r"^workload 'too few': the labels are classes "):
-            make_trainer(workload, 2).train(spec_of(workload, 2, 50.0))

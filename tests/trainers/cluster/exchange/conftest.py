@@ -1,4 +1,4 @@
-"""Doors on this machine, as parts of one and of several machines have them."""
+"""Listeners for parts on the same machine and on several machines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 
 @pytest.fixture(params=["unix", "tcp"])
 def address(request: pytest.FixtureRequest, folder: Path) -> Any:
-    return str(folder / "door") if request.param == "unix" else ("127.0.0.1", 0)
+    return str(folder / "listener") if request.param == "unix" else ("127.0.0.1", 0)
 
 
 @pytest.fixture
-def house(address: Any) -> Iterator[Any]:
-    from tests.trainers.cluster.exchange.house import House
+def host(address: Any) -> Iterator[Any]:
+    from tests.trainers.cluster.exchange.host import Host
 
-    made = House(address)
+    made = Host(address)
     yield made
-    made.door.close()
+    made.listener.close()

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
-    FencedError,
     ParameterServer,
     Sizes,
 )
@@ -20,7 +18,7 @@ IDS = np.array([1, 4])
 
 
 def new_server() -> ParameterServer:
-    """Two workers, one table, which begins with its rows' numbers, and nothing else."""
+    """Returns a server with one table, whose rows are their numbers, for two workers."""
     server = ParameterServer(
         Sizes(0, 0, 0),
         2,
@@ -58,14 +56,6 @@ def test_rows_come_and_go_with_the_rest() -> None:
     assert now(server) == [0, 0, 2, 3, 2, 5]
 
 
-def test_of_who_was_replaced_no_row_is_taken() -> None:
-    server = new_server()
-    server.fence(0)
-    with pytest.raises(FencedError):
-        server.push_update(Caller(0, 0), 7, NOTHING, 0.5, 0.0, gradient(2, 4))
-    assert now(server) == [0, 1, 2, 3, 4, 5]
-
-
 def test_a_round_applies_the_mean_of_rows() -> None:
     server = new_server()
     server.push_gradient(Caller(0, 0), 1, NOTHING, rows=gradient(1, 2))
@@ -80,15 +70,6 @@ def test_what_is_stale_in_a_buffer_counts_as_zero() -> None:
     server.push_gradient(Caller(0, 0), 2, NOTHING, 11, gradient(2, 4))
     server.apply_buffer([10, 11], [10], 0.5, 0.0)
     assert now(server) == [0, 0.5, 2, 3, 3, 5]
-
-
-def test_a_mark_holds_while_others_push() -> None:
-    server = new_server()
-    server.mark()
-    server.push_update(Caller(0, 0), 7, NOTHING, 0.5, 0.0, gradient(2, 4))
-    assert read(server) == [0, 1, 2, 3, 4, 5]
-    server.embeddings.end_read()
-    assert now(server) == [0, 0, 2, 3, 2, 5]
 
 
 def test_another_state_has_rows_of_its_own() -> None:

@@ -4,8 +4,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +16,11 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
     ParameterServer,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, momentum_update
-from syncswitch.trainers.model.layout import FlatLayout, ModelState, Vector
-from syncswitch.trainers.model.optimizer import MomentumSGD
+from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
+from syncswitch.trainers.model.layout import ModelState, Vector
 from tests.properties import more_examples
 from tests.trainers.cluster.members.cluster_contract import arrays_of, assert_same, in_parallel
-from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT
 
-SGD = MomentumSGD(FlatLayout((), ()))
 WORKERS = 4
 CALLS = ("pull", "push", "fence", "mark", "marked")
 # So long that an update takes a while: of short vectors two hardly ever meet.
@@ -37,37 +32,15 @@ def new_server(
     statistics: int = 0,
     decay: float = 1.0,
     workers: int = WORKERS,
-    update: Update | None = None,
-    slots: int | None = None,
 ) -> ParameterServer:
-    sizes = Sizes(parameters, statistics, parameters if slots is None else slots)
+    sizes = Sizes(parameters, statistics, parameters)
     return ParameterServer(
         sizes,
         workers,
-        update or momentum_update,
+        momentum_update,
         np.full(statistics, decay, np.float32),
         lambda: aligned(sizes.model),
     )
-
-
-def push_from_all(
-    server: ParameterServer,
-    pushes: int,
-    computed: Vector,
-    rate: float = 0.01,
-    momentum: float = 0.9,
-) -> None:
-    """As ASP workers do, without anything between two pushes."""
-
-    def body(worker: int) -> Callable[[], None]:
-        def push() -> None:
-            for number in range(pushes):
-                server.pull(Caller(worker, 0))
-                server.push_update(Caller(worker, 0), number, computed, rate, momentum)
-
-        return push
-
-    in_parallel(*map(body, range(WORKERS)))
 
 
 def state_of(server: ParameterServer) -> ModelState:
@@ -79,98 +52,20 @@ def random_vectors(count: int, size: int = 5) -> list[Vector]:
     return list(np.random.default_rng(0).standard_normal((count, size), np.float32))
 
 
-class TestNoUpdateIsLost:
-    PUSHES = 30
-
-    def test_of_momentum(self) -> None:
-        server = new_server(LONG)
-        gradient = np.tile(CONSTANT_GRADIENT, LONG // 4)
-        push_from_all(server, self.PUSHES, gradient)
-        state, pushed = state_of(server), server.mark()
-        parameters, slots = np.zeros(4, np.float32), np.zeros(4, np.float32)
-        for _ in range(WORKERS * self.PUSHES):
-            parameters, slots = SGD.apply(
-                parameters,
-                slots,
-                0,
-                CONSTANT_GRADIENT,
-                0.01,
-                0.9,
-            )
-        assert state.updates == WORKERS * self.PUSHES
-        assert pushed == [self.PUSHES - 1] * WORKERS
-        np.testing.assert_array_equal(state.parameters, np.tile(parameters, LONG // 4))
-        np.testing.assert_array_equal(state.slots, np.tile(slots, LONG // 4))
-
-    @pytest.mark.parametrize("name", ["Adam", "AdamW", "Nesterov"])
-    def test_of_a_keras_optimizer(self, keras: Any, name: str) -> None:
-        import tensorflow as tf
-
-        from syncswitch.trainers.cluster.members.program import Program
-
-        def optimizer() -> Any:
-            if name == "Nesterov":
-                return keras.optimizers.SGD(0.5, momentum=0.9, nesterov=True)
-            return getattr(keras.optimizers, name)(0.5)
-
-        workload = replace(CONSTANT, optimizer=optimizer)
-        program = Program(workload, workload.load_data())
-        server = new_server(4, update=program.new_update(), slots=program.sizes.slots)
-        server.load(program.form.initial(0))
-        push_from_all(server, self.PUSHES, CONSTANT_GRADIENT)
-
-        reference = optimizer()
-        reference.learning_rate = 0.01
-        variable = keras.Variable(np.ones((4, 1), np.float32))
-        gradient = keras.ops.convert_to_tensor(CONSTANT_GRADIENT.reshape(4, 1))
-        reference.build([variable])
-        apply = tf.function(lambda: reference.apply([gradient], [variable]), autograph=False)
-        for _ in range(WORKERS * self.PUSHES):
-            apply()
-        state = state_of(server)
-        assert state.updates == WORKERS * self.PUSHES
-        np.testing.assert_allclose(state.parameters, variable.numpy().ravel(), rtol=1e-5)
-        slots = [
-            slot.numpy().ravel()
-            for slot in reference.variables
-            if slot is not reference.iterations and slot is not reference.learning_rate
-        ]
-        np.testing.assert_allclose(state.slots, np.concatenate(slots), rtol=1e-5)
-
-    def test_of_statistics(self) -> None:
-        """Of one and the same batch k pushes leave m^k of the start, however stale each was."""
-        server = new_server(1, LONG, decay=0.99)
-        contribution = np.full(LONG, 0.5, np.float32)
-        push_from_all(server, self.PUSHES, np.concatenate([np.zeros(1, np.float32), contribution]))
-        expected = np.zeros(1, np.float32)
-        for _ in range(WORKERS * self.PUSHES):
-            expected = np.float32(0.99) * expected + contribution[:1]
-        np.testing.assert_array_equal(state_of(server).statistics, np.tile(expected, LONG))
-
-    def test_and_a_late_push_moves_what_is_there_when_it_arrives(self) -> None:
-        computed = random_vectors(9)
-        late, own = new_server(3, 2, decay=0.5), new_server(3, 2, decay=0.5)
-        late.pull(Caller(0, 0))
-        for number, vector in enumerate(computed):
-            caller = Caller(0 if number == 8 else 1, 0)
-            for server in (late, own):
-                if server is own or number != 8:
-                    server.pull(caller)
-                server.push_update(caller, number, vector, 0.1, 0.9)
-        assert_same(state_of(late), state_of(own))
+def test_a_late_push_moves_what_is_there_when_it_arrives() -> None:
+    computed = random_vectors(9)
+    late, own = new_server(3, 2, decay=0.5), new_server(3, 2, decay=0.5)
+    late.pull(Caller(0, 0))
+    for number, vector in enumerate(computed):
+        caller = Caller(0 if number == 8 else 1, 0)
+        for server in (late, own):
+            if server is own or number != 8:
+                server.pull(caller)
+            server.push_update(caller, number, vector, 0.1, 0.9)
+    assert_same(state_of(late), state_of(own))
 
 
 class TestAPullStays:
-    def test_as_it_was_while_others_push(self) -> None:
-        server = new_server(LONG, workers=5)
-        server.load(ModelState(np.ones(LONG), np.zeros(LONG), np.zeros(0), 7))
-        pulled = server.pull(Caller(4, 0))
-        push_from_all(server, 5, np.ones(LONG, np.float32))
-        assert pulled.updates == 7
-        np.testing.assert_array_equal(server.buffers[pulled.buffer], 1.0)
-        server.push_update(Caller(4, 0), 0, np.zeros(LONG, np.float32), 0.0, 0.0)
-        assert server.pull(Caller(4, 0)).updates == 7 + 4 * 5 + 1
-
     def test_and_nobody_sees_half_an_update(self) -> None:
         """k updates leave k(k+1)/2 in each parameter, k in each slot and statistic."""
         server = new_server(LONG, LONG)
@@ -244,29 +139,9 @@ class TestAPullStays:
         assert len(server.buffers) <= 3 + 3
 
 
-class TestStaleness:
-    def test_is_what_was_applied_between_pull_and_push(self) -> None:
-        server, zeros = new_server(), np.zeros(4, np.float32)
-        slow, fast = Caller(0, 0), Caller(1, 0)
-        assert server.pull(slow).updates == 0
-        for number in range(3):
-            assert server.pull(fast).updates == number
-            assert server.push_update(fast, number, zeros, 0.1, 0.9) == number + 1
-        assert server.push_update(slow, 0, zeros, 0.1, 0.9) == 4
-
-    def test_a_gradient_for_a_round_is_no_update(self) -> None:
-        server, zeros = new_server(), np.zeros(4, np.float32)
-        for count in range(3):
-            for worker in range(WORKERS):
-                caller = Caller(worker, 0)
-                assert server.pull(caller).updates == count
-                assert server.push_gradient(caller, count, zeros) == count
-            assert server.apply_round(range(WORKERS), 0.1, 0.9) == count + 1
-
-
 class TestRounds:
     def push(self, server: ParameterServer, computed: Sequence[Vector]) -> None:
-        """From all workers at once, in an order that chance makes."""
+        """Pushes from all workers at the same time, in random order."""
 
         def body(worker: int) -> Callable[[], None]:
             return lambda: server.push_gradient(Caller(worker, 0), 0, computed[worker])
@@ -274,31 +149,6 @@ class TestRounds:
         workers = list(range(len(computed)))
         random.shuffle(workers)
         in_parallel(*map(body, workers))
-
-    def test_apply_the_mean_of_all_to_the_last_bit(self) -> None:
-        states = []
-        for _ in range(5):
-            server = new_server(1000, 3, decay=0.5)
-            server.load(ModelState(*map(np.ones, (1000, 1000, 3))))
-            for computed in np.split(np.array(random_vectors(3 * WORKERS, 1003)), 3):
-                self.push(server, list(computed))
-                server.apply_round(range(WORKERS), 0.1, 0.9)
-            states.append(state_of(server))
-        expected = ModelState(*(np.ones(size, np.float32) for size in (1000, 1000, 3)), 3)
-        parameters, slots, statistics = arrays_of(expected)
-        for computed in np.split(np.array(random_vectors(3 * WORKERS, 1003)), 3):
-            mean = np.mean(computed, axis=0)
-            parameters, slots = SGD.apply(
-                parameters,
-                slots,
-                0,
-                mean[:1000],
-                0.1,
-                0.9,
-            )
-            statistics = np.float32(0.5) * statistics + mean[1000:]
-        for state in states:
-            assert_same(state, ModelState(parameters, slots, statistics, 3))
 
     def test_sum_up_in_the_order_that_they_are_told(self) -> None:
         computed = [np.array([value], np.float32) for value in (1.0, 1e8, -1e8)]
@@ -309,30 +159,6 @@ class TestRounds:
             server.apply_round(order, 3.0, 0.0)
             found.append(-float(server.snapshot()[0][0]))
         assert found == [0.0, pytest.approx(1.0)], "1 is lost beside 1e8"
-
-    def test_change_nothing_before_they_are_applied(self) -> None:
-        server = new_server()
-        self.push(server, random_vectors(WORKERS, 4))
-        state, pushed = state_of(server), server.mark()
-        np.testing.assert_array_equal(state.parameters, 0)
-        assert state.updates == 0
-        assert pushed == [0] * WORKERS
-
-    def test_leave_out_what_a_worker_pushed_that_is_lost(self) -> None:
-        server, computed = new_server(5), random_vectors(WORKERS)
-        self.push(server, computed)
-        server.fence(1)
-        server.apply_round([0, 2, 3], 1.0, 0.0)
-        mean = np.mean([computed[worker] for worker in (0, 2, 3)], axis=0)
-        np.testing.assert_array_equal(server.snapshot()[0], -mean)
-
-    def test_have_of_a_worker_that_is_back_its_own_gradient_alone(self) -> None:
-        server, computed = new_server(5), random_vectors(WORKERS)
-        self.push(server, computed)
-        incarnation, _ = server.fence(1)
-        server.push_gradient(Caller(1, incarnation), 7, computed[0])
-        server.apply_round([1], 1.0, 0.0)
-        np.testing.assert_array_equal(server.snapshot()[0], -computed[0])
 
 
 class TestBuffer:
@@ -347,7 +173,7 @@ class TestBuffer:
         assert server.push_gradient(Caller(1, 0), 10, zeros, 8) == 1
 
     def test_keeps_copies_of_several_gradients_of_a_worker(self) -> None:
-        """In the order that is told, to the last bit as a round."""
+        """They are summed in the given order, to the last bit like a round."""
         server, computed = new_server(5, 2, decay=0.5), random_vectors(3, 7)
         inbox = np.zeros(7, np.float32)
         for number, vector in enumerate(computed):
@@ -361,7 +187,7 @@ class TestBuffer:
         assert_same(state_of(server), state_of(rounds))
 
     def test_a_stale_gradient_is_zero_in_the_mean_of_all(self) -> None:
-        """Statistics are no gradient: those of all batches count."""
+        """The statistics of all batches count, even of stale ones."""
         server, computed = new_server(5, 2, decay=0.5), random_vectors(4, 7)
         for number, vector in enumerate(computed):
             server.push_gradient(Caller(0, 0), number, vector, number)
@@ -382,7 +208,7 @@ class TestBuffer:
             server.apply_buffer([1], [], 1.0, 0.0)
 
     def test_a_step_that_is_made_again_is_there_once(self) -> None:
-        """As after the loss of the worker whose push nobody has heard of."""
+        """This happens if a worker is lost after its push."""
         server, computed = new_server(5), random_vectors(2)
         server.push_gradient(Caller(1, 0), 7, computed[0], 30)
         server.fence(1)
@@ -391,7 +217,7 @@ class TestBuffer:
         np.testing.assert_array_equal(server.snapshot()[0], -computed[1])
 
     def test_has_nothing_to_do_with_rounds(self) -> None:
-        """A worker's number may be that of a step; what was pushed for a round is not copied."""
+        """A worker's number may equal that of a step; gradients of a round are not copied."""
         server, computed = new_server(5), random_vectors(2)
         server.push_gradient(Caller(1, 0), 0, computed[0])
         server.push_gradient(Caller(1, 0), 1, computed[1], 1)
@@ -435,7 +261,7 @@ class TestFence:
         np.testing.assert_array_equal(server.snapshot()[0], -computed[0])
 
     def test_no_step_counts_twice_or_not_at_all(self) -> None:
-        """Whenever the fence falls: who was told of it does the step again, exactly if needed."""
+        """Whenever the fence comes, it tells whether the step has to be done again."""
         server, ones = new_server(1, workers=1), np.ones(1, np.float32)
         caller, steps = Caller(0, 0), 0
         for number in range(300):
@@ -507,9 +333,3 @@ class TestState:
         server.load(start)
         with pytest.raises(KeyError):
             server.apply_buffer([4], [], 0.1, 0.9)
-
-    def test_without_parameters_of_some_kind_it_works_as_well(self) -> None:
-        server = new_server(1, 0, slots=1)
-        server.push_update(Caller(0, 0), 0, np.ones(1, np.float32), 0.5, 0.0)
-        parameters, statistics = server.snapshot()
-        assert (parameters.tolist(), statistics.tolist()) == ([-0.5], [])

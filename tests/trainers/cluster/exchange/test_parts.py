@@ -10,16 +10,17 @@ import pytest
 
 from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError, Sizes
-from syncswitch.trainers.cluster.exchange.parts import Peers, ServerPart
+from syncswitch.trainers.cluster.exchange.parts import ServerPart
 from syncswitch.trainers.cluster.exchange.plans import SERVER, TO_WORKER, WORKER, ServerPlan
 from syncswitch.trainers.cluster.exchange.remote import (
     LostError,
+    RemotePeer,
     RemoteServer,
     RemoteServers,
     serve,
 )
 from syncswitch.trainers.cluster.exchange.vectors import Block
-from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 SECRET = b"of this cluster alone"
@@ -32,21 +33,21 @@ def vector(*values: float) -> Vector:
 
 
 @pytest.fixture
-def part(address: Address) -> Iterator[tuple[ServerPart, Door]]:
+def part(address: Address) -> Iterator[tuple[ServerPart, Listener]]:
     made = ServerPart()
-    door = Door(address, SERVERS, made.guests, made.on_wire)
-    yield made, door
-    door.close()
+    listener = Listener(address, SERVERS, made.admits, made.on_wire)
+    yield made, listener
+    listener.close()
 
 
 def test_a_parameter_server_elsewhere_takes_what_was_computed(
-    part: tuple[ServerPart, Door],
+    part: tuple[ServerPart, Listener],
 ) -> None:
-    served, door = part
+    served, listener = part
     whole = slice(0, SIZES.model)
     served.methods["build"](ServerPlan(SIZES, vector(0.5), None, 2, whole, SIZES.model))
     served.methods["load"](ModelState(vector(1, 2, 3), vector(0, 0, 0), vector(8), 0))
-    wire, computed = dial(door.address, SERVER, WORKERS), Block(1, SIZES.model)
+    wire, computed = dial(listener.address, SERVER, WORKERS), Block(1, SIZES.model)
     alone = RemoteServer(wire, "the parameter server", whole, computed)
     server = RemoteServers([alone], SIZES.model)
     caller = Caller(1, 0)
@@ -78,36 +79,35 @@ def test_a_parameter_server_elsewhere_takes_what_was_computed(
         server.pull(caller)
 
 
-def test_a_new_one_takes_nobody_in(part: tuple[ServerPart, Door]) -> None:
+def test_a_new_one_takes_nobody_in(part: tuple[ServerPart, Listener]) -> None:
     wire = dial(part[1].address, SERVER, WORKERS)
     with pytest.raises((EOFError, OSError)):
         RemoteServer(wire, "new", slice(0, SIZES.model), Block(1, SIZES.model))
 
 
 class Shop:
-    """Serves pieces of what it holds, at a door of its own."""
+    """Serves pieces of a vector, as a worker does."""
 
     def __init__(self, address: Address, content: Vector) -> None:
         self._content = content
         self._wires: list[Wire] = []
-        self._door = Door(address, WORKERS, (WORKER,), self._on_wire)
-        self.address = self._door.address
+        self._listener = Listener(address, WORKERS, (WORKER,), self._on_wire)
+        self.address = self._listener.address
 
     def _on_wire(self, wire: Wire) -> None:
         self._wires.append(wire)
         serve(wire, TO_WORKER, {"fetch": lambda what, start, stop: self._content[start:stop]})
 
     def close(self) -> None:
-        for one in (self._door, *self._wires):
+        for one in (self._listener, *self._wires):
             one.close()
 
 
 def test_a_worker_is_connected_to_when_it_is_asked_and_again_where_another_one_is(
     address: Address, folder: Path
 ) -> None:
-    peers, shop = Peers(WORKERS), Shop(address, vector(0, 1, 2, 3))
-    peer = peers[shop.address]
-    assert peers[shop.address] is peer
+    shop = Shop(address, vector(0, 1, 2, 3))
+    peer = RemotePeer(shop.address, WORKERS)
     for _ in range(2):
         assert peer.fetch("model", 1, 3).tolist() == [1, 2]
     assert len(shop._wires) == 1

@@ -31,7 +31,7 @@ def fail(error: Exception) -> Any:
 
 
 class Served:
-    """Two ends of a wire: somebody serves, somebody calls."""
+    """A wire with a server at one end and a caller at the other."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -76,12 +76,12 @@ def test_what_is_raised_there_is_raised_here_and_the_next_call_is_answered(serve
         remote.call("lose")
     with pytest.raises(RemoteError, match="ZeroDivisionError: by zero"):
         remote.call("break")
-    with pytest.raises(RemoteError, match="nobody may ask for 'nothing' here"):
+    with pytest.raises(RemoteError, match="'nothing' may not be called here"):
         remote.call("nothing")
-    with pytest.raises(RemoteError, match="it is too early for 'later'"):
+    with pytest.raises(RemoteError, match="'later' cannot be called yet"):
         remote.call("later")
     for odd in ((), (1, 2), ("1",), ([1],), (1.5,)):
-        with pytest.raises(RemoteError, match="OddMessageError: not what was awaited: Expected"):
+        with pytest.raises(RemoteError, match="OddMessageError: not what was expected: Expected"):
             remote.call("double", *odd)
     assert remote.call("double", 4) == 8
 

@@ -21,14 +21,14 @@ VARIABLES = st.lists(st.integers(1, 50), min_size=1, max_size=8)
 
 
 def state_of(sizes: Sizes) -> ModelState:
-    """All of whose values differ."""
+    """Returns a state whose values all differ."""
     values = np.arange(sizes.model + sizes.slots, dtype=np.float32)
     parameters, statistics, slots = np.split(values, [sizes.parameters, sizes.model])
     return ModelState(parameters, slots, statistics, 7)
 
 
 def assert_is_cut(shards: tuple[Shard, ...], sizes: Sizes) -> None:
-    """One after the other they are the model, and joined again the state."""
+    """Asserts that shards cover the model in order, and that their parts join to the state."""
     assert shards[0].model.start == 0
     assert shards[-1].model.stop == sizes.model
     assert all(one.model.stop == other.model.start for one, other in pairwise(shards))
@@ -71,7 +71,7 @@ def test_what_has_one_slot_for_each_parameter_is_cut_evenly(
 def test_variables_stay_whole_and_have_their_slots(
     parameters: list[int], statistics: list[int], kinds: int, interleaved: bool, count: int
 ) -> None:
-    """In any order in which an optimizer has made these; a scalar is everybody's."""
+    """In any order of the slots; a scalar is in every shard."""
     places = list(enumerate(parameters))
     owned = [(size, number) for number, size in places for _ in range(kinds)]
     if not interleaved:
@@ -99,11 +99,6 @@ def test_the_only_one_has_everything() -> None:
     assert joined([part], [shard], sizes) is part
     np.testing.assert_array_equal(part.slots, state.slots)
     assert np.shares_memory(part.slots, state.slots), "nothing is copied"
-
-
-def test_more_servers_than_variables_leave_some_without() -> None:
-    shards = cut_between_variables([4], [], [(4, 0)], 3)
-    assert sorted(shard.sizes.parameters for shard in shards) == [0, 0, 4]
 
 
 def test_a_cut_is_between_the_variables_that_are_nearest() -> None:

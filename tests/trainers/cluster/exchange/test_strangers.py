@@ -1,17 +1,19 @@
-"""Those who do not belong to a cluster, those on the way, and those who break the rules."""
+"""Attacks: by outsiders, by somebody in the middle, and by parts that break the rules."""
 
 from __future__ import annotations
 
+import io
 import logging
 import os
-import resource
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -24,9 +26,10 @@ from syncswitch.trainers.cluster.exchange.handshake import (
     LEAST_SECRET_BYTES,
     Address,
     Identity,
+    Session,
     StrangerError,
-    dialing,
-    welcoming,
+    admit,
+    request_entry,
 )
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.parts import Place, ServerPart, WorkerPart, serve_chief
@@ -43,12 +46,11 @@ from syncswitch.trainers.cluster.exchange.plans import (
 from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer, serve
 from syncswitch.trainers.cluster.exchange.sealed import Reader, Sealed
 from syncswitch.trainers.cluster.exchange.vectors import Block
-from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 from syncswitch.trainers.cluster.members.connected import Hub
 from syncswitch.trainers.model.layout import ModelState
 from tests.private_network import free_ports
-from tests.processes import until
-from tests.trainers.cluster.exchange.house import LOOPBACK, OF_SERVER, OF_WORKER, SECRET, House
+from tests.trainers.cluster.exchange.host import LOOPBACK, OF_SERVER, OF_WORKER, SECRET, Host
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +68,7 @@ def assert_shown_out(raw: socket.socket) -> None:
 
 
 class Relay:
-    """Somebody on the way, who listens where another should, and passes on whatever is said."""
+    """Somebody in the middle, who listens at an address and passes on all bytes."""
 
     def __init__(self, address: Address, target: Address) -> None:
         self._target = target
@@ -99,39 +101,80 @@ class Relay:
             one.close()
 
 
+def handshake(
+    change: Callable[[bytes], bytes] = bytes,
+) -> tuple[list[bytes], tuple[Future[Session], Future[Session]]]:
+    """Passes on a handshake, the hello changed; returns the messages and both outcomes."""
+    (dialer, outer), (inner, listener) = socket.socketpair(), socket.socketpair()
+    deadline = time.monotonic() + 20
+
+    def dials() -> Session:
+        with dialer:
+            return request_entry(dialer, OF_WORKER, SERVER, LOOPBACK, deadline)
+
+    def listens() -> Session:
+        with listener:
+            return admit(listener, OF_SERVER, (WORKER, CHIEF), LOOPBACK, deadline)
+
+    messages: list[bytes] = []
+    with ThreadPoolExecutor(2) as pool, outer, inner:
+        ends = pool.submit(dials), pool.submit(listens)
+        for source, target, size in ((outer, inner, 64), (inner, outer, 64)) * 2:
+            size = size if len(messages) < 2 else 32 if source is outer else 1
+            if not (content := source.recv(size, socket.MSG_WAITALL)):
+                break
+            messages.append(content)
+            target.sendall(change(content) if len(messages) == 1 else content)
+        outer.shutdown(socket.SHUT_RDWR)
+        inner.shutdown(socket.SHUT_RDWR)
+    return messages, ends
+
+
+class Replay:
+    """A socket from which recorded bytes are received."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = io.BytesIO(content)
+        self.recv = self._content.read
+        self.sent: list[bytes] = []
+        self.sendall = self.sent.append
+
+    def settimeout(self, seconds: float) -> None: ...
+
+
 class TestWhoKnocks:
-    def test_without_the_secret_comes_in_nowhere(self, house: House) -> None:
+    def test_without_the_secret_comes_in_nowhere(self, host: Host) -> None:
         other = Identity((WORKER, 3), b"of another cluster, as long")
         with pytest.raises(ConnectionRefusedError, match="does not know the cluster's secret"):
-            dial(house.door.address, SERVER, other)
-        assert house.guests.empty()
+            dial(host.listener.address, SERVER, other)
+        assert host.guests.empty()
 
     def test_in_a_role_that_has_no_business_there_neither(
-        self, house: House, monkeypatch: pytest.MonkeyPatch
+        self, host: Host, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 0.2)
-        with pytest.raises(ConnectionRefusedError, match="lets nobody in"):
-            dial(house.door.address, SERVER, OF_SERVER)
+        with pytest.raises(ConnectionRefusedError, match="admits nobody"):
+            dial(host.listener.address, SERVER, OF_SERVER)
         with pytest.raises(ConnectionRefusedError, match="or is no chief of it"):
-            dial(house.door.address, CHIEF, OF_WORKER)
-        assert house.guests.empty()
+            dial(host.listener.address, CHIEF, OF_WORKER)
+        assert host.guests.empty()
 
     @pytest.mark.parametrize("content", [b"\xff" * (1 << 16), b"GET / HTTP/1.1\r\n" * 9])
-    def test_and_talks_at_length_is_shown_out_unread(self, house: House, content: bytes) -> None:
-        """There is no length that he could give before he has proved who he is."""
-        raw = house.stranger()
+    def test_and_talks_at_length_is_shown_out_unread(self, host: Host, content: bytes) -> None:
+        """No message with a length is read before the handshake."""
+        raw = host.stranger()
         with suppress(BrokenPipeError, ConnectionResetError):
             raw.sendall(content)
         assert_shown_out(raw)
-        assert house.guests.empty()
+        assert host.guests.empty()
 
     def test_and_is_silent_keeps_nobody_out_and_has_to_leave(
-        self, house: House, monkeypatch: pytest.MonkeyPatch
+        self, host: Host, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 0.5)
-        silent = [house.stranger() for _ in range(3)]
-        dial(house.door.address, SERVER, OF_WORKER)
-        assert house.guests.get(timeout=20).peer == (WORKER, 3)
+        monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 2.0)
+        silent = [host.stranger() for _ in range(3)]
+        dial(host.listener.address, SERVER, OF_WORKER)
+        assert host.guests.get(timeout=20).peer == (WORKER, 3)
         for one in silent:
             assert_shown_out(one)
 
@@ -142,96 +185,81 @@ class TestWhoKnocks:
 
     def test_an_open_network_and_a_closed_one_do_not_meet(self) -> None:
         for ours, theirs in ((SECRET, None), (None, SECRET)):
-            house = House(LOOPBACK, replace(OF_SERVER, secret=ours))
+            host = Host(LOOPBACK, replace(OF_SERVER, secret=ours))
             with pytest.raises(ConnectionRefusedError, match="does not know"):
-                dial(house.door.address, SERVER, replace(OF_WORKER, secret=theirs))
-            dial(house.door.address, SERVER, replace(OF_WORKER, secret=ours))
-            house.guests.get(timeout=20)
-            house.door.close()
+                dial(host.listener.address, SERVER, replace(OF_WORKER, secret=theirs))
+            dial(host.listener.address, SERVER, replace(OF_WORKER, secret=ours))
+            host.guests.get(timeout=20)
+            host.listener.close()
 
 
 class TestWhoIsOnTheWay:
     @pytest.mark.parametrize("role", [SERVER, WORKER])
-    def test_and_stands_in_for_the_chief_gets_nowhere_with_a_parts_own_door(
+    def test_and_stands_in_for_the_chief_gets_nowhere_with_a_parts_own_listener(
         self, role: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """He passes what its dial says to its door, and the answer back."""
+        """The dialer's messages are reflected to its own listener."""
         monkeypatch.setattr(wires, "_PATIENCE_SECONDS", 0.5)
         own: Address = ("127.0.0.1", free_ports(1)[0])
         chief = Relay(LOOPBACK, own)
-        with pytest.raises(ConnectionRefusedError, match=r"does not know the|lets nobody in"):
+        with pytest.raises(ConnectionRefusedError, match=r"does not know the|admits nobody"):
             serve_chief(Place((role, 0), chief.address, own, SECRET))
         assert chief.passed
         chief.close()
 
     def test_cannot_pass_it_on_to_the_same_role_at_another_address(self) -> None:
-        house = House(LOOPBACK)
-        relay = Relay(LOOPBACK, house.door.address)
+        host = Host(LOOPBACK)
+        relay = Relay(LOOPBACK, host.listener.address)
         with pytest.raises(ConnectionRefusedError, match="does not know the cluster's secret"):
             dial(relay.address, SERVER, OF_WORKER)
-        assert house.guests.empty()
+        assert host.guests.empty()
         relay.close()
-        house.door.close()
+        host.listener.close()
 
     def test_cannot_say_again_what_was_said_before(self) -> None:
-        """What he has recorded of one connection proves nothing on another."""
-        talks = dialing(OF_WORKER, SERVER, LOOPBACK), welcoming(OF_SERVER, (WORKER,), LOOPBACK)
-        hello, _ = next(talks[0])
-        next(talks[1])
-        answer, _ = talks[1].send(hello)
-        proof, _ = talks[0].send(answer)
-        again = welcoming(OF_SERVER, (WORKER,), LOOPBACK)
-        next(again)
-        fresh, _ = again.send(hello)
-        assert fresh != answer
+        """A recorded handshake proves nothing on another connection."""
+        (hello, answer, proof, _), ends = handshake()
+        assert [one.result().peer for one in ends] == [(SERVER, 0), (WORKER, 3)]
+        replayed = Replay(hello + proof)
         with pytest.raises(StrangerError):
-            again.send(proof)
-        with pytest.raises(StopIteration) as end:
-            talks[1].send(proof)
-        assert end.value.value.peer == (WORKER, 3)
+            admit(replayed, OF_SERVER, (WORKER,), LOOPBACK, 0.0)  # type: ignore[arg-type]
+        assert replayed.sent not in ([], [answer])
 
-    @pytest.mark.parametrize("part", [b"worker", b"\x03\0\0\0"])
-    def test_cannot_make_somebody_another_part(self, part: bytes) -> None:
-        talks = (
-            dialing(OF_WORKER, SERVER, LOOPBACK),
-            welcoming(OF_SERVER, (WORKER, CHIEF), LOOPBACK),
-        )
-        hello, _ = next(talks[0])
-        next(talks[1])
-        changed = hello.replace(part, {b"worker": b"chief\0"}.get(part, b"\x04\0\0\0"), 1)
-        assert changed != hello
-        answer, _ = talks[1].send(changed)
+    @pytest.mark.parametrize(
+        ("part", "other"), [(b"worker", b"chief\0"), (b"\x03\0\0\0", b"\x04\0\0\0")]
+    )
+    def test_cannot_make_somebody_another_part(self, part: bytes, other: bytes) -> None:
+        (hello, *_), (dialer, _) = handshake(lambda hello: hello.replace(part, other, 1))
+        assert part in hello
         with pytest.raises(StrangerError):
-            talks[0].send(answer)
+            dialer.result()
 
-    def test_a_key_that_gives_all_the_same_is_refused(self) -> None:
-        talk = welcoming(OF_SERVER, (WORKER,), LOOPBACK)
-        next(talk)
-        hello, _ = next(dialing(OF_WORKER, SERVER, LOOPBACK))
+    def test_a_key_of_low_order_is_refused(self) -> None:
+        _, (_, listener) = handshake(lambda hello: hello[:-32] + bytes(32))
         with pytest.raises(StrangerError):
-            talk.send(hello[:-32] + bytes(32))
+            listener.result()
 
     def test_reads_nothing_of_what_is_said(self) -> None:
-        """Nor does he see it by the side of the network's own encryption."""
+        """Everything is encrypted, unless the network is open."""
         place = socket.create_server(("127.0.0.1", 0))
         address = place.getsockname()
         place.close()
         for secret, is_seen in ((SECRET, False), (None, True)):
             port = free_ports(1)[0]
             relay = Relay(address, ("127.0.0.1", port))
-            house = House(("127.0.0.1", port), replace(OF_SERVER, secret=secret))
-            house.door.address = address  # he sits before the door itself
+            host = Host(("127.0.0.1", port), replace(OF_SERVER, secret=secret))
+            host.listener.address = address  # he sits before the listener itself
             wire = dial(address, SERVER, replace(OF_WORKER, secret=secret))
             wire.send([b"what nobody should know", np.full(9, 7.5, np.float32)])
-            house.guests.get(timeout=20).receive()
+            host.guests.get(timeout=20).receive()
             assert (b"nobody should know" in relay.passed) == is_seen
             assert (np.full(9, 7.5, np.float32).tobytes() in relay.passed) == is_seen
-            house.door.close()
+            host.listener.close()
             relay.close()
 
 
 class Line:
-    """Two ends of a sealed line, and who holds what passes between them."""
+    """A sealed connection, and somebody in the middle who holds its records."""
 
     def __init__(self) -> None:
         keys = os.urandom(32), os.urandom(32)
@@ -280,20 +308,20 @@ def test_what_is_changed_on_the_way_is_found_out(change: str) -> None:
 
 class TestAFlood:
     def test_of_silent_strangers_keeps_nobody_out(
-        self, house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+        self, host: Host, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wires, "_MOST_STRANGERS", 8)
+        monkeypatch.setattr(wires, "_MOST_PENDING", 8)
         with ExitStack() as held, caplog.at_level(logging.WARNING):
-            flood = [held.enter_context(house.stranger()) for _ in range(40)]
-            wire = dial(house.door.address, SERVER, OF_WORKER)
-            house.guests.get(timeout=20)
+            flood = [held.enter_context(host.stranger()) for _ in range(40)]
+            wire = dial(host.listener.address, SERVER, OF_WORKER)
+            host.guests.get(timeout=20)
             wire.send("in")
-            assert len(house.door._strangers) <= 8
+            assert len(host.listener._pending) <= 8
             for first in flood[:20]:
                 assert_shown_out(first)
         (said,) = caplog.messages
-        assert said.startswith("many knock at")
-        assert "(8 wait there; 1 turned away so far)" in said
+        assert said.startswith("many connect to")
+        assert "(8 are pending; 1 turned away so far)" in said
 
     def test_that_takes_all_descriptors_neither(self) -> None:
         command = [sys.executable, "-c", FLOODED]
@@ -315,53 +343,17 @@ class TestAFlood:
         assert "Too many open files" in said
         assert said.count("\n") == 1, said
 
-    def test_may_find_the_line_as_long_as_before_once_there_are_descriptors_again(self) -> None:
-        """Or a few strangers would be enough to show out whoever is about to prove who he is."""
-        command = [sys.executable, "-c", FLOODED]
-        with (
-            subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as child,
-            ExitStack() as at_last,
-        ):
-            at_last.callback(child.kill)
-            assert child.stdout is not None
-            assert child.stderr is not None
-            address = "127.0.0.1", int(child.stdout.readline())
-            with ExitStack() as held:
-                for _ in range(30):
-                    held.enter_context(socket.create_connection(address))
-                assert "Too many open files" in child.stderr.readline()
-            limits = resource.prlimit(child.pid, resource.RLIMIT_NOFILE)
-            resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (limits[1], limits[1]))
-            until(lambda: _is_let_in_among_others(address), 20)
-
-
-def _is_let_in_among_others(address: tuple[str, int]) -> bool:
-    """Whether somebody is welcomed though thirty silent ones come while he proves who he is."""
-    talk = dialing(OF_WORKER, SERVER, address)
-    said, wanted = next(talk)
-    with socket.create_connection(address) as own, ExitStack() as held:
-        own.sendall(said)
-        proof, _ = talk.send(own.recv(wanted, socket.MSG_WAITALL))
-        for _ in range(30):
-            held.enter_context(socket.create_connection(address))
-        with suppress(OSError):
-            # Once another one is in, all of them have been seen.
-            dial(address, SERVER, OF_WORKER).close()
-            own.sendall(proof)
-            return own.recv(1) == wires.WELCOME
-    return False
-
 
 FLOODED = f"""
 import os, resource, threading
 from syncswitch.trainers.cluster.exchange.handshake import Identity
-from syncswitch.trainers.cluster.exchange.wire import Door
+from syncswitch.trainers.cluster.exchange.wire import Listener
 open_files = len(os.listdir("/proc/self/fd"))
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 20, hard))
-door = Door(("127.0.0.1", 0), Identity(("ps", 0), {SECRET!r}), ("worker",),
+listener = Listener(("127.0.0.1", 0), Identity(("ps", 0), {SECRET!r}), ("worker",),
             lambda wire: wire.send(wire.receive().read(str)))
-print(door.address[1], flush=True)
+print(listener.address[1], flush=True)
 threading.Event().wait()
 """
 
@@ -369,35 +361,37 @@ threading.Event().wait()
 class TestWhoIsInAndDoesNotKeepToTheRules:
     def test_is_told_that_it_is_too_early(self) -> None:
         part = WorkerPart(OF_WORKER)
-        door = Door(LOOPBACK, OF_WORKER, part.guests, part.on_wire)
+        listener = Listener(LOOPBACK, OF_WORKER, part.admits, part.on_wire)
         for role in (CHIEF, WORKER):
             calls = {**TO_WORKER, "build": (tuple[int], None)}
-            remote = Remote(dial(door.address, WORKER, Identity((role, 0), SECRET)), "it", calls)
-            with pytest.raises(RemoteError, match="it is too early for 'fetch'"):
+            remote = Remote(
+                dial(listener.address, WORKER, Identity((role, 0), SECRET)), "it", calls
+            )
+            with pytest.raises(RemoteError, match="'fetch' cannot be called yet"):
                 remote.fetch("model", 0, 1)
-            with pytest.raises(RemoteError, match="nobody may ask for 'build' here"):
+            with pytest.raises(RemoteError, match="'build' may not be called here"):
                 remote.build(1)
-            with pytest.raises(RemoteError, match="nobody may ask for '__class__' here"):
+            with pytest.raises(RemoteError, match="'__class__' may not be called here"):
                 remote.call("__class__")
             remote.close()
-        door.close()
+        listener.close()
         ours, theirs = map(Wire, socket.socketpair())
         threading.Thread(target=serve, args=(theirs, part.calls, part.methods)).start()
         chief = Remote(ours, "it", CHIEF_TO_WORKER)
         for method in ("step", "take", "commit", "connect"):
-            with pytest.raises(RemoteError, match=f"it is too early for '{method}'"):
+            with pytest.raises(RemoteError, match=f"'{method}' cannot be called yet"):
                 chief.call(method)
         chief.close()
 
     def test_gets_no_more_from_a_parameter_server_than_a_worker_should(self) -> None:
         part, sizes = ServerPart(), Sizes(3, 0, 3)
-        door = Door(LOOPBACK, OF_SERVER, part.guests, part.on_wire)
+        listener = Listener(LOOPBACK, OF_SERVER, part.admits, part.on_wire)
         with pytest.raises((EOFError, OSError)):
-            dial(door.address, SERVER, OF_WORKER).receive()
+            dial(listener.address, SERVER, OF_WORKER).receive()
         zeros = np.zeros(3, np.float32)
         part.methods["build"](ServerPlan(sizes, zeros[:0], None, 4, slice(0, 3), 3))
         part.methods["load"](ModelState(zeros, zeros, zeros[:0]))
-        wire = dial(door.address, SERVER, OF_WORKER)
+        wire = dial(listener.address, SERVER, OF_WORKER)
         server = RemoteServer(wire, "it", slice(0, 3), Block(1, 3)).remote
         own = Caller(3, 0)
         for arguments, words in (
@@ -410,13 +404,13 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
             with pytest.raises(RemoteError, match=words):
                 server.push_update(*arguments)
         for method in ("load", "fence", "build", "marked"):
-            with pytest.raises(RemoteError, match=f"nobody may ask for '{method}' here"):
+            with pytest.raises(RemoteError, match=f"'{method}' may not be called here"):
                 server.call(method)
         assert server.push_update(own, 1, zeros, 0.1, 0.0, ()) == 1
         wire.send("nonsense")
         with pytest.raises((EOFError, OSError)):
             wire.receive()
-        door.close()
+        listener.close()
 
     @pytest.mark.parametrize(
         ("count", "lengths"), [(0, [2**62]), (1, [3, 2**62]), (2**32 - 1, [3])]
@@ -424,24 +418,24 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
     def test_and_announces_more_than_there_is_room_for_is_shown_out(
         self, count: int, lengths: list[int]
     ) -> None:
-        house = House(LOOPBACK)
-        wire = dial(house.door.address, SERVER, OF_WORKER)
+        host = Host(LOOPBACK)
+        wire = dial(host.listener.address, SERVER, OF_WORKER)
         length, *arrays = lengths
         head = struct.pack(f"<4sIQ{len(arrays)}Q", b"sync", count, length, *arrays)
         wire._channel.send_all([memoryview(head + bytes(3))])
         wire.close()
         with pytest.raises((OSError, EOFError)):
-            house.guests.get(timeout=20).receive()
-        house.door.close()
+            host.guests.get(timeout=20).receive()
+        host.listener.close()
 
     @pytest.mark.parametrize(("count", "length"), [(0, 1 << 28), (1 << 25, 3)])
     def test_and_announces_much_gets_no_memory_before_it_comes(
-        self, house: House, count: int, length: int
+        self, host: Host, count: int, length: int
     ) -> None:
-        wire = dial(house.door.address, SERVER, OF_WORKER)
+        wire = dial(host.listener.address, SERVER, OF_WORKER)
         wire._channel.send_all([memoryview(struct.pack("<4sIQ3x", b"sync", count, length))])
         wire.close()
-        guest = house.guests.get(timeout=20)
+        guest = host.guests.get(timeout=20)
         tracemalloc.start()
         with pytest.raises((OSError, EOFError)):
             guest.receive()
@@ -457,12 +451,12 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
         wire.send({"token": 1, "address": None})
         with pytest.raises((EOFError, OSError)):
             wire.receive()
-        assert "worker 3 is shown out: not what was awaited: Expected `str`" in caplog.text
+        assert "worker 3 is cut off: not what was expected: Expected `str`" in caplog.text
         hub.close()
 
 
 def test_the_calls_of_the_protocol_are_those_that_somebody_answers() -> None:
-    """Or a name would be refused as unknown, or answered without a type."""
+    """Otherwise a call would be refused, or answered without a type."""
     assert set(WORKER_TO_SERVER) == {"pull", "push_update", "push_gradient"}
     part = ServerPart()
     part.methods["build"](

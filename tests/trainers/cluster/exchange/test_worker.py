@@ -1,4 +1,4 @@
-"""One worker: its steps, its replica, and its GPU, whose part logical CPUs play."""
+"""One worker: its steps, its replica, and its GPU, for which a logical CPU stands in."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.exchange import worker as workers
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
-    FencedError,
     ParameterServer,
-    Pulled,
     Sizes,
 )
-from syncswitch.trainers.cluster.exchange.plans import Hold, Push, Task
+from syncswitch.trainers.cluster.exchange.plans import Hold, Task
 from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
 from syncswitch.trainers.cluster.exchange.worker import Worker, compiled_or, step_of
 from syncswitch.trainers.cluster.members.program import Program
@@ -34,26 +32,6 @@ from tests.warm_program import run_code
 
 NORMALIZED = replace(BRIEF, name="normalized", model=normalized_model)
 SEED = 5
-
-
-class Port:
-    """A parameter server of this process that notes who asks it for what."""
-
-    def __init__(self, server: ParameterServer) -> None:
-        self.server = server
-        self.calls: list[str] = []
-
-    def pull(self, caller: Caller) -> Pulled:
-        self.calls.append("pull")
-        return self.server.pull(caller)
-
-    def push_update(self, *arguments: Any) -> int:
-        self.calls.append("push_update")
-        return self.server.push_update(*arguments)
-
-    def push_gradient(self, *arguments: Any) -> int:
-        self.calls.append("push_gradient")
-        return self.server.push_gradient(*arguments)
 
 
 @pytest.fixture(scope="module")
@@ -74,24 +52,19 @@ def new_worker(program: Program, **fields: Any) -> Worker:
 
 
 @pytest.fixture
-def port(program: Program) -> Port:
+def server(program: Program) -> ParameterServer:
     sizes = program.sizes
-    server = ParameterServer(
+    made = ParameterServer(
         sizes, 2, program.new_update(), program.decay, lambda: aligned(sizes.model)
     )
-    server.load(program.form.initial(SEED))
-    return Port(server)
-
-
-def joined(program: Program, port: Port, number: int = 0, **fields: Any) -> Worker:
-    made = new_worker(program, **fields)
-    made.join(Caller(number, 0), port)
+    made.load(program.form.initial(SEED))
     return made
 
 
-def state_of(server: ParameterServer) -> ModelState:
-    server.mark()
-    return server.marked()
+def joined(program: Program, server: ParameterServer, number: int = 0, **fields: Any) -> Worker:
+    made = new_worker(program, **fields)
+    made.join(Caller(number, 0), server)
+    return made
 
 
 def task(number: int, exchange: Exchange, rate: float = 0.1, hold: Hold | None = None) -> Task:
@@ -102,45 +75,12 @@ def model_of(worker: Worker, program: Program) -> Vector:
     return worker.fetch("model", 0, program.sizes.model)
 
 
-def assert_same(one: ModelState, other: ModelState) -> None:
-    for group in ("parameters", "slots", "statistics"):
-        np.testing.assert_array_equal(getattr(one, group), getattr(other, group))
-    assert one.updates == other.updates
-
-
 class TestSharedParameters:
-    def test_a_step_pulls_computes_and_pushes(self, program: Program, port: Port) -> None:
-        worker, start = joined(program, port), state_of(port.server)
-        first = worker.step(task(3, Exchange.ROUND))
-        assert port.calls == ["pull", "push_gradient"]
-        assert (first.pulled_updates, first.pushed_updates) == (0, 0)
-        assert_same(state_of(port.server), start)
-        port.server.apply_round([0], 0.1, 0.9)
-        rounds = state_of(port.server)
-        port.server.load(start)
-        second = worker.step(task(3, Exchange.PUSH))
-        assert port.calls[2:] == ["pull", "push_update"]
-        assert second == Push(first.loss, 0, 1)
-        assert_same(state_of(port.server), rounds)
-        assert worker.step(task(3, Exchange.PUSH, 0.0)).loss < first.loss, "of what there is by now"
-
-    def test_of_a_process_that_was_replaced_nothing_is_applied(
-        self, program: Program, port: Port
-    ) -> None:
-        worker, start = joined(program, port), state_of(port.server)
-        port.server.fence(0)
-        for exchange in (Exchange.PUSH, Exchange.ROUND):
-            with pytest.raises(FencedError):
-                worker.step(task(3, exchange))
-        assert_same(state_of(port.server), start)
-        worker.join(Caller(0, 1), port)
-        assert worker.step(task(3, Exchange.PUSH)).pushed_updates == 1
-
     def test_a_delay_is_between_its_gradient_and_its_push(
-        self, program: Program, port: Port, monkeypatch: pytest.MonkeyPatch
+        self, program: Program, server: ParameterServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """So what others do meanwhile makes it stale."""
-        worker, other = joined(program, port), joined(program, port, 1)
+        """Updates meanwhile make the gradient stale."""
+        worker, other = joined(program, server), joined(program, server, 1)
         slept: list[float] = []
 
         def sleep(seconds: float) -> None:
@@ -154,31 +94,21 @@ class TestSharedParameters:
         worker.step(task(9, Exchange.ROUND, hold=Hold(slowdown=3.0)))
         assert 0.0 < slept[1] < 100.0
 
-    def test_who_waits_for_a_core_has_not_pulled(self, program: Program, port: Port) -> None:
+    def test_who_waits_for_a_core_has_not_pulled(
+        self, program: Program, server: ParameterServer
+    ) -> None:
         cores = threading.Semaphore(1)
-        worker = joined(program, port, computing=cores)
+        worker = joined(program, server, computing=cores)
         with cores:
             thread = threading.Thread(target=worker.step, args=(task(1, Exchange.PUSH),))
             thread.start()
             thread.join(0.2)
-            assert port.calls == []
+            assert server._leases == {}
         thread.join(20)
-        assert port.calls == ["pull", "push_update"]
+        assert server.mark() == [1, -1]
 
 
 class TestReplica:
-    def test_its_steps_are_those_of_a_parameter_server(self, program: Program, port: Port) -> None:
-        worker = joined(program, port)
-        worker.take(state_of(port.server))
-        losses = [worker.step(task(number, Exchange.REPLICA)).loss for number in range(4)]
-        assert port.calls == []
-        assert losses == [worker.step(task(number, Exchange.PUSH)).loss for number in range(4)]
-        state = state_of(port.server)
-        expected = np.concatenate([state.parameters, state.statistics])
-        np.testing.assert_allclose(model_of(worker, program), expected, rtol=1e-6, atol=1e-7)
-        slots = worker.fetch("slots", 0, program.sizes.slots)
-        np.testing.assert_array_equal(slots, state.slots)
-
     def test_what_it_takes_is_a_copy_with_nothing_of_before(self, program: Program) -> None:
         worker = new_worker(program)
         state = program.form.initial(SEED)
@@ -191,18 +121,9 @@ class TestReplica:
             np.testing.assert_array_equal(worker.fetch("slots", 0, state.slots.size), state.slots)
             worker.step(task(2, Exchange.REPLICA))
 
-    def test_what_was_fetched_stays_as_it_was(self, program: Program) -> None:
-        worker = new_worker(program)
-        worker.take(program.form.initial(SEED))
-        fetched = model_of(worker, program)
-        kept = fetched.copy()
-        worker.step(task(2, Exchange.REPLICA))
-        np.testing.assert_array_equal(fetched, kept)
-        assert not np.array_equal(model_of(worker, program), kept)
-
 
 def plain_workers(models: Sequence[Vector], statistics: int) -> list[Worker]:
-    """Workers that compute nothing, with these replicas."""
+    """Returns workers that only hold these replicas."""
     size = models[0].size
     sizes = Sizes(size - statistics, statistics, 1)
     made = [
@@ -259,7 +180,7 @@ class TestAverage:
 
 
 def test_many_replicas_at_once_do_not_touch_one_another(keras: Any) -> None:
-    """Keras' optimizers keep a state of their own while they work: each replica has its own."""
+    """Keras' optimizers have internal state, so each replica has an optimizer of its own."""
     workload = replace(NORMALIZED, optimizer=lambda: keras.optimizers.Adam())
     program = Program(workload, workload.load_data())
     start = program.form.initial(SEED)

@@ -1,4 +1,4 @@
-"""What every cluster keeps to, wherever its parts run; the test of each inherits it.
+"""The contract of clusters, wherever their parts run; the test of each kind inherits it.
 
 The class of the test defines a fixture `make_cluster(workload, workers)`, which may return the same
 cluster again for the same arguments.
@@ -57,7 +57,7 @@ def five_outputs() -> Any:
 
 
 def transformed_data() -> Data:
-    """What a transform makes of the labels is not known before a step."""
+    """The labels that a transform makes are not known before a step."""
     return replace(digits_data(), transform=lambda inputs, labels, _: (inputs, labels))
 
 
@@ -77,7 +77,7 @@ def task_of(
 
 
 def taken_in(cluster: Cluster, task: Task) -> tuple[int, ...]:
-    """By every parameter server."""
+    """Returns what `mark` returns once every server has received a task."""
     return (task.number,) * len(cluster.servers)
 
 
@@ -94,13 +94,13 @@ def fresh(cluster: Cluster, seed: int = 1) -> ModelState:
 def scattered(cluster: Cluster, workers: Sequence[int] = range(WORKERS)) -> ModelState:
     """Gives the workers replicas of a fresh state."""
     state = cluster.program.form.initial(1)
-    cluster.forget_replicas()
+    cluster.replicas.clear()
     assert cluster.scatter(state, workers) == []
     return state
 
 
 def batch_gradient(cluster: Cluster, worker_step: int) -> Vector:
-    """Of `ROWS`."""
+    """Returns the gradient of a batch of `ROWS`."""
     import tensorflow as tf
 
     data = cluster.program.data
@@ -110,7 +110,7 @@ def batch_gradient(cluster: Cluster, worker_step: int) -> Vector:
 
 
 def in_parallel(*bodies: Callable[[], Any]) -> list[Any]:
-    """What each body returns, in a thread of its own; started together."""
+    """Calls the bodies at the same time, in threads; returns their results."""
     results, errors = dict[int, Any](), list[BaseException]()
     together = threading.Barrier(len(bodies))
 
@@ -137,7 +137,7 @@ def arrays_of(state: ModelState) -> tuple[Vector, Vector, Vector]:
 
 
 def assert_same(one: ModelState, other: ModelState) -> None:
-    """To the last bit."""
+    """Asserts that two states are equal to the last bit."""
     for mine, yours in zip(arrays_of(one), arrays_of(other), strict=True):
         np.testing.assert_array_equal(mine, yours)
     assert one.updates == other.updates
@@ -159,12 +159,12 @@ def push_a_round(cluster: Cluster, first_step: int) -> list[Push]:
 class ClusterContract:
     @pytest.fixture
     def cluster(self, make_cluster: MakeCluster) -> Cluster:
-        """With a model that has moving averages."""
+        """A cluster whose model has moving averages."""
         return make_cluster(NORMALIZED, WORKERS)
 
     @pytest.fixture
     def rows(self, make_cluster: MakeCluster) -> Cluster:
-        """With gradients that are known exactly."""
+        """A cluster whose gradients are known exactly."""
         return make_cluster(ROWS, WORKERS)
 
     def test_what_was_loaded_is_the_state(self, cluster: Cluster) -> None:
@@ -401,12 +401,9 @@ class ClusterContract:
 
     def test_who_holds_a_replica_is_known(self, rows: Cluster) -> None:
         scattered(rows, [0, 2])
-        assert [rows.holds_replica(worker) for worker in range(WORKERS)] == [True, False, True]
+        assert set(rows.replicas) == {0, 2}
         rows.fence(2)
-        assert not rows.holds_replica(2), "whoever takes its place has none"
+        assert set(rows.replicas) == {0}, "whoever takes its place has none"
         rows.revive(2)
-        rows.forget_replica(0)
-        assert not rows.holds_replica(0)
-        rows.forget_replicas()
         with pytest.raises(ServerLostError, match="all replicas are lost"):
             rows.mean_replica([])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.trainers.cluster.exchange.handshake import Identity, Part
-from syncswitch.trainers.cluster.exchange.plans import CHIEF, PARAMETER_SERVER, WORKER, Hello
+from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Hello
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import connected as hubs
 from syncswitch.trainers.cluster.members.connected import Arrival, Hub
@@ -19,7 +19,7 @@ ONE: Part = (WORKER, 1)
 
 
 class Guest:
-    """A process that is a part, or says so."""
+    """A process that connects to the hub as a part."""
 
     def __init__(self, hub: Hub, part: Part, token: str) -> None:
         self._hub, self._part, self._token = hub, part, token
@@ -50,7 +50,7 @@ def arrived(hub: Hub, part: Part = ONE) -> Arrival:
 
 
 def has_ended(wire: Wire) -> bool:
-    """Whether the other end closes it; waits for that."""
+    """Waits for the other end to close a wire; returns whether it does."""
     try:
         wire.receive()
     except (OSError, EOFError):
@@ -63,7 +63,7 @@ def test_whoever_waits_is_told_of_an_arrival(hub: Hub) -> None:
     found: list[Arrival | None] = []
     waiting = threading.Thread(target=lambda: found.append(hub.wait_for(ONE, 60.0)))
     waiting.start()
-    other, guest = Guest(hub, PARAMETER_SERVER, "a"), Guest(hub, ONE, "b")
+    other, guest = Guest(hub, (SERVER, 0), "a"), Guest(hub, ONE, "b")
     waiting.join(20)
     (arrival,) = found
     assert arrival is hub.wait_for(ONE, 0.0)
@@ -71,7 +71,7 @@ def test_whoever_waits_is_told_of_an_arrival(hub: Hub) -> None:
     assert (arrival.token, arrival.address) == ("b", "where others reach it")
     arrival.wire.send("to it alone")
     assert guest.wire.receive().read(str) == "to it alone"
-    arrived(hub, PARAMETER_SERVER).wire.send("and to the other")
+    arrived(hub, (SERVER, 0)).wire.send("and to the other")
     assert other.wire.receive().read(str) == "and to the other"
 
 
@@ -102,7 +102,7 @@ def test_with_its_pulse_it_is_gone_and_whoever_waits_for_it_is_told(hub: Hub) ->
 
 
 def test_a_pulse_may_overtake_the_first_word(hub: Hub) -> None:
-    """Each has a thread of its own, and a busy machine."""
+    """Each wire has a thread of its own, and the machine may be busy."""
     pulse = pulse_of(hub, ONE, "a")
     pulse.send(None)
     time.sleep(0.05)
@@ -152,8 +152,8 @@ def test_who_is_dropped_is_told(hub: Hub) -> None:
 
 
 def test_closed_it_gives_up_all_and_lets_nobody_in(hub: Hub) -> None:
-    guests = [Guest(hub, ONE, "a"), Guest(hub, PARAMETER_SERVER, "b")]
-    for part in (ONE, PARAMETER_SERVER):
+    guests = [Guest(hub, ONE, "a"), Guest(hub, (SERVER, 0), "b")]
+    for part in (ONE, (SERVER, 0)):
         arrived(hub, part)
     hub.close()
     hub.close()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from syncswitch.storage.errors import FatalError
-from syncswitch.trainers.cluster.exchange.plans import PARAMETER_SERVER
+from syncswitch.trainers.cluster.exchange.plans import SERVER
 from syncswitch.trainers.cluster.members.cluster import WorkerLostError
 from tests.trainers.cluster.members.cluster_contract import (
     ROWS,
@@ -27,8 +27,8 @@ def make_cluster(threads_of: MakeCluster) -> MakeCluster:
 
 class TestThreadsCluster(ClusterContract):
     def test_there_is_nobody_to_send_a_signal_to(self, make_cluster: MakeCluster) -> None:
-        with pytest.raises(FatalError, match="ps 0 is no process of its own"):
-            make_cluster(ROWS, 3).signal(PARAMETER_SERVER, signal.SIGKILL)
+        with pytest.raises(FatalError, match="ps 0 is not a process of its own"):
+            make_cluster(ROWS, 3).signal((SERVER, 0), signal.SIGKILL)
 
     def test_after_a_fence_nothing_counts_of_who_was_there(self, make_cluster: MakeCluster) -> None:
         gate = Gate(worker_step=500)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.trainers.cluster.processes.launcher import LocalLauncher
 from syncswitch.trainers.cluster.processes.placement import place_on_gpus
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from tests.trainers.cluster.engines import all_gone, family
@@ -38,11 +39,11 @@ def seen_gpus(trainer: ProcessTrainer) -> dict[str, str]:
 
 
 def test_each_part_begins_with_its_own_environment(tmp_path: Path) -> None:
-    """And a lost one comes back with it."""
+    """A replacement has the same environment."""
     # A third one would take as long again to import TensorFlow.
     placement = replace(place_on_gpus(1, ["7"], 0.5), has_gpus=False)
     expected = {"ps-0": "-1", "worker-0": "7"}
-    with ProcessTrainer(reference_of(BRIEF), 1, placement) as trainer:
+    with ProcessTrainer(reference_of(BRIEF), 1, LocalLauncher(placement)) as trainer:
         processes = list(family(trainer).values())
         assert seen_gpus(trainer) == expected
         files = [one.path for one in family(trainer)["worker-0"].memory_maps()]

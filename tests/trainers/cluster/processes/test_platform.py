@@ -19,14 +19,14 @@ def test_a_cluster_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) 
             cluster_secret(is_open=False)
         assert cluster_secret(is_open=True) is None
     monkeypatch.setenv("SYNCSWITCH_SECRET", "words")
-    with pytest.raises(UserError, match=r"SYNCSWITCH_SECRET has 5 letters, which can be guessed"):
+    with pytest.raises(UserError, match=r"SYNCSWITCH_SECRET has 5 characters, too few: .* 16 char"):
         cluster_secret(is_open=False)
     monkeypatch.setenv("SYNCSWITCH_SECRET", "words enough to it")
     assert cluster_secret(is_open=False) == b"words enough to it"
 
 
 def test_a_chief_waits_until_its_name_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new pod may be there before its name is."""
+    """A new pod may start before its name is known."""
     with pytest.raises(
         UserError, match=r"the chief is at chief\.invalid, a name that is not known"
     ):

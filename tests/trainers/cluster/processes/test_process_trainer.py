@@ -46,7 +46,7 @@ COUNTING = replace(
 
 
 def slow_tests() -> Data:
-    """Tests take longer than all of the training."""
+    """Data whose evaluations take longer than the training."""
 
     def wait(inputs: Any, labels: Any) -> Any:
         import tensorflow as tf
@@ -67,7 +67,7 @@ PARTS = {"chief", "ps-0", "worker-0", "worker-1"}
 
 
 def reference_of(workload: Workload) -> str:
-    """What the chief can load a workload of the tests by."""
+    """Returns the reference by which a chief can load a workload of the tests."""
     for module in (jobs, trainer_contract, sys.modules[__name__]):
         for name, value in vars(module).items():
             if isinstance(value, Workload) and value == workload:
@@ -77,7 +77,7 @@ def reference_of(workload: Workload) -> str:
 
 @pytest.fixture(scope="module")
 def make_trainer() -> Iterator[MakeTrainer]:
-    """The same one again for the same arguments."""
+    """Makes a trainer, or returns that for the same arguments."""
     made: dict[tuple[str, int], ProcessTrainer] = {}
 
     def make(workload: Workload, workers: int) -> ProcessTrainer:
@@ -122,7 +122,7 @@ class StrikeOnce(RecordingObserver):
 
 
 def trained(make_trainer: MakeTrainer, workload: Workload) -> ProcessTrainer:
-    """One with a cluster that is there."""
+    """Returns a trainer whose cluster is up."""
     trainer = make_trainer(workload, 2)
     assert isinstance(trainer, ProcessTrainer)
     if trainer._connection is None:
@@ -133,7 +133,7 @@ def trained(make_trainer: MakeTrainer, workload: Workload) -> ProcessTrainer:
 def train_each_step_once(
     trainer: ProcessTrainer, folder: Path, *injections: str, observer: RecordingObserver
 ) -> TrialRecord:
-    """A run in which each gradient has to be applied once, whatever befalls it."""
+    """Makes a run in which each gradient has to be applied once, whatever is lost."""
     spec = spec_of(
         COUNTING,
         2,
@@ -258,7 +258,7 @@ class TestALostChief:
 
 
 def test_no_other_user_may_enter_the_folder_in_which_they_meet(make_trainer: MakeTrainer) -> None:
-    """And nothing of them is on any network."""
+    """Nothing of it is on any network."""
     trainer = trained(make_trainer, COUNTING)
     assert trainer._folder is not None
     folder = trainer._folder.path

@@ -65,7 +65,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def ended(process: WarmProcess) -> str:
-    """Its standard error, once it has ended well."""
+    """Waits for a process to end well, and returns its standard error."""
     _, err = process.communicate()
     assert process.returncode == 0, err
     return err

@@ -42,7 +42,7 @@ def fork(
 
 
 def ended(process_id: int, zygote: Zygote | None = None) -> Condition:
-    """What has become of a process that ends by itself."""
+    """Waits for a process to end, and returns its condition."""
     zygote = zygote or shared_zygote()
     until(lambda: zygote.condition(process_id).life is not Life.RUNNING)
     return zygote.condition(process_id)

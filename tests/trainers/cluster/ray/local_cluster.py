@@ -14,14 +14,13 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
-from syncswitch.trainers.cluster.processes.chief import ChiefPlan
-from syncswitch.trainers.cluster.processes.zygote import Zygote
-from syncswitch.trainers.cluster.ray import engine
+from syncswitch.trainers.cluster.members.engine import Engine
+from syncswitch.trainers.cluster.ray.options import RayOptions
 from tests.private_network import enter_network, isolate_network
 
 _PARTS = "syncswitch.trainers.cluster.exchange.parts"
@@ -29,7 +28,7 @@ _GPUS = 2
 
 
 class LocalCluster:
-    """The other end: a cluster in a process of its own.
+    """A cluster in a process of its own.
 
     Args:
         cpus: Of each node, the head first; each claims to have two GPUs.
@@ -53,14 +52,14 @@ class LocalCluster:
         self.address: str = self._answer()
 
     def kill_node_of(self, process: psutil.Process) -> bool:
-        """Kills the node of a process, if it is not the head; whether it did."""
+        """Kills the node of a process unless it is the head; returns whether it did."""
         assert self._process.stdin is not None
         print(process.pid, file=self._process.stdin, flush=True)
         killed: bool = self._answer()
         return killed
 
     def parts(self) -> dict[str, psutil.Process]:
-        """Processes of parts in its network by role and number, such as `worker 1`."""
+        """Returns the processes of parts by name, such as `worker 1`."""
         own = os.readlink(f"/proc/{self.process_id}/ns/net")
         found = {}
         for process in psutil.process_iter(["cmdline"]):
@@ -72,7 +71,7 @@ class LocalCluster:
         return found
 
     def close(self) -> None:
-        """Ends all of it."""
+        """Ends the cluster."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(60)
@@ -86,18 +85,22 @@ class LocalCluster:
         raise RuntimeError(f"the Ray cluster has died: {self._errors.read()}")
 
 
-def new_engine_inside(plan: ChiefPlan, zygote: Zygote) -> engine.RayEngine:
-    """The engine of a chief that goes into the network of a process of the cluster."""
-    process_id, options = plan.options
-    enter_network(process_id)
-    found = engine.new_engine(replace(plan, options=options), zygote)
-    # Workers are given GPUs that need not be there.
-    found.has_gpus = False
-    return found
+@dataclass(frozen=True)
+class InsideLauncher(RayOptions):
+    """Has the chief enter the network of a process of the cluster."""
+
+    process_id: int = 0
+
+    def new_engine(self, *arguments: Any) -> Engine:
+        enter_network(self.process_id)
+        found = super().new_engine(*arguments)
+        # The GPUs that Ray gives to workers are not there.
+        found.has_gpus = False
+        return found
 
 
 def main() -> None:
-    """The process of the cluster."""
+    """Runs the process of the cluster."""
     isolate_network()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # A worker for each CPU, in case somebody needs it.
@@ -116,7 +119,7 @@ def main() -> None:
 
 
 def kill(cluster: Any, process_id: int) -> bool:
-    """Kills the node of a process, if it is not the head; whether it did."""
+    """Kills the node of a process unless it is the head; returns whether it did."""
     ancestors = {process.pid for process in psutil.Process(process_id).parents()}
     for node in cluster.worker_nodes:
         (raylet,) = node.all_processes["raylet"]
@@ -127,7 +130,7 @@ def kill(cluster: Any, process_id: int) -> bool:
 
 
 def answer(content: Any) -> None:
-    """Says something to the other end."""
+    """Sends an answer."""
     print("answer:", json.dumps(content), flush=True)
 
 

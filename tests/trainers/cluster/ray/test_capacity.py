@@ -41,7 +41,7 @@ def test_it_says_what_trying_all_places_says(
     workers: int,
     servers: int,
 ) -> None:
-    options = RayOptions("auto", cpus, gpus, cpus_of_server, parameter_servers=servers)
+    options = RayOptions("auto", cpus, gpus, cpus_of_server, servers=servers)
     if fits(nodes, bundles(options, workers)):
         check_capacity(nodes, options, workers)
     else:
@@ -71,9 +71,6 @@ def test_a_cluster_without_a_node_has_no_room() -> None:
         check_capacity([], RayOptions(), 1)
 
 
-def test_the_parameter_server_has_no_gpu() -> None:
-    assert bundles(RayOptions(gpus_per_worker=1.0), 2) == [
-        {"CPU": 1.0},
-        {"CPU": 1.0, "GPU": 1.0},
-        {"CPU": 1.0, "GPU": 1.0},
-    ]
+def test_parameter_servers_come_first_and_have_no_gpu() -> None:
+    options = RayOptions(cpus_per_worker=1, gpus_per_worker=0.5, cpus_per_ps=2, servers=2)
+    assert bundles(options, 3) == [{"CPU": 2}] * 2 + [{"CPU": 1, "GPU": 0.5}] * 3

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.ray.engine import RayTrainer, bundle_number, cause_of_death
-from syncswitch.trainers.cluster.ray.options import RayOptions, bundles
+from syncswitch.trainers.cluster.ray.engine import cause_of_death
 
 KILLED = """The actor died unexpectedly before finishing this task.
 \tclass_name: PartActor
@@ -52,13 +51,6 @@ def test_the_telling_sentence_is_found(text: str, cause: str) -> None:
     assert cause_of_death(text) == cause
 
 
-def test_each_part_has_a_bundle_of_its_own_with_what_it_is_to_have() -> None:
-    options = RayOptions(cpus_per_worker=1, cpus_per_ps=2, parameter_servers=2)
-    parts = [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1), ("worker", 2)]
-    assert [bundle_number(options, part) for part in parts] == [0, 1, 2, 3, 4]
-    assert bundles(options, 3) == [{"CPU": 2}] * 2 + [{"CPU": 1}] * 3
-
-
 @given(text=st.text())
 def test_it_is_always_a_short_line(text: str) -> None:
     cause = cause_of_death(text)
@@ -74,16 +66,3 @@ print({"ray", "tensorflow"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
-
-
-class NotStarted(RayTrainer):
-    """Plans its chief alone."""
-
-    def _start(self) -> None: ...
-
-
-def test_its_chief_has_the_parameter_servers_that_were_asked_for() -> None:
-    pytest.importorskip("ray", reason="the extra syncswitch[ray] brings it")
-    trainer = NotStarted("a.py:b", 3, RayOptions(parameter_servers=2))
-    plan = trainer.plan("folder")
-    assert (plan.workers, plan.servers) == (3, 2)

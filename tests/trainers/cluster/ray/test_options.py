@@ -32,7 +32,7 @@ def test_the_usual_options_are_accepted() -> None:
         (RayOptions("head:"), ("'head:'", "host:port")),
         (RayOptions(":6379"), ("':6379'", "host:port")),
         (RayOptions("head:70000"), ("'head:70000'", "host:port")),
-        (RayOptions("ray://head:10001"), ("ray://head:10001", "client", "node", "auto")),
+        (RayOptions("ray://head:10001"), ("ray://head:10001", "Client", "node", "auto")),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(

@@ -1,4 +1,4 @@
-"""A real Ray cluster of two nodes, one of which is lost in the end."""
+"""A real Ray cluster of two nodes, one of which is lost at the end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from syncswitch.cli.search.main import main as search
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
-from syncswitch.trainers.cluster.processes.chief import ChiefPlan
-from syncswitch.trainers.cluster.ray.engine import RayTrainer
-from syncswitch.trainers.cluster.ray.options import RayOptions
+from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.trainer import Verdict
-from tests.trainers.cluster.ray.local_cluster import LocalCluster
+from tests.trainers.cluster.ray.local_cluster import InsideLauncher, LocalCluster
 from tests.trainers.jobs import CONSTANT, RecordingObserver, momentum_answer, spec_of
 from tests.trainers.trainer_contract import MakeTrainer, TrainerContract
 
@@ -51,30 +49,21 @@ def cluster() -> Iterator[LocalCluster]:
     cluster.close()
 
 
-class InsideTrainer(RayTrainer):
-    """Its chief is in the network of the cluster."""
-
-    def __init__(self, cluster: LocalCluster, **options: Any) -> None:
-        self._cluster = cluster
-        chosen = RayOptions(**{"address": cluster.address, **options})
-        super().__init__(f"{__name__}:COUNTING", 2, chosen)
-
-    def plan(self, folder: str) -> ChiefPlan:
-        plan = super().plan(folder)
-        engine = f"{LocalCluster.__module__}:new_engine_inside"
-        return replace(plan, engine=engine, options=(self._cluster.process_id, plan.options))
+def started(cluster: LocalCluster, **options: Any) -> ProcessTrainer:
+    """A trainer whose chief is in the network of the cluster."""
+    launcher = InsideLauncher(cluster.address, process_id=cluster.process_id, **options)
+    return ProcessTrainer(f"{__name__}:COUNTING", 2, launcher)
 
 
 @pytest.fixture(scope="module")
-def trainer(cluster: LocalCluster) -> Iterator[RayTrainer]:
-    trainer = InsideTrainer(cluster, cpus_per_ps=1.5, gpus_per_worker=0.5)
-    yield trainer
-    trainer.close()
+def trainer(cluster: LocalCluster) -> Iterator[ProcessTrainer]:
+    with started(cluster, cpus_per_ps=1.5, gpus_per_worker=0.5) as trainer:
+        yield trainer
 
 
 @pytest.fixture(scope="module")
-def make_trainer(trainer: RayTrainer) -> MakeTrainer:
-    def make(workload: Workload, workers: int) -> RayTrainer:
+def make_trainer(trainer: ProcessTrainer) -> MakeTrainer:
+    def make(workload: Workload, workers: int) -> ProcessTrainer:
         assert (workload, workers) == (COUNTING, 2)
         return trainer
 
@@ -94,7 +83,7 @@ class TestRayTrainer(TrainerContract, only=KEPT):
 
 
 def test_a_part_that_hangs_is_replaced_and_each_gradient_applied_once(
-    trainer: RayTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trainer: ProcessTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     conditions = RunConditions(injections=("hang:ps=0,at=45%",))
     record = trained(trainer, tmp_path, conditions=conditions)
@@ -106,9 +95,9 @@ def test_a_part_that_hangs_is_replaced_and_each_gradient_applied_once(
 
 
 def trained(
-    trainer: RayTrainer, folder: Path, observer: RecordingObserver | None = None, **fields: Any
+    trainer: ProcessTrainer, folder: Path, observer: RecordingObserver | None = None, **fields: Any
 ) -> TrialRecord:
-    """A run in which each gradient is applied once."""
+    """Makes a run in which each gradient has to be applied once."""
     percents = tuple(range(20, 101, 20))
     spec = spec_of(
         *(COUNTING, 2, 50.0), checkpoint_percents=percents, checkpoint_directory=folder, **fields
@@ -121,7 +110,7 @@ def trained(
 
 
 def test_workers_see_the_gpus_that_ray_gives_them(
-    cluster: LocalCluster, trainer: RayTrainer
+    cluster: LocalCluster, trainer: ProcessTrainer
 ) -> None:
     threads = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
     names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", *threads)
@@ -135,7 +124,7 @@ def test_workers_see_the_gpus_that_ray_gives_them(
 
 
 def listening_at(process: psutil.Process) -> set[str]:
-    """Addresses, as /proc writes them, at which a process in another network listens."""
+    """Returns the addresses, as in /proc, at which a process in another network listens."""
     descriptors = os.scandir(f"/proc/{process.pid}/fd")
     own = {os.readlink(each.path) for each in descriptors}
     tables = [Path(f"/proc/{process.pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
@@ -149,7 +138,7 @@ def listening_at(process: psutil.Process) -> set[str]:
 
 
 def test_parts_listen_at_the_address_of_their_node_alone(
-    cluster: LocalCluster, trainer: RayTrainer
+    cluster: LocalCluster, trainer: ProcessTrainer
 ) -> None:
     loopback = "0100007F"
     found = {part: listening_at(process) for part, process in cluster.parts().items()}
@@ -159,7 +148,7 @@ def test_parts_listen_at_the_address_of_their_node_alone(
 def test_a_cluster_that_is_too_small_is_refused(cluster: LocalCluster) -> None:
     words = "2 workers with 3 CPUs each: it has .*1 node with 4 CPUs and 2 GPUs"
     with pytest.raises(UserError, match=words):
-        InsideTrainer(cluster, cpus_per_worker=3)
+        started(cluster, cpus_per_worker=3)
 
 
 def test_a_search_where_nobody_listens_is_refused(tmp_path: Path) -> None:
@@ -172,7 +161,7 @@ def test_a_search_where_nobody_listens_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_worker_whose_node_is_lost_comes_back_on_another_one(
-    cluster: LocalCluster, trainer: RayTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    cluster: LocalCluster, trainer: ProcessTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts = cluster.parts()
     (lost,) = (number for number in range(2) if not is_on_the_head(parts[f"worker {number}"]))
@@ -200,7 +189,7 @@ def is_on_the_head(part: psutil.Process) -> bool:
     return any("--head" in process.cmdline() for process in part.parents())
 
 
-def test_closed_it_leaves_no_part_behind(cluster: LocalCluster, trainer: RayTrainer) -> None:
+def test_closed_it_leaves_no_part_behind(cluster: LocalCluster, trainer: ProcessTrainer) -> None:
     parts = cluster.parts()
     assert set(parts) == PARTS
     # Its chief is killed.

@@ -1,4 +1,4 @@
-"""A door of a parameter server, and those who have come in."""
+"""A listener and the wires that it has admitted."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import socket
 
 from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER
-from syncswitch.trainers.cluster.exchange.wire import Door, Wire, dial
+from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 
 SECRET = b"of this cluster alone"
 OF_SERVER, OF_WORKER = Identity((SERVER, 0), SECRET), Identity((WORKER, 3), SECRET)
 LOOPBACK: Address = ("127.0.0.1", 0)
 
 
-class House:
-    """Whoever is let in waits in a queue."""
+class Host:
+    """The listener of a parameter server, with a queue of admitted wires."""
 
     def __init__(self, address: Address, own: Identity = OF_SERVER) -> None:
         self.guests: queue.SimpleQueue[Wire] = queue.SimpleQueue()
-        self.door = Door(address, own, (WORKER,), self.guests.put)
+        self.listener = Listener(address, own, (WORKER,), self.guests.put)
 
     def connected(self) -> tuple[Wire, Wire]:
-        """Both ends of a new wire."""
-        outside = dial(self.door.address, SERVER, OF_WORKER)
+        """Returns both ends of a new wire."""
+        outside = dial(self.listener.address, SERVER, OF_WORKER)
         return outside, self.guests.get(timeout=20)
 
     def stranger(self) -> socket.socket:
-        """Somebody at the door who has said nothing yet."""
-        address = self.door.address
+        """Returns a connection that has sent nothing yet."""
+        address = self.listener.address
         raw = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
         raw.settimeout(20)
         raw.connect(address)
