@@ -8,7 +8,6 @@ that is busy, the processor's time is more telling than the clock's.
 
 from __future__ import annotations
 
-import logging
 import statistics
 import time
 from dataclasses import replace
@@ -57,7 +56,6 @@ class Cluster:
 def main() -> None:
     options = parser(__doc__, rounds=5, gradients=2048, workers=[8, 64, 1024]).parse_args()
     figures: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    logging.disable(logging.WARNING)  # that jobs of so few steps learn next to nothing
     with at_most(600 * (1 + options.rounds)):
         gradients = options.gradients
         clusters = {f"{size:,} workers": Cluster(size, gradients) for size in options.workers}

@@ -56,10 +56,10 @@ napoleon_use_rtype = False
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"(collections|datetime|numpy|optuna|pandas|pathlib|pydantic|sqlalchemy|types|typing)\..*",
+        r"(collections|contextlib|datetime|numpy|optuna|pandas|pathlib|pydantic|sqlalchemy|types|typing)\..*",
     ),
     # Of the standard library and of Optuna, where annotations call them by their name alone.
-    ("py:class", r"Path|BaseDistribution|FrozenTrial|Study|TrialState"),
+    ("py:class", r"Path|datetime|BaseDistribution|FrozenTrial|Study|TrialState"),
     # Their fields are the columns of `uses`, `switch_points` and `search_costs`.
     (
         "py:class",
@@ -68,6 +68,6 @@ nitpick_ignore_regex = [
     # Of ours, but no program needs them.
     (
         "py:class",
-        r"(.*\.)?(AccuracyRange|ArraySource|FrameName|Cluster|ClusterChoice|LostChief|Program|RecordedRun|RunChoice|Tell|TrialChoice|Watching|_Positive|_Seconds|_T)",
+        r"(.*\.)?(AccuracyRange|ArraySource|FrameName|JobChoice|SearchChoice|Cluster|ClusterChoice|LostChief|Program|RecordedRun|RunChoice|Tell|TrialChoice|Watching|_Positive|_Seconds|_T)",
     ),
 ]

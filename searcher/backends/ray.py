@@ -10,14 +10,15 @@ from typing_extensions import override
 from syncswitch.searcher.backends.base import ClusterChoice, servers_text
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.local import GPUS_PER_WORKER, PARAMETER_SERVERS
-from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS, RayOptions
+from syncswitch.trainers.cluster.ray.launcher import RayLauncher
+from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS
 from syncswitch.trainers.options import TrainerOption
 
 if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 
-_USUAL = RayOptions()
+_USUAL = RayLauncher()
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class RayCluster(ClusterChoice):
     @override
     def check_capacity(self, workers: int) -> None:
         """Raises UserError if Ray is not installed, or an option makes no sense."""
-        self._options.check()
+        self._launcher.check()
 
     @override
     def check_object(self, name: str) -> None:
@@ -92,11 +93,11 @@ class RayCluster(ClusterChoice):
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
         from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 
-        return ProcessTrainer(reference, workers, self._options)
+        return ProcessTrainer(reference, workers, self._launcher)
 
     @property
-    def _options(self) -> RayOptions:
-        return RayOptions(
+    def _launcher(self) -> RayLauncher:
+        return RayLauncher(
             self.ray_address,
             self.cpus_per_worker,
             self.gpus_per_worker,

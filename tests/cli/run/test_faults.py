@@ -223,6 +223,6 @@ def test_a_bad_line_that_waits_costs_nothing_but_itself(searched: Path, disk: Di
     Path("m.keras").unlink()
     done = trained(searched, places)
     assert (done.exit_code, is_zipfile("m.keras")) == (0, True)
-    assert sum("is no use" in line for line in done.stderr.splitlines()) == 1, done.stderr
+    assert sum("is not a use" in line for line in done.stderr.splitlines()) == 1, done.stderr
     assert f"line 1 of {spool} is not a use (worker_steps is 1000" in done.stderr
     assert (counted(places), spool.exists()) == (2, False)

@@ -117,7 +117,7 @@ SEARCHES = [
     (["--strategy", "paper", "--no-guard"], "--no-guard is not for --strategy paper"),
     (
         ["--baseline-runs", "2"],
-        "is not for --strategy adaptive: leave it out, or give --strategy p",
+        "is not for --strategy adaptive; leave it out, or give --strategy p",
     ),
     (["--budget", "nan"], "--budget is nan"),
     (["--least-runs", "0"], "--least-runs is 0"),
@@ -148,7 +148,7 @@ BY_COMMAND = [
     (["--command", " ", "--total-steps", "9"], "--command is empty; give your training"),
     (["--command", "sh", "--total-steps", "1"], "--total-steps is 1: give the steps"),
     ([*NINE, "--metric-name", "loss"], "--metric-name is 'loss': add --metric-goal max"),
-    ([*NINE, "--metric-name", "step", "--metric-goal", "min"], "step, seconds, diverged say"),
+    ([*NINE, "--metric-name", "step", "--metric-goal", "min"], "step, seconds, diverged mean"),
     ([*NINE, "--metric-unit", "km"], "--metric-unit is 'km', and an accuracy has none"),
     ([*NINE, "--protocols", "a"], "two different names"),
     ([*NINE, "--protocols", "a,A"], "two different names"),

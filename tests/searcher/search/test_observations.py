@@ -167,8 +167,8 @@ def test_search_status_and_report_see_the_same(
                 summary.accepted,
             )
         report = load_report(database, identity.fingerprint)
-        needed = [step for step in report.path if step.is_needed]
-        assert [(step.trial_number, step.accuracy, step.stopped_early) for step in needed] == [
+        needed = [step.run for step in report.path if step.is_needed]
+        assert [(one.trial_number, one.accuracy, one.stopped_early) for one in needed] == [
             (run.trial_number, run.accuracy, run.stopped_early) for run in course.runs
         ]
         assert len(report.path) == len(seen)

@@ -1,4 +1,4 @@
-"""The launcher for a Ray cluster: its resources, and whether they fit; needs no Ray itself."""
+"""The options of a Ray cluster: its resources, and whether they fit; needs no Ray itself."""
 
 from __future__ import annotations
 
@@ -8,19 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from typing_extensions import override
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.processes.launcher import Launcher
 from syncswitch.trainers.cluster.processes.placement import check_gpus_per_worker
 from syncswitch.trainers.cluster.processes.tf_config import host_and_port
-
-if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.members.engine import Engine
-    from syncswitch.trainers.cluster.processes.zygote import Zygote
 
 AUTO = "auto"
 PLACEMENTS = ("spread", "pack")
@@ -35,8 +26,8 @@ _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class RayOptions(Launcher):
-    """Starts the parts on a Ray cluster.
+class RayOptions:
+    """How the parts are placed on a Ray cluster.
 
     Attributes:
         address: The address of the head, `host:port`; `auto` for a cluster on this machine, or the
@@ -48,22 +39,12 @@ class RayOptions(Launcher):
         servers: The number of parameter servers.
     """
 
-    # A part may have to wait for a node, and to import TensorFlow there.
-    least_patience_seconds = 300.0
-
     address: str = AUTO
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
     cpus_per_ps: float = 1.0
     placement: str = PLACEMENTS[0]
     servers: int = 1
-
-    @override
-    def new_engine(self, reference: str, workers: int, folder: Path, zygote: Zygote) -> Engine:
-        from syncswitch.trainers.cluster.ray.engine import RayEngine, connect, reserve
-
-        connect(self)
-        return RayEngine(reserve(self, workers), self, reference)
 
     def check(self) -> None:
         """Raises UserError for what would fail on any cluster."""

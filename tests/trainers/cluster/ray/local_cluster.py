@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from syncswitch.trainers.cluster.members.engine import Engine
-from syncswitch.trainers.cluster.ray.options import RayOptions
+from syncswitch.trainers.cluster.ray.launcher import RayLauncher
 from tests.private_network import enter_network, isolate_network
 
 _PARTS = "syncswitch.trainers.cluster.exchange.parts"
@@ -86,7 +86,7 @@ class LocalCluster:
 
 
 @dataclass(frozen=True)
-class InsideLauncher(RayOptions):
+class InsideLauncher(RayLauncher):
     """Has the chief enter the network of a process of the cluster."""
 
     process_id: int = 0
