@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syncswitch.searcher.strategies.observation import Observation
@@ -40,8 +40,7 @@ class TrialCosts:
     ) -> TrialCosts:
         """Returns the estimates from completed runs."""
         costs = [run.cost for run in runs if run.cost is not None]
-        first = mean_of(cost.first_seconds for cost in costs)
-        second = mean_of(cost.second_seconds for cost in costs)
+        first, second = _paces(runs)
         prefixes: dict[int, float] = defaultdict(float)
         if share_prefix:
             for run in runs:
@@ -67,3 +66,24 @@ class TrialCosts:
         """Returns the cost of a run at a switch point up to a share of W, without shared parts."""
         switch = percent / self.highest_percent
         return min(switch, share) + max(0.0, share - switch) * self.ratio
+
+
+def _paces(runs: Iterable[Observation]) -> tuple[float | None, float | None]:
+    """Returns the time of a whole training with each protocol; None where nothing was measured.
+
+    A run counts by the share of the job that it did with the protocol. A short phase says little of
+    the pace: it holds the start of the run, which takes as long as in a long one.
+    """
+    first, second = [], []
+    for run in runs:
+        if run.cost is not None:
+            switched = min(run.switch_percent, run.cost.reached_percent)
+            first.append((run.cost.first_seconds, switched))
+            second.append((run.cost.second_seconds, run.cost.reached_percent - switched))
+    return _weighted_mean(first), _weighted_mean(second)
+
+
+def _weighted_mean(values: Iterable[tuple[float | None, float]]) -> float | None:
+    known = [(value, weight) for value, weight in values if value is not None and weight > 0]
+    total = math.fsum(weight for _, weight in known)
+    return math.fsum(value * weight for value, weight in known) / total if total else None

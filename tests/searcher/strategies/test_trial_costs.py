@@ -36,6 +36,14 @@ def test_the_pace_of_both_protocols_is_learned() -> None:
     assert costs.next(25, 0) == costs.next(25, 1) == pytest.approx(0.25 + 0.75 * 0.4)
 
 
+def test_a_short_phase_says_little_of_the_pace() -> None:
+    """It holds the start of the run: here a tenth of a training with the first protocol."""
+    short = TrialCost(0, FIRST + 10 / 0.02, SECOND)
+    runs = [run(100), Observation(2.0, 0.9, cost=short)]
+    costs = TrialCosts.of(runs, 100.0, share_prefix=False)
+    assert costs.ratio == pytest.approx(SECOND / (FIRST + 10 / 1.02))
+
+
 def test_a_replicate_does_not_pay_for_what_it_has() -> None:
     costs = TrialCosts.of([run(50), run(12.5)], 100.0, share_prefix=True)
     assert costs.next(100, 0) == pytest.approx(0.5)
