@@ -61,7 +61,7 @@ class Observation:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it was made for something else, so that it cost nothing and could not be stopped."""
+        """Whether it was made for something else, at no cost and without a way to stop it."""
         return self.cost is not None and not self.cost.paid_seconds
 
 
