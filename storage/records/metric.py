@@ -59,7 +59,7 @@ class Metric:
 
     @property
     def has_usual_threshold(self) -> bool:
-        """Whether a hundredth is a small amount of it, as more is better, with 1 as the best value."""
+        """Whether a hundredth is a small amount of it, as more is better and 1 is the best."""
         return (self.goal, self.highest) == ("max", 1.0)
 
     def accuracy(self, value: float) -> float:
