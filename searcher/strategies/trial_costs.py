@@ -71,16 +71,26 @@ class TrialCosts:
 def _paces(runs: Iterable[Observation]) -> tuple[float | None, float | None]:
     """Returns the time of a whole training with each protocol; None where nothing was measured.
 
-    A run counts by the share of the job that it did with the protocol. A short phase says little of
-    the pace: it holds the start of the run, which takes as long as in a long one.
+    The first protocol's is that of runs with it alone, where there are some. What a first phase
+    took longer than at their pace is the start of a run, which no switch makes shorter: it counts
+    with the second protocol, so that a switch is not believed to save what it did not.
     """
-    first, second = [], []
-    for run in runs:
-        if run.cost is not None:
-            switched = min(run.switch_percent, run.cost.reached_percent)
-            first.append((run.cost.first_seconds, switched))
-            second.append((run.cost.second_seconds, run.cost.reached_percent - switched))
-    return _weighted_mean(first), _weighted_mean(second)
+    costs = [(run.switch_percent / 100, run.cost) for run in runs if run.cost is not None]
+    alone = mean_of(cost.first_seconds for _, cost in costs if cost.second_seconds is None)
+    first = alone or _weighted_mean((cost.first_seconds, share) for share, cost in costs)
+    switched = [(share, cost) for share, cost in costs if cost.second_seconds is not None]
+    second = _weighted_mean(
+        (cost.second_seconds, cost.reached_percent / 100 - share) for share, cost in switched
+    )
+    if alone is None or second is None:
+        return first, second
+    started = math.fsum(
+        (cost.first_seconds - alone) * share
+        for share, cost in switched
+        if cost.first_seconds is not None
+    )
+    done = math.fsum(cost.reached_percent / 100 - share for share, cost in switched)
+    return first, second + max(0.0, started) / done
 
 
 def _weighted_mean(values: Iterable[tuple[float | None, float]]) -> float | None:

@@ -36,12 +36,15 @@ def test_the_pace_of_both_protocols_is_learned() -> None:
     assert costs.next(25, 0) == costs.next(25, 1) == pytest.approx(0.25 + 0.75 * 0.4)
 
 
-def test_a_short_phase_says_little_of_the_pace() -> None:
-    """It holds the start of the run: here a tenth of a training with the first protocol."""
-    short = TrialCost(0, FIRST + 10 / 0.02, SECOND)
-    runs = [run(100), Observation(2.0, 0.9, cost=short)]
-    costs = TrialCosts.of(runs, 100.0, share_prefix=False)
-    assert costs.ratio == pytest.approx(SECOND / (FIRST + 10 / 1.02))
+def test_a_switch_does_not_save_the_start_of_a_run() -> None:
+    """It takes 20 s here; of the runs that switch, the first phase holds it."""
+    runs = [Observation(100.0, 0.9, cost=TrialCost(0, FIRST + 20, None))]
+    for percent in (2.0, 25.0):
+        cost = TrialCost(0, FIRST + 20 / (percent / 100), SECOND)
+        runs.append(Observation(percent, 0.9, cost=cost))
+        costs = TrialCosts.of(runs, 100.0, share_prefix=False)
+    measured = 20 + 0.02 * FIRST + 0.98 * SECOND
+    assert costs.until(2.0, 1.0) == pytest.approx(measured / (FIRST + 20), rel=0.02)
 
 
 def test_a_replicate_does_not_pay_for_what_it_has() -> None:
