@@ -313,7 +313,7 @@ def test_killed_at_any_moment_the_search_ends_as_if_it_never_was(
     kills = 0
     while kills < 3:
         process = start("syncswitch-search", *SEARCH, "--json", folder=tmp_path)
-        time.sleep(moments.uniform(0.2, 2.5))
+        time.sleep(moments.uniform(0.1, 0.8))
         if process.poll() is not None:
             break
         process.send_signal(signal.SIGKILL)
