@@ -129,9 +129,9 @@ def test_learning(
     assert failed.observed.accuracy == pytest.approx(0.956)
     assert (kept.failed, kept.time) == ((), pytest.approx(0.55))
     assert job.train(12.5, 3, None, (25.0,)).observed.accuracy == pytest.approx(0.896)
-    stated, true = learning.generated_shares(3, uses=6)
+    stated, *true = learning.generated_shares(3, uses=6)
     assert 0.3 < stated < 1
-    assert 0 <= true <= 1
+    assert all(0 <= share <= 1 for share in true)
     sizes = ("--jobs", tmp_path, "--repeats", 1, "--uses", 10, "--generated", 1, "--processes", 1)
     monkeypatch.setattr(sys, "argv", ["learning", *map(str, sizes)])
     learning.main()
