@@ -77,9 +77,9 @@ def _paces(runs: Iterable[Observation]) -> tuple[float | None, float | None]:
     """
     costs = [(run.switch_percent / 100, run.cost) for run in runs if run.cost is not None]
     alone = mean_of(cost.first_seconds for _, cost in costs if cost.second_seconds is None)
-    first = alone or _weighted_mean((cost.first_seconds, share) for share, cost in costs)
+    first = alone or _weighted_mean((cost.first_seconds, share) for share, cost in costs)[0]
     switched = [(share, cost) for share, cost in costs if cost.second_seconds is not None]
-    second = _weighted_mean(
+    second, done = _weighted_mean(
         (cost.second_seconds, cost.reached_percent / 100 - share) for share, cost in switched
     )
     if alone is None or second is None:
@@ -89,11 +89,11 @@ def _paces(runs: Iterable[Observation]) -> tuple[float | None, float | None]:
         for share, cost in switched
         if cost.first_seconds is not None
     )
-    done = math.fsum(cost.reached_percent / 100 - share for share, cost in switched)
     return first, second + max(0.0, started) / done
 
 
-def _weighted_mean(values: Iterable[tuple[float | None, float]]) -> float | None:
+def _weighted_mean(values: Iterable[tuple[float | None, float]]) -> tuple[float | None, float]:
+    """Returns the mean of the known values, None without any, and the sum of their weights."""
     known = [(value, weight) for value, weight in values if value is not None and weight > 0]
     total = math.fsum(weight for _, weight in known)
-    return math.fsum(value * weight for value, weight in known) / total if total else None
+    return (math.fsum(value * weight for value, weight in known) / total if total else None), total
