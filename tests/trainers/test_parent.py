@@ -32,3 +32,14 @@ def test_a_child_dies_with_its_parent_even_when_that_is_killed(is_stopped: bool)
         process.wait()
         _, alive = psutil.wait_procs([child], timeout=30)
     assert not alive
+
+
+def test_a_child_whose_parent_is_gone_already_dies_at_once() -> None:
+    program = "from syncswitch.trainers.parent import die_with_parent; {}; print('alive')"
+    for call, expected in (
+        ("import os; die_with_parent(os.getppid())", (0, "alive\n")),
+        ("die_with_parent(2**22 + 1)", (-signal.SIGKILL, "")),
+    ):
+        command = [sys.executable, "-c", program.format(call)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == expected

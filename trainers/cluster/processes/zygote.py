@@ -170,9 +170,7 @@ def _start() -> Zygote:
 def main() -> None:
     """Runs the process."""
     descriptor, parent = map(int, sys.argv[1:])
-    die_with_parent()
-    if os.getppid() != parent:
-        return
+    die_with_parent(parent)
     # Imported once, for all that are forked.
     from syncswitch.trainers.cluster.chief import trainer  # noqa: F401
     from syncswitch.trainers.cluster.exchange import parts, worker  # noqa: F401
@@ -215,11 +213,12 @@ class _Family:
             ours, theirs = Pipe()
             family[ours] = {}
             given = [Connection(recv_handle(asker)), theirs]
+        parent_id = os.getpid()
         process_id = os.fork()
         if not process_id:
             for one in family:
                 one.close()
-            _be(request, given)
+            _be(request, given, parent_id)
         for one in given:
             one.close()
         self._children = family
@@ -262,11 +261,11 @@ class _Family:
         asker.close()
 
 
-def _be(request: ForkRequest, given: list[Connection]) -> NoReturn:
+def _be(request: ForkRequest, given: list[Connection], parent_id: int) -> NoReturn:
     """Becomes the requested process."""
     status = 1
     try:
-        die_with_parent()
+        die_with_parent(parent_id)
         os.environ.clear()
         os.environ.update(request.environment)
         os.chdir(request.folder)
