@@ -277,8 +277,12 @@ def test_a_model_and_a_command_of_ones_own_are_searched(execute: Callable[..., O
     assert fitted is not None
     assert float(fitted[1]) > 0.95
     assert '"step": 200' in text_of(cells["try-script"])
-    searched = text_of(cells["search-command"])
-    assert "Train full-or-eight with FULL for the first" in searched
+    # Which switch pays is a matter of real time, of which a loaded machine has less.
+    assert re.search(
+        r"^Train full-or-eight with FULL for (the first|all)",
+        text_of(cells["search-command"]),
+        re.M,
+    )
     (figure,) = figures_of(cells["command-figure"])
     assert figure
 
