@@ -17,11 +17,12 @@ from cloup.formatting import HelpSection, ensure_is_cloup_formatter
 _USUAL = "Usual options"
 _PANELS = {
     "The job": (
-        *("more_policies", "more_workloads", "workers", "protocols", "variants"),
+        *("workers", "protocols", "variants"),
         *("protocol", "cluster", "seed", "output", "online", "switch", "inject"),
     ),
     "When to switch": (
-        *("policy", "switch_at", "at", "strategy", "settings", "runs", "threshold", "guarded"),
+        *("policy", "policy_texts", "switch_at", "at", "strategy", "settings", "runs", "threshold"),
+        "guarded",
         *("learn", "keep", "uses", "switch_points", "baseline_runs", "least_runs", "budget"),
         *("share_prefix", "early_stop", "target_accuracy", "target_runs", "recurring"),
         *("simulations", "table"),

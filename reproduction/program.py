@@ -262,7 +262,7 @@ def _played(words: Sequence[str], runs: int, output: Path, number: int) -> int:
     options = ["--storage", f"sqlite:///{output.resolve()}/papers.db"]
     if is_figure:
         options += ["-o", f"{path}.html"]
-    if name == "evaluate" or (is_figure and name == "run"):
+    if name == "sweep" or (is_figure and name == "run"):
         options += ["--runs", str(runs)]
     program = main if is_figure else searcher
     with Path(f"{path}.txt").open("w") as file, contextlib.redirect_stdout(file):

@@ -1,8 +1,8 @@
 """The commands as Python functions, for notebooks and programs.
 
-`search` does what `syncswitch-search run` does, `sweep`, `evaluate` and `report` what the commands
-of their names do, and `train` what `syncswitch-run` does. Bad input raises a `UserError` of one
-line, which names parameters as they are called here.
+`search` does what `syncswitch-search run` does, `sweep` and `report` what the commands of their
+names do, and `train` what `syncswitch-run` does. Bad input raises a `UserError` of one line, which
+names parameters as they are called here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validat
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
 from syncswitch.searcher.comparison import (
-    EvaluationResult,
     Sweep,
-    evaluate_policy,
-    plan_evaluation,
     plan_sweep,
 )
 from syncswitch.searcher.mlflow import copy_to_mlflow
@@ -46,7 +43,7 @@ from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.job.workload import Workload
 
-__all__ = ["evaluate", "report", "search", "sweep", "train"]
+__all__ = ["report", "search", "sweep", "train"]
 
 _LOG = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -241,8 +238,9 @@ def search(
 @_checked
 def sweep(
     workload: str,
-    at: Annotated[Sequence[float], Field(min_length=1)],
+    at: Annotated[Sequence[float], Field(min_length=1)] | None = None,
     *,
+    policies: Sequence[str | SkipValidation[TimingPolicy]] = (),
     trainer: str = "local",
     trainer_options: Mapping[str, Any] | None = None,
     workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
@@ -268,18 +266,24 @@ def sweep(
         found = sweep("digits", [100, 50, 0], trainer="simulated", runs=2)
         for point in found.jobs[0].switch_points:
             print(point.switch_percent, point.mean_accuracy, found.kept_runs(point))
+        found = sweep("digits,batch_size=64", policies=["digits"], trainer="simulated")
+        print([found.keeps_accuracy(point) for point in found.jobs[0].switch_points])
         ```
 
     Args:
         workload: As for `search`, by its name or reference.
-        at: The switch points, percent of the worker-steps.
+        at: The switch points, percent of the worker-steps; None for those of the policies, or for
+            the usual ones where there are none.
+        policies: Policies of other jobs to try: each a policy, a policy file, or a workload or the
+            start of a fingerprint in the database, with `@VERSION` or `@ALIAS` unless the current
+            one is meant. The job's own policy is then trained with as well.
         trainer: The kind of trainer, as `--trainer`.
         trainer_options: As for `search`.
-        workers: n; None for the usual number.
-        protocols: Pairs such as `bsp,asp`; empty for the usual one.
+        workers: n; None for the first policy's, or the usual number.
+        protocols: Pairs such as `bsp,asp`; empty for the policies', or the usual one.
         storage: As for `search`.
         runs: R, runs at each switch point, recorded ones included.
-        threshold: beta, in the unit of the metric; None as for `search`.
+        threshold: beta, in the unit of the metric; None for the first policy's, or as for `search`.
         target_accuracy: A, the value of the metric to keep; None to measure it.
         guarded: Whether a training that fails after its switch goes back to it.
         seed: The seeds of all runs derive from it.
@@ -301,6 +305,10 @@ def sweep(
         trainer_named(trainer, trainer_options or {}),
         workload,
         at,
+        policies=[
+            policy_named(one, url, _LOG.warning) if isinstance(one, str) else one
+            for one in policies
+        ],
         protocols=protocols,
         sizes=[workers],
         online=online,
@@ -320,92 +328,6 @@ def sweep(
         openings = [job.open_trainer for job in plan.jobs]
         (found,) = plan.run(database, openings, tensorboard=tensorboard, reporter=reporter)
         copy_to_mlflow(mlflow, database, [job.identity for job in plan.jobs], _LOG.warning)
-        return found
-
-
-@_checked
-def evaluate(
-    policy: str | SkipValidation[TimingPolicy],
-    workload: str,
-    *,
-    trainer: str = "local",
-    trainer_options: Mapping[str, Any] | None = None,
-    workers: Annotated[int, Field(ge=1, le=100_000)] | None = None,
-    protocols: str | None = None,
-    storage: str | None = None,
-    runs: Annotated[int, Field(ge=1, le=10_000)] = 3,
-    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0,
-    online: Literal["none", "greedy", "elastic"] = "none",
-    switch: Literal["hot", "restart"] = "hot",
-    tensorboard: Path | None = None,
-    mlflow: str | None = None,
-    reporter: SkipValidation[Reporter | None] = None,
-) -> EvaluationResult:
-    """Trains a workload with a policy that was found for another job, and compares.
-
-    Only missing runs are made; the same call goes on where an interrupted one stopped. No policy is
-    saved.
-
-    Example:
-        ```
-        found = evaluate("digits", "digits,batch_size=64", trainer="simulated", runs=2)
-        print(found.keeps_accuracy, found.kept_runs(found.foreign))
-        ```
-
-    Args:
-        policy: The policy, a policy file, or a workload or the start of a fingerprint in the
-            database, with `@VERSION` or `@ALIAS` unless the current one is meant.
-        workload: As for `search`, by its name or reference.
-        trainer: The kind of trainer, as `--trainer`.
-        trainer_options: As for `search`.
-        workers: n; None for the policy's.
-        protocols: Before and after the switch; None for the policy's.
-        storage: As for `search`.
-        runs: R, runs at each switch point, recorded ones included.
-        seed: The seeds of all runs derive from it.
-        online: Treatment of stragglers: none, greedy or elastic.
-        switch: hot or restart.
-        tensorboard: Folder for logs of the runs; None for none.
-        mlflow: Tracking URI of MLflow to which the job is copied at the end; None for none.
-        reporter: Told of the progress.
-
-    Returns:
-        The runs with the policy, with the first protocol alone, and with the job's own policy.
-
-    Raises:
-        UserError: Something does not exist, is out of range, or does not fit the rest.
-        RetryableError: Too many runs in a row failed; what was made is kept.
-    """
-    url, chosen = database_url(storage), trainer_named(trainer, trainer_options or {})
-    plan = plan_evaluation(
-        chosen,
-        policy_named(policy, url, _LOG.warning) if isinstance(policy, str) else policy,
-        workload,
-        online=online,
-        switch=switch,
-        workers=workers,
-        protocols=protocols,
-        storage_url=url,
-        seed=seed,
-    )
-    training.check_copies(tensorboard, mlflow)
-    if plan.job.note is not None:
-        _LOG.warning(plan.job.note)
-    with open_database(url, create=True) as database:
-        found = evaluate_policy(
-            database,
-            plan.job.identity,
-            plan.policy,
-            plan.job.open_trainer,
-            runs=runs,
-            trainer=chosen.kind,
-            base_seed=seed,
-            conditions=plan.conditions,
-            reference=plan.reference,
-            reporter=reporter,
-            tensorboard=tensorboard,
-        )
-        copy_to_mlflow(mlflow, database, [plan.job.identity], _LOG.warning)
         return found
 
 

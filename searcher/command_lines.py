@@ -37,7 +37,8 @@ def use_words(
     policy = fingerprint if version is None else f"{fingerprint}@{version}"
     if identity.simulated_cluster is not None and profile is None:
         # On a real cluster it is another job, so the policy is tried there first.
-        return ["syncswitch-search", "evaluate", policy, called, *_as_found(conditions)]
+        words = ["syncswitch-search", "sweep", called, "--policy", policy]
+        return [*words, *_as_found(conditions)]
     if not is_loadable(loaded_from):
         return ["syncswitch-search", "policy", "export", policy]
     words = ["syncswitch-run", loaded_from or called]
@@ -56,7 +57,7 @@ def search_words(
     Args:
         identity: The job.
         called: The workload, as a user names it.
-        search: The search; an evaluation is none.
+        search: The search; a sweep is none.
         conditions: The conditions of its runs.
     """
     # The kind may say more, for example `local/threads, 1 GPU`.

@@ -45,6 +45,9 @@ from syncswitch.trainers.trainer import Trainer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+USUAL_POINTS = (100.0, 50.0, 25.0, 12.5, 6.25, 0.0)
+"""Where a sweep trains unless the user says otherwise, percent."""
+
 _USUAL_REFERENCE = "bsp"
 _MOST_POINTS = 30
 
@@ -97,8 +100,6 @@ class Comparison(TrialLoop[ComparedRuns]):
             UserError: A number is out of range, the job is too short for a switch point, its
                 baseline diverged, or the database cannot be used.
         """
-        for percent in strategy.percents:
-            check_switch(identity, percent)
         # These decide which runs count.
         self._counting = (identity, trainer, conditions)
         self._has_baseline, self._guarded = strategy.has_baseline, strategy.guarded
@@ -129,7 +130,7 @@ class Comparison(TrialLoop[ComparedRuns]):
         return planned
 
 
-def check_switch(identity: WorkloadIdentity, percent: float) -> None:
+def _check_switch(identity: WorkloadIdentity, percent: float) -> None:
     """Makes sure that the second protocol gets a part of a job; the first always does.
 
     Raises:
@@ -145,12 +146,12 @@ def check_switch(identity: WorkloadIdentity, percent: float) -> None:
         )
 
 
-def check_chief(injections: Iterable[str], command: str) -> None:
+def _check_chief(injections: Iterable[str]) -> None:
     """Raises UserError for an injection that kills the chief: its run would never end."""
     for text in injections:
         if text.startswith("kill:chief"):
             raise UserError(
-                f"injection {text!r} cannot be used with {command}, whose runs begin afresh without"
+                f"injection {text!r} cannot be used with sweep, whose runs begin afresh without"
                 " their chief; try it with syncswitch-run"
             )
 
@@ -229,166 +230,6 @@ def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> E
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationResult:
-    """The results of a policy on a job that it was not found for.
-
-    Attributes:
-        study: Name of the study that holds the runs made for the evaluation.
-        new_runs: Number of those runs.
-        foreign: Results of the job with this policy.
-        baseline: Results of the job with its first protocol alone.
-        own_policy: The job's own policy; None where it has none, or it is the evaluated one.
-        own: Results of the job with its own policy.
-    """
-
-    policy: TimingPolicy
-    identity: WorkloadIdentity
-    conditions: RunConditions
-    study: str
-    new_runs: int
-    foreign: EvaluatedSwitchPoint
-    baseline: EvaluatedSwitchPoint
-    own_policy: TimingPolicy | None
-    own: EvaluatedSwitchPoint | None
-
-    @property
-    def keeps_accuracy(self) -> bool:
-        """Whether no run diverged and the mean is within the threshold of the baseline's."""
-        if self.foreign.diverged_runs:
-            return False
-        accuracy, target = self.foreign.mean_accuracy, self.baseline.mean_accuracy
-        assert accuracy is not None  # no run diverged
-        assert target is not None  # such a job is refused
-        return accuracy - target >= -self.policy.threshold - ROUNDING
-
-    def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int:
-        """Runs that lose at most the policy's threshold against the baseline's mean."""
-        target = self.baseline.mean_accuracy
-        assert target is not None  # such a job is refused
-        return switch_point.kept_runs(target, self.policy.threshold)
-
-    def speed_up(self, switch_point: EvaluatedSwitchPoint | None) -> SpeedUp | None:
-        """The gain over the first protocol alone; None where all runs diverged."""
-        if switch_point is None:
-            return None
-        switch_points = filter(None, (self.foreign, self.own, self.baseline))
-        seconds = {one.switch_percent: one.seconds for one in switch_points}
-        return measured_speed_up(seconds, switch_point.switch_percent, self.baseline.switch_percent)
-
-    @property
-    def share_of_own_speed_up(self) -> float | None:
-        """The policy's speed-up over that of the job's own; None where either is unknown."""
-        mine, own = self.speed_up(self.foreign), self.speed_up(self.own)
-        return None if mine is None or own is None else mine.value / own.value
-
-
-@dataclass(frozen=True)
-class PolicyOnJob:
-    """A policy and a job to try it on; `reference` is the normal form of the job's workload."""
-
-    policy: TimingPolicy
-    job: Job
-    conditions: RunConditions
-    reference: str
-
-
-def plan_evaluation(
-    trainer: TrainerChoice,
-    policy: TimingPolicy,
-    reference: str,
-    *,
-    workers: int | None,
-    protocols: str | None,
-    storage_url: str,
-    seed: int,
-    online: str,
-    switch: str,
-    inject: Sequence[str] = (),
-) -> PolicyOnJob:
-    """Prepares a job for training with the policy of another one; nothing is trained.
-
-    The arguments are those of `searcher.api.evaluate`, with the trainer and the policy themselves.
-
-    Raises:
-        UserError: Something does not exist, is out of range, or does not fit the rest.
-    """
-    pair = (policy.first_protocol, policy.second_protocol)
-    if protocols is not None:
-        pair = trainer.pair(protocols)
-    size = trainer.workers(workers)
-    request = JobRequest(reference, size, policy.workers, pair, storage_url, seed)
-    chosen = ConditionsChoice(online, switch, tuple(inject))
-    conditions = trainer.conditions(chosen, request.size, policy.switch_percent, pair[0])
-    check_chief(conditions.injections, "evaluate")
-    job = trainer.job(request)
-    check_switch(job.identity, policy.switch_percent)
-    return PolicyOnJob(policy, job, conditions, job.reference or normal_reference(reference))
-
-
-def evaluate_policy(
-    database: Database,
-    identity: WorkloadIdentity,
-    policy: TimingPolicy,
-    open_trainer: Callable[[], Trainer],
-    *,
-    runs: int = 3,
-    trainer: str = "local",
-    base_seed: int = 0,
-    conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
-    **options: Unpack[LoopOptions],
-) -> EvaluationResult:
-    """Trains a job with a policy that was found for another one (Sync-Switch paper, Fig. 14).
-
-    The job is trained with the policy, with its first protocol alone, and with its own policy if it
-    has one; `runs` is R, the number of runs at each switch point, and the other arguments are those
-    of `Comparison`. `KeyboardInterrupt` gives the current run back and is raised again.
-
-    Raises:
-        UserError: As `Comparison`, or the trainer refuses the workload.
-        RetryableError: Too many runs in a row failed.
-    """
-    own = _own_policy(PolicyRegistry(database), identity, policy)
-    percents = [BASELINE_PERCENT, policy.switch_percent]
-    if own is not None:
-        percents.append(own.switch_percent)
-    different = tuple(dict.fromkeys(percents))
-    strategy = ComparisonStrategy(len(different), runs, policy.threshold, percents=different)
-    comparison = Comparison(
-        database,
-        identity,
-        strategy,
-        open_trainer,
-        trainer=trainer,
-        base_seed=base_seed,
-        conditions=conditions,
-        **options,
-    )
-    compared = comparison.run()
-    return EvaluationResult(
-        policy=policy,
-        identity=identity,
-        conditions=conditions,
-        study=comparison.study_name,
-        new_runs=compared.new_runs,
-        foreign=evaluated_switch_point(policy.switch_percent, compared.rows),
-        baseline=evaluated_switch_point(BASELINE_PERCENT, compared.rows),
-        own_policy=own,
-        own=None if own is None else evaluated_switch_point(own.switch_percent, compared.rows),
-    )
-
-
-def _own_policy(
-    registry: PolicyRegistry, identity: WorkloadIdentity, policy: TimingPolicy
-) -> TimingPolicy | None:
-    version = registry.aliases(identity.fingerprint).get(CURRENT)
-    own = None if version is None else registry.get(identity.fingerprint, version)
-    if own is not None and own.fingerprint == policy.fingerprint:
-        # A file does not say which version it is here.
-        return None if own.switch_percent == policy.switch_percent else own
-    return own
-
-
-@dataclass(frozen=True, slots=True)
 class SweptJob:
     """The results of one job of a sweep.
 
@@ -397,6 +238,7 @@ class SweptJob:
         new_runs: Number of those runs.
         switch_points: The results, in the order in which the switch points were given.
         reference: The workload as the user named it, with the fields of a variant.
+        own_policy: The job's own current policy, where policies of other jobs are tried on it.
     """
 
     identity: WorkloadIdentity
@@ -405,6 +247,11 @@ class SweptJob:
     new_runs: int
     switch_points: tuple[EvaluatedSwitchPoint, ...]
     reference: str = ""
+    own_policy: TimingPolicy | None = None
+
+    def at(self, percent: float) -> EvaluatedSwitchPoint | None:
+        """The results at a switch point; None where it was not trained at."""
+        return next((one for one in self.switch_points if one.switch_percent == percent), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,12 +263,14 @@ class Sweep:
             It sets the target accuracy and the usual time of a training.
         given_threshold: beta, the accuracy that may be lost; None to measure it.
         given_target: A; None to measure it.
+        policies: The policies of other jobs that are tried.
     """
 
     jobs: tuple[SweptJob, ...]
     reference_percent: float
     given_threshold: float | None
     given_target: float | None = None
+    policies: tuple[TimingPolicy, ...] = ()
 
     @property
     def target_accuracy(self) -> float | None:
@@ -441,8 +290,7 @@ class Sweep:
 
     @property
     def _reference(self) -> EvaluatedSwitchPoint | None:
-        points = self.jobs[0].switch_points
-        return next((one for one in points if one.switch_percent == self.reference_percent), None)
+        return self.jobs[0].at(self.reference_percent)
 
     def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int | None:
         """Number of runs that lose at most the threshold against the target; None without both."""
@@ -450,6 +298,16 @@ class Sweep:
         if target is None or threshold is None:
             return None
         return switch_point.kept_runs(target, threshold)
+
+    def keeps_accuracy(self, switch_point: EvaluatedSwitchPoint) -> bool | None:
+        """Whether no run diverged and the mean loses at most the threshold; None as `kept_runs`."""
+        target, threshold = self.target_accuracy, self.threshold
+        if target is None or threshold is None:
+            return None
+        accuracy = switch_point.mean_accuracy
+        if switch_point.diverged_runs or accuracy is None:
+            return False
+        return accuracy >= target - threshold - ROUNDING
 
     def speed_up(self, job: int, percent: float) -> SpeedUp | None:
         """The gain over the reference; None where all runs of either diverged, or none ran."""
@@ -472,6 +330,7 @@ class SweepPlan:
         reference_percent: See `Sweep`.
         threshold: beta, as an accuracy; None to measure it for each size.
         target_accuracy: A, as an accuracy; None to measure it for each size.
+        policies: Policies of other jobs; each job's own is trained with as well.
     """
 
     to_train: tuple[tuple[str, Job, RunConditions], ...]
@@ -484,6 +343,7 @@ class SweepPlan:
     runs: int
     seed: int
     guarded: bool
+    policies: tuple[TimingPolicy, ...] = ()
 
     @property
     def jobs(self) -> list[Job]:
@@ -517,7 +377,8 @@ class SweepPlan:
             if len(self.to_train) > 1:
                 say(f"{called} on {job.identity.cluster}:")
             is_first = not made and None in (self.target_accuracy, self.threshold)
-            strategy = self._strategy(is_first=is_first)
+            own = self._own_policy(database, job.identity)
+            strategy = self._strategy(own, is_first=is_first)
             options["reference"] = called
             comparison = Comparison(
                 database,
@@ -531,7 +392,7 @@ class SweepPlan:
             )
             found, study = comparison.run(), comparison.study_name
             points = tuple(evaluated_switch_point(one, found.rows) for one in strategy.percents)
-            swept = SweptJob(job.identity, conditions, study, found.new_runs, points, called)
+            swept = SweptJob(job.identity, conditions, study, found.new_runs, points, called, own)
             made.append((comparison, swept))
             if number % self.columns == 0:
                 sweep = Sweep(
@@ -539,6 +400,7 @@ class SweepPlan:
                     self.reference_percent,
                     self.threshold,
                     self.target_accuracy,
+                    self.policies,
                 )
                 if sweep.target_accuracy is not None:
                     for comparison, _ in made:
@@ -547,12 +409,24 @@ class SweepPlan:
                 made = []
         return sweeps
 
-    def _strategy(self, *, is_first: bool) -> ComparisonStrategy:
+    def _own_policy(self, database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
+        """The job's current policy, unless it is one of those that are tried on it."""
+        if not self.policies:
+            return None
+        registry = PolicyRegistry(database)
+        version = registry.aliases(identity.fingerprint).get(CURRENT)
+        own = None if version is None else registry.get(identity.fingerprint, version)
+        # A file does not say which version it is here.
+        tried = {(policy.fingerprint, policy.switch_percent) for policy in self.policies}
+        return None if own and (own.fingerprint, own.switch_percent) in tried else own
+
+    def _strategy(self, own: TimingPolicy | None, *, is_first: bool) -> ComparisonStrategy:
         """The runs of a job; the first job of a size also measures the target if none is given.
 
         Guarded runs need runs with the first protocol alone to compare with.
         """
-        percents = (self.reference_percent, *self.percents) if is_first else self.percents
+        percents = self.percents if own is None else (*self.percents, own.switch_percent)
+        percents = (self.reference_percent, *percents) if is_first else percents
         percents = (BASELINE_PERCENT, *percents) if self.guarded else percents
         different = tuple(dict.fromkeys(percents))
         return ComparisonStrategy(
@@ -570,8 +444,9 @@ class SweepPlan:
 def plan_sweep(
     trainer: TrainerChoice,
     reference: str | None,
-    at: str | Sequence[float],
+    at: str | Sequence[float] | None,
     *,
+    policies: Sequence[TimingPolicy] = (),
     variants: Sequence[str] = (),
     protocols: Sequence[str] = (),
     sizes: Sequence[int | None] = (None,),
@@ -587,15 +462,21 @@ def plan_sweep(
 ) -> SweepPlan:
     """Prepares the jobs of a sweep; nothing is trained.
 
-    The arguments are those of `searcher.api.sweep`, with the trainer itself. Besides, `at` may be a
-    text such as `100,50,0`, `sizes` has the number of workers of each cluster (None for the usual
-    one), and `variants` has `FIELD=VALUE` of workloads that are trained as well.
+    The arguments are those of `searcher.api.sweep`, with the trainer and the policies themselves.
+    Besides, `at` may be a text such as `100,50,0`, `sizes` has the number of workers of each
+    cluster (None for the usual one), and `variants` has `FIELD=VALUE` of workloads that are trained
+    as well.
 
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
     """
     chosen = ConditionsChoice(online, switch, tuple(inject))
-    points = _switch_points(at)
+    if at is None and policies:
+        at = [policy.switch_percent for policy in policies]
+    points = _switch_points(USUAL_POINTS if at is None else at)
+    if policies:
+        protocols = protocols or [f"{one.first_protocol},{one.second_protocol}" for one in policies]
+        threshold = policies[0].threshold if threshold is None else threshold
     # Everything is compared with BSP alone, or with the first protocol alone if no pair has BSP.
     pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))
     first = next((pair for pair in pairs if _USUAL_REFERENCE in pair), pairs[0])
@@ -606,11 +487,14 @@ def plan_sweep(
     names = tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
     to_train: list[tuple[str, Job, RunConditions]] = []
     for size, name, pair in itertools.product(sizes, names, pairs):
-        workers, usual = trainer.workers(size), trainer.default_workers
+        workers = trainer.workers(size)
+        usual = policies[0].workers if policies else trainer.default_workers
         request = JobRequest(name, workers, usual, pair, storage_url, seed)
         conditions = trainer.conditions(chosen, request.size, max(points), pair[0])
-        check_chief(conditions.injections, "sweep")
+        _check_chief(conditions.injections)
         job = trainer.job(request)
+        for percent in points:
+            _check_switch(job.identity, percent)
         called = job.reference or normal_reference(named(request))
         to_train.append((called, job, conditions))
     metric = to_train[0][1].identity.decided_by  # no variant has another one
@@ -638,6 +522,7 @@ def plan_sweep(
         runs=runs,
         seed=seed,
         guarded=guarded,
+        policies=tuple(policies),
     )
 
 

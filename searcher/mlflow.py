@@ -1,4 +1,4 @@
-"""Copies the runs of a search, an evaluation or a sweep to MLflow."""
+"""Copies the runs of a search or a sweep to MLflow."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class SwitchPointStatus(SwitchPointSummary):
 
 @dataclass(frozen=True, slots=True)
 class SearchStatus:
-    """The progress of a search, or of an evaluation, which has no bracket, answer or rest.
+    """The progress of a search, or of a sweep, which has no bracket, answer or rest.
 
     Costs are in trainings with the first protocol alone.
 
@@ -249,7 +249,7 @@ def _read(
 
 
 def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
-    """Estimates the rest; None for an evaluation, too early, or if the baseline diverged."""
+    """Estimates the rest; None for a sweep, too early, or if the baseline diverged."""
     if isinstance(strategy, ComparisonStrategy):
         return None
     is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
@@ -308,7 +308,7 @@ def search_status(
         has_diverged = any(run.diverged for run in finished)
         state = "baseline diverged" if has_diverged else "no threshold"
     elif isinstance(strategy, ComparisonStrategy) and progress.open_percent is None:
-        state = "done"  # an evaluation looks for no switch point and publishes nothing
+        state = "done"  # a sweep looks for no switch point and publishes nothing
     spent = total_cost(identity, rows.values())
     costs = TrialCosts.of(finished, strategy.highest_percent, strategy.share_prefix)
     interrupted = sum(

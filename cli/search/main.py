@@ -9,17 +9,13 @@ from syncswitch.cli.group import CONTEXT_SETTINGS, ProgramGroup
 _COMMANDS = {
     "init": ("launch.init:init", "Write FILE, a workload to start from, which trains as it is."),
     "run": ("launch.run:run", "Search for the timing policy of WORKLOAD and save it."),
-    "evaluate": (
-        "launch.evaluate:evaluate",
-        "Train WORKLOAD with a POLICY that was found for another job.",
-    ),
     "sweep": (
         "launch.sweep:sweep",
         "Train WORKLOAD at chosen switch points and compare them with one target.",
     ),
     "status": (
         "status:status",
-        "Show the progress of each search and evaluation of WORKLOAD, or of all.",
+        "Show the progress of each search and sweep of WORKLOAD, or of all.",
     ),
     "report": (
         "report:report",

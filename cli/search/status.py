@@ -61,7 +61,7 @@ def status(
     storage_url: str,
     as_json: bool,
 ) -> None:
-    """Show the progress of each search and evaluation of WORKLOAD, or of all.
+    """Show the progress of each search and sweep of WORKLOAD, or of all.
 
     Searches under way, and the unfinished ones of a WORKLOAD, are shown in full: their runs and the
     processes that make them, what is known of each switch point and how likely it is the answer,

@@ -204,7 +204,7 @@ class ReportData:
         versions: All versions of the policy, newest first.
         search: The search that is shown: the one that found the policy, else the newest; None
             where there is none.
-        searches: All searches and evaluations of the job, and what they cost.
+        searches: All searches and sweeps of the job, and what they cost.
         trouble: Why the search has no answer; None where nothing is wrong.
         conditions: The conditions of the runs that the figures compare.
         runs: All runs of searches and imported ones, in the order in which they were added.
@@ -438,7 +438,7 @@ def load_report(
         searches = {
             info.study: info
             for info in store.searches(workload=fingerprint)
-            if info.strategy in STRATEGIES  # an evaluation looks for no switch point
+            if info.strategy in STRATEGIES  # a sweep looks for no switch point
         }
         policy, search = _shown(versions, searches, study, version)
         trials = store.trials(fingerprint=fingerprint)

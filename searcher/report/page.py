@@ -359,7 +359,7 @@ def _tries(use: PolicyUseFacts) -> str:
 
 
 def search_table(data: ReportData) -> Table:
-    """All searches and evaluations of the job."""
+    """All searches and sweeps of the job."""
     shown = data.search and data.search.study
     return _table(
         "Searches and evaluations",

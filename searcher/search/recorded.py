@@ -62,7 +62,7 @@ def usable_runs(
 
 
 def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRecord | None:
-    """Returns the record of this very run if a sweep or an evaluation made it.
+    """Returns the record of this very run if a sweep made it.
 
     It costs nothing now. Searches do not answer for each other, so that the result of one still
     says something about the other.

@@ -332,8 +332,8 @@ def policies_of_cluster(wanted: Wanted, choice: str, found: list[_Found]) -> lis
             f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
             f" {reference!r}; a guarded run that learns begins from it, as long as the workload is"
             f" the same: leave out --policy, --no-learn and --no-guard; or try it on the real job"
-            f" with: syncswitch-search evaluate {shlex.join([which, reference])}{options}; or"
-            f" search for the real job with: {search}"
+            f" with: syncswitch-search sweep {shlex.join([reference, '--policy', which])}{options};"
+            f" or search for the real job with: {search}"
         )
     have = "; ".join(job.cluster for _, job in found)
     if is_policy_file(choice):

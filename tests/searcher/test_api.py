@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher import BinarySearchSampler, PaperStrategy
-from syncswitch.searcher.api import evaluate, report, search, sweep, train
+from syncswitch.searcher.api import report, search, sweep, train
 from syncswitch.storage import PolicyRegistry, UserError, open_database
 from tests.trainers.jobs import DENSE
 
@@ -209,10 +209,12 @@ def test_the_other_commands_are_functions_too(
     own = train(workload, switch_at=25, seed=1, output=Path("own.keras"), **job)
     assert (own.policy, own.record.spec.switch_percent) == (None, 25)
 
-    compared = evaluate(policy, workload, runs=1, **job)
-    assert compared.foreign.runs == compared.baseline.runs == 1
-    again = evaluate("tiny@1", workload, runs=1, **job)
-    assert (again.new_runs, again.foreign) == (compared.new_runs, compared.foreign)
+    compared = sweep(workload, policies=[policy], runs=1, **job)
+    assert {one.switch_percent for one in compared.jobs[0].switch_points} == {
+        100,
+        policy.switch_percent,
+    }
+    assert sweep(workload, policies=["tiny@1"], runs=1, **job) == compared
 
     page = report("tiny", tmp_path / "tiny.html", storage=url)
     assert (tmp_path / "tiny.html").read_text() == page
@@ -234,7 +236,7 @@ def test_the_other_commands_are_functions_too(
             "learn=True needs the guard: leave out guarded=False",
         ),
         (train, {}, "`syncswitch-search run WORKLOAD` makes one, .* with storage= URL"),
-        (evaluate, {"policy": "no.json"}, "no.json"),
+        (sweep, {"policies": ["no.json"]}, "no.json"),
         (train, {"policy": "no.json"}, "no.json"),
         (report, {}, "no database at"),
         (report, {"study": "a", "version": "1"}, "study= and a version both say what to show"),

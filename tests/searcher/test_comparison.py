@@ -10,22 +10,23 @@ from contextlib import closing
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import database_file
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
 from searches import PLAN, QUICK, search
 
-from syncswitch.searcher.comparison import EvaluationResult, evaluate_policy
+from syncswitch.searcher.backends.base import Job
+from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweepPlan
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.search import TrialLoop
-from syncswitch.searcher.speed_up import measured_speed_up
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.errors import UserError, WorkloadError
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.trials.store import TrialStore
 from tests.storage.conftest import POLICY
 
@@ -35,11 +36,7 @@ EARLIER = 3.125
 """Of the foreign policy: before the generated knee, where accuracy is lost."""
 
 
-def policy_at(percent: float, threshold: float = 0.01) -> TimingPolicy:
-    return replace(POLICY, switch_percent=percent, threshold=threshold)
-
-
-def evaluate(
+def compare(
     url: str,
     percent: float,
     trainer: GeneratedTrainer | None = None,
@@ -47,21 +44,34 @@ def evaluate(
     runs: int = 3,
     threshold: float = 0.01,
     kind: str = "local",
-    base_seed: int = 0,
-    **changes: object,
-) -> EvaluationResult:
+    seed: int = 0,
+    **changes: Any,
+) -> Sweep:
+    """A sweep with one policy of another job."""
     made = trainer or GeneratedTrainer()
+    policy = replace(POLICY, switch_percent=percent, threshold=threshold)
+    plan = SweepPlan(
+        to_train=(("generated", Job(identity(**changes), lambda: made), RunConditions()),),
+        columns=1,
+        percents=(percent,),
+        reference_percent=100.0,
+        threshold=threshold,
+        target_accuracy=None,
+        trainer=kind,
+        runs=runs,
+        seed=seed,
+        guarded=False,
+        policies=(policy,),
+    )
     with open_database(url, create=True) as database:
-        return evaluate_policy(
-            database,
-            identity(**changes),
-            policy_at(percent, threshold),
-            lambda: made,
-            runs=runs,
-            trainer=kind,
-            base_seed=base_seed,
-            patience=QUICK,
-        )
+        (found,) = plan.run(database, [lambda: made], patience=QUICK)
+    return found
+
+
+def point(found: Sweep, percent: float) -> EvaluatedSwitchPoint:
+    at = found.jobs[0].at(percent)
+    assert at is not None
+    return at
 
 
 @pytest.fixture(scope="module")
@@ -88,103 +98,100 @@ def seconds_at(percent: float) -> float:
 
 def test_a_job_without_a_policy_of_its_own(url: str) -> None:
     trainer = GeneratedTrainer()
-    found = evaluate(url, 25.0, trainer)
+    found = compare(url, 25.0, trainer)
     assert trainer.runs == [(p, r) for p in (100.0, 25.0) for r in range(3)]
     assert trainer.closed == 1
-    assert (found.own, found.own_policy, found.share_of_own_speed_up) == (None, None, None)
-    assert (found.new_runs, found.foreign.runs, found.baseline.runs) == (6, 3, 3)
-    assert found.keeps_accuracy
-    gain = found.speed_up(found.foreign)
+    (job,) = found.jobs
+    assert (job.own_policy, job.new_runs) == (None, 6)
+    assert [one.runs for one in job.switch_points] == [3, 3]
+    assert found.keeps_accuracy(point(found, 25.0))
+    gain = found.speed_up(0, 25.0)
     assert gain is not None
     assert gain.value == pytest.approx(BSP_SECONDS / seconds_at(25.0))
     with open_database(url, create=False) as database:
         rows = TrialStore(database).trials()
         assert PolicyRegistry(database).policies() == []
-    assert {row.study for row in rows} == {found.study}
+    assert {row.study for row in rows} == {job.study}
     assert {row.seed for row in rows} == {replicate_seed(0, number) for number in range(3)}
     assert check_database(url) == []
 
     idle = GeneratedTrainer()
-    assert evaluate(url, 25.0, idle) == found
+    assert compare(url, 25.0, idle) == found
     assert (idle.runs, idle.closed) == ([], 0)
 
 
 @pytest.mark.usefixtures("own_search")
 def test_only_what_is_not_recorded_is_made(url: str) -> None:
     trainer = GeneratedTrainer()
-    found = evaluate(url, EARLIER, trainer)
+    found = compare(url, EARLIER, trainer)
     # Of the search there are two runs each at 100 % and at its answer, 12.5 %.
     assert trainer.runs == [(100.0, 2), (EARLIER, 0), (EARLIER, 1), (EARLIER, 2), (12.5, 2)]
-    assert found.own_policy is not None
-    assert found.own_policy.switch_percent == 12.5
-    assert found.own is not None
-    assert [s.runs for s in (found.foreign, found.own, found.baseline)] == [3, 3, 3]
-    assert not found.keeps_accuracy
-    assert found.share_of_own_speed_up == pytest.approx(
-        seconds_at(12.5) / seconds_at(EARLIER), rel=1e-3
-    )
+    (job,) = found.jobs
+    assert job.own_policy is not None
+    assert job.own_policy.switch_percent == 12.5
+    assert [(s.switch_percent, s.runs) for s in job.switch_points] == [
+        (100.0, 3),
+        (EARLIER, 3),
+        (12.5, 3),
+    ]
+    assert not found.keeps_accuracy(point(found, EARLIER))
     with open_database(url, create=False) as database:
         assert [policy.version for policy in PolicyRegistry(database).policies()] == [1]
 
     further = GeneratedTrainer()
-    assert evaluate(url, EARLIER, further, runs=4).foreign.runs == 4
+    assert point(compare(url, EARLIER, further, runs=4), EARLIER).runs == 4
     assert further.runs == [(100.0, 3), (EARLIER, 3), (12.5, 3)]
 
 
 def test_means_intervals_and_what_is_kept_are_those_of_the_runs(url: str) -> None:
-    found = evaluate(url, 25.0, GeneratedTrainer(noise=0.01))
+    found = compare(url, 25.0, GeneratedTrainer(noise=0.01))
     with open_database(url, create=False) as database:
         rows = [row for row in TrialStore(database).trials() if row.switch_percent == 25.0]
     a, b, c = (row.converged_accuracy or 0.0 for row in rows)
     mean = (a + b + c) / 3
     deviation = (((a - mean) ** 2 + (b - mean) ** 2 + (c - mean) ** 2) / 2) ** 0.5
-    assert found.foreign.mean_accuracy == pytest.approx(mean)
+    quarter = point(found, 25.0)
+    assert quarter.mean_accuracy == pytest.approx(mean)
     # Student's quantile for two degrees of freedom, over the root of three.
-    assert found.foreign.accuracy_half_width == pytest.approx(4.302653 * deviation / 3**0.5)
-    assert found.foreign.training_seconds == pytest.approx(seconds_at(25.0))
-    assert evaluate(url, 50.0, runs=1).foreign.accuracy_half_width is None
+    assert quarter.accuracy_half_width == pytest.approx(4.302653 * deviation / 3**0.5)
+    assert quarter.training_seconds == pytest.approx(seconds_at(25.0))
+    assert point(compare(url, 50.0, runs=1), 50.0).accuracy_half_width is None
 
-    assert len(found.foreign.accuracies) == found.kept_runs(found.foreign) == 3
-    target = found.baseline.mean_accuracy
+    assert len(quarter.accuracies) == found.kept_runs(quarter) == 3
+    target = found.target_accuracy
     assert target is not None
-    limit = replace(found.foreign, accuracies=(target - 0.01, target - 0.0101, 1.0))
+    limit = replace(quarter, accuracies=(target - 0.01, target - 0.0101, 1.0))
     assert found.kept_runs(limit) == 2
-
-    spread = replace(found, foreign=replace(found.foreign, seconds=(50.0, 55.0, 60.0)))
-    gain = spread.speed_up(spread.foreign)
-    assert gain == measured_speed_up({100.0: (100.0,) * 3, 25.0: (50.0, 55.0, 60.0)}, 25.0, 100.0)
-    assert gain is not None
-    assert gain.low is not None
-    assert gain.low < 1.7 < gain.value < 1.9
 
 
 def test_the_policys_threshold_decides(url: str) -> None:
     trainer = GeneratedTrainer(noise=0.0)  # loses 0.1 at half of the knee
-    assert not evaluate(url, 6.25, trainer, threshold=0.0999).keeps_accuracy
-    assert evaluate(url, 6.25, trainer, threshold=0.1).keeps_accuracy
+    for threshold, keeps in ((0.0999, False), (0.1, True)):
+        found = compare(url, 6.25, trainer, threshold=threshold)
+        assert found.keeps_accuracy(point(found, 6.25)) is keeps
     assert len(trainer.runs) == 6
 
 
 def test_runs_that_cannot_be_compared_do_not_count(url: str) -> None:
     search(url, None, replace(PLAN, trainer="local/processes"))
     trainer = GeneratedTrainer()
-    found = evaluate(url, 12.5, trainer)
-    assert found.own == found.foreign  # its own policy switches there, too
-    assert found.share_of_own_speed_up == 1.0
-    assert [run for run in trainer.runs if run[0] == 100.0] == [(100.0, 0), (100.0, 1), (100.0, 2)]
-    assert found.baseline.runs == 3
+    found = compare(url, 12.5, trainer)
+    own = found.jobs[0].own_policy
+    assert own is not None
+    assert own.switch_percent == 12.5  # there is one point for both
+    assert trainer.runs == [(percent, run) for percent in (100.0, 12.5) for run in range(3)]
 
 
 @pytest.mark.usefixtures("own_search")
 def test_one_training_is_not_counted_twice(url: str) -> None:
     search(url, None, SearchPlan(PaperStrategy(settings=2, runs=2)))  # the same seeds
     trainer = GeneratedTrainer()
-    found = evaluate(url, 25.0, trainer)
+    found = compare(url, 25.0, trainer)
     assert trainer.runs == [(100.0, 2), (25.0, 2)]
-    assert found.baseline.runs == 3
+    assert point(found, 100.0).runs == 3
     # Of other seeds there are enough now.
     idle = GeneratedTrainer()
-    assert evaluate(url, 25.0, idle, base_seed=9).new_runs == 0
+    assert compare(url, 25.0, idle, seed=9).jobs[0].new_runs == 0
     assert idle.runs == []
 
 
@@ -196,39 +203,32 @@ def test_runs_that_were_stopped_early_do_not_count(url: str) -> None:
             " WHERE switch_percent = 100 AND replicate = 0"
         )
     trainer = GeneratedTrainer()
-    assert evaluate(url, 12.5, trainer, runs=2).baseline.runs == 2
+    assert point(compare(url, 12.5, trainer, runs=2), 100.0).runs == 2
     assert trainer.runs == [(100.0, 0)]
 
 
 def test_a_policy_that_diverges_is_an_answer(url: str) -> None:
     trainer = GeneratedTrainer(diverges_below_percent=7)
-    found = evaluate(url, 6.25, trainer, runs=2)
+    found = compare(url, 6.25, trainer, runs=2)
     assert trainer.runs == [(100.0, 0), (100.0, 1), (6.25, 0), (6.25, 1)]
-    assert (found.foreign.diverged_runs, found.foreign.mean_accuracy) == (2, None)
-    assert not found.keeps_accuracy
-    assert found.speed_up(found.foreign) is None
+    diverged = point(found, 6.25)
+    assert (diverged.diverged_runs, diverged.mean_accuracy) == (2, None)
+    assert found.keeps_accuracy(diverged) is False
+    assert found.speed_up(0, 6.25) is None
 
 
 def test_a_baseline_that_diverges_is_an_error_at_once_and_later(url: str) -> None:
     trainer = GeneratedTrainer(diverges_below_percent=101)
     for _ in range(2):
         with pytest.raises(UserError, match="first protocol alone diverged"):
-            evaluate(url, 25.0, trainer)
+            compare(url, 25.0, trainer)
     with pytest.raises(UserError, match="first protocol alone diverged"):
-        evaluate(url, 50.0, trainer)
+        compare(url, 50.0, trainer)
     # One may be bad luck.
     assert trainer.runs == [(100.0, 0), (100.0, 1)]
 
 
-def test_a_job_that_is_too_short_for_the_switch(url: str) -> None:
-    trainer = GeneratedTrainer()
-    with pytest.raises(WorkloadError, match=r"too short for a switch at 99 %.*asp none"):
-        evaluate(url, 99.0, trainer, total_worker_steps=40)
-    assert trainer.runs == []
-    assert evaluate(url, 0.0, trainer, total_worker_steps=40).foreign.runs == 3
-
-
-def _evaluate_and_die(url: str, runs: int) -> None:
+def _compare_and_die(url: str, runs: int) -> None:
     real, calls = TrialLoop.run_trial, []
 
     def deadly(self: TrialLoop[object], *arguments: object) -> None:
@@ -238,25 +238,25 @@ def _evaluate_and_die(url: str, runs: int) -> None:
         real(self, *arguments)  # type: ignore[arg-type]
 
     TrialLoop.run_trial = deadly  # type: ignore[method-assign]
-    evaluate(url, 25.0)
+    compare(url, 25.0)
 
 
 def test_killed_again_and_again_it_ends_as_if_it_never_was(url: str) -> None:
     context = multiprocessing.get_context("fork")
     for runs in (1, 2):
-        process = context.Process(target=_evaluate_and_die, args=(url, runs))
+        process = context.Process(target=_compare_and_die, args=(url, runs))
         process.start()
         process.join()
         assert process.exitcode == 9
     trainer = GeneratedTrainer()
-    found = evaluate(url, 25.0, trainer)
+    found = compare(url, 25.0, trainer)
     assert trainer.runs == [(25.0, 0), (25.0, 1), (25.0, 2)]
-    undisturbed = evaluate(f"{url}-undisturbed", 25.0)
+    undisturbed = compare(f"{url}-undisturbed", 25.0)
     assert found == undisturbed
 
 
 def test_a_search_does_not_make_again_what_a_comparison_made(url: str) -> None:
-    evaluate(url, 12.5, runs=2)
+    compare(url, 12.5, runs=2)
     trainer = GeneratedTrainer()
     found = search(url, trainer)
     # The search wants two runs each of 100, 50, 25 and 12.5 %.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from syncswitch.cli.completion import complete_protocols, complete_workload
+from syncswitch.cli.completion import complete_policy, complete_protocols, complete_workload
 from syncswitch.cli.console import (
     Row,
     echo,
     print_json,
+    print_note,
     print_rows,
     print_text,
 )
@@ -40,10 +42,13 @@ from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweptJob
+from syncswitch.searcher.search.policy_words import speed_up_text
 from syncswitch.searcher.speed_up import SpeedUp
+from syncswitch.searcher.training.policy import policy_named
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
+    counted,
     measured_threshold_text,
     metric_title,
     run_conditions_text,
@@ -52,8 +57,7 @@ from syncswitch.searcher.words import (
 )
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
-
-_USUAL_POINTS = "100,50,25,12.5,6.25,0"
+from syncswitch.storage.records.policy import TimingPolicy
 
 
 @click.command(
@@ -64,9 +68,18 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 @click.option(
     "--at",
     metavar="PERCENTS",
-    default=_USUAL_POINTS,
-    show_default=True,
-    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone.",
+    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone. Default:"
+    " that of the --policy, or 100,50,25,12.5,6.25,0.",
+)
+@click.option(
+    "--policy",
+    "policy_texts",
+    metavar="POLICY",
+    multiple=True,
+    shell_complete=complete_policy,
+    help="A policy of another job to try: a policy file (.json), or a workload or the start of a"
+    " fingerprint, with @VERSION or @ALIAS unless the current policy is meant. May be given several"
+    " times.",
 )
 @click.option(
     "--runs",
@@ -79,7 +92,7 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     "--workers",
     metavar="N[,N...]",
     help=f"Workers in the cluster; several sizes make a sweep each. Default:"
-    f" {TrainerChoice.default_workers}.",
+    f" {TrainerChoice.default_workers}, or as in the (first) --policy.",
 )
 @click.option(
     "--protocols",
@@ -88,7 +101,7 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     multiple=True,
     shell_complete=complete_protocols,
     help=f"{PROTOCOLS_HELP} May be given several times. Default:"
-    f" {TrainerChoice.default_protocols}.",
+    f" {TrainerChoice.default_protocols}, or as in the --policy.",
 )
 @click.option(
     "--variant",
@@ -102,7 +115,8 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
     "--threshold",
     type=FiniteRange(0, min_open=True),
     help="How much accuracy may be lost against the target (beta), in the metric's unit."
-    " Default: 0.01 if its best value is 1; otherwise measured from the runs of the reference.",
+    " Default: that of the --policy; else 0.01 if the metric's best value is 1; else measured from"
+    " the runs of the reference.",
 )
 @click.option(
     "--target-accuracy",
@@ -134,7 +148,8 @@ _USUAL_POINTS = "100,50,25,12.5,6.25,0"
 @resumable
 def sweep(
     reference: str | None,
-    at: str,
+    at: str | None,
+    policy_texts: tuple[str, ...],
     workers: str | None,
     trainer: TrainerChoice,
     jobs: int,
@@ -147,16 +162,24 @@ def sweep(
     """Train WORKLOAD at chosen switch points and compare them with one target.
 
     WORKLOAD is as for `run`. Nothing is decided, and no policy is saved. For each cluster size the
-    target is measured with BSP alone, which is trained even if --at leaves it out.
+    target is measured with BSP alone, even if --at leaves it out. --policy tries policies of other
+    jobs, beside WORKLOAD's own if it has one.
 
-    Recorded runs count as for `evaluate`; only missing runs are made. Repeat the command to
-    continue an interrupted sweep; several processes on one database share the work.
+    Recorded runs count, unless they were stopped early, or made by another trainer or under other
+    conditions; only missing runs are made. Repeat the command to continue an interrupted sweep;
+    several processes on one database share the work.
     """
     from syncswitch.searcher.comparison import plan_sweep
 
     trainer.check_jobs(jobs)
     plan = plan_sweep(
-        trainer, reference, at, sizes=_sizes(workers), storage_url=storage_url, **options
+        trainer,
+        reference,
+        at,
+        policies=[policy_named(text, storage_url, print_note) for text in policy_texts],
+        sizes=_sizes(workers),
+        storage_url=storage_url,
+        **options,
     )
     print_notes(job.note for job in plan.jobs)
     with opened_for(plan.jobs, storage_url, "sweep", jobs, mlflow) as opened:
@@ -201,6 +224,8 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
             **metric.with_values({"target_accuracy": sweep.target_accuracy}),
             "threshold": sweep.threshold,
             "threshold_is_measured": sweep.given_threshold is None,
+            "policies": _policies_at(sweep, job, point.switch_percent),
+            "keeps_accuracy": sweep.keeps_accuracy(point),
             **point_as_json(point, metric, sweep.kept_runs(point), speed_up),
         }
         for job, point, speed_up in _rows(sweep)
@@ -220,16 +245,19 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
             kept = sweep.kept_runs(point)
             rows.append(
                 [
+                    ("policy", ", ".join(_policies_at(sweep, job, point.switch_percent)) or NONE),
                     ("variant", variant or NONE),
                     ("workers", workers_text(identity.workers, identity.simulated_cluster)),
                     ("protocols", identity.pair),
                     *point_cells(point, identity.decided_by, kept, speed_up, title),
                 ]
             )
-    print_rows(rows, {"variant"})
+    print_rows(rows, {"policy", "variant"})
     echo()
     for sweep in sweeps:
         print_text(_compared_with(sweep))
+        for number, policy in itertools.product(range(len(sweep.jobs)), sweep.policies):
+            print_text(_verdict(sweep, number, policy))
     if text := run_conditions_text(sweeps[0].jobs[0].conditions):
         print_text(f"All runs trained under these conditions: {text}.")
 
@@ -238,6 +266,42 @@ def _rows(sweep: Sweep) -> Iterator[tuple[SweptJob, EvaluatedSwitchPoint, SpeedU
     for number, job in enumerate(sweep.jobs):
         for point in job.switch_points:
             yield job, point, sweep.speed_up(number, point.switch_percent)
+
+
+def _policies_at(sweep: Sweep, job: SweptJob, percent: float) -> list[str]:
+    """The names of the policies that switch there, the job's own policy last."""
+    names = [
+        f"{one.workload}@{one.version}" for one in sweep.policies if one.switch_percent == percent
+    ]
+    own = job.own_policy
+    if own is not None and own.switch_percent == percent:
+        names.append(f"{own.workload}@{own.version} (its own)")
+    return names
+
+
+def _verdict(sweep: Sweep, number: int, policy: TimingPolicy) -> str:
+    """Whether a policy keeps a job's accuracy, how much time it saves, and its own policy would."""
+    job = sweep.jobs[number]
+    point, identity, metric = job.at(policy.switch_percent), job.identity, job.identity.decided_by
+    what = f"{policy.workload}@{policy.version}, found on {policy.workers} workers,"
+    size = workers_text(identity.workers, identity.simulated_cluster)
+    name = f"{job.reference or identity.name} on {size} workers"
+    keeps = None if point is None else sweep.keeps_accuracy(point)
+    if point is None or keeps is None:
+        return f"Whether {what} keeps the {metric.name} of {name} cannot be said."
+    text = f"{what} {'keeps' if keeps else 'does not keep'} the {metric.name} of {name}"
+    if point.diverged_runs:
+        return f"{text}: {point.diverged_runs} of {counted(point.runs, 'run')} diverged."
+    gain = sweep.speed_up(number, policy.switch_percent)
+    if gain is None:
+        return f"{text}."
+    own = job.own_policy
+    its_own = None if own is None else sweep.speed_up(number, own.switch_percent)
+    text += f", {speed_up_text(gain, 2)}"
+    if its_own is None:
+        return f"{text}."
+    share = 100 * gain.value / its_own.value
+    return f"{text}: {share:.0f} % of the {its_own.value:.2f} times that its own policy gives."
 
 
 def _compared_with(sweep: Sweep) -> str:

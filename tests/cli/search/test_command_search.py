@@ -100,14 +100,14 @@ def test_the_switch_of_a_command_that_prints_a_loss_is_found(
     assert json.loads(again.stdout)["policy"]["version"] == 1
 
 
-def test_a_policy_is_evaluated_on_another_command(invoke: Invoke, train: str) -> None:
+def test_a_policy_is_tried_on_another_command(invoke: Invoke, train: str) -> None:
     assert run(invoke, train, *ONE_RUN, "--protocols", "ddp,local-sgd").exit_code == 0
     arguments = ("--trainer", "command", "--command", train, "--total-steps", "200", "--runs", "1")
-    done = invoke("evaluate", "program", "longer", *arguments, "--json")
+    done = invoke("sweep", "longer", "--policy", "program", *arguments, "--json")
     assert done.exit_code == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert (result["workload"], result["new_runs"]) == ("longer", 2)
-    assert result["protocols"] == ["ddp", "local-sgd"]
+    rows = json.loads(done.stdout)
+    assert [(row["workload"], row["runs"]) for row in rows] == [("longer", 1)] * 2
+    assert rows[0]["protocols"] == ["ddp", "local-sgd"]
 
 
 def test_a_command_that_does_not_know_its_switch_is_noticed(

@@ -39,7 +39,7 @@ def offered(words: str, incomplete: str, *, program: str = "syncswitch-search") 
 
 def test_workloads_are_the_built_in_ones_and_those_of_the_database(invoke: Invoke) -> None:
     assert offered("run", "") == sorted([*BUILT_IN, "generated"])
-    for command in ("status", "trials", "policy lookup", "cost", "evaluate generated"):
+    for command in ("status", "trials", "policy lookup", "cost", "sweep --policy"):
         assert offered(command, "gen") == ["generated"]
     assert offered("", "digi", program="syncswitch-run") == ["digits"]
 
@@ -58,7 +58,7 @@ def test_where_no_name_fits_files_are_offered(invoke: Invoke) -> None:
 
 
 def test_policies_searches_profiles_and_protocols(invoke: Invoke) -> None:
-    assert offered("evaluate", "generated@") == ["generated@current", "generated@1"]
+    assert offered("sweep --policy", "generated@") == ["generated@current", "generated@1"]
     assert offered("generated --policy", "", program="syncswitch-run") == ["current", "1"]
     assert offered("policy alias generated", "cur") == ["current"]
     assert offered("policy alias generated current", "") == ["1"]

@@ -1,4 +1,4 @@
-"""`--mlflow` of `run`, `sweep` and `evaluate`, and `export`: MLflow says what the database says."""
+"""`--mlflow` of `run` and `sweep`, and `export`: MLflow says what the database says."""
 
 from __future__ import annotations
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import Invoke
+from command_line import Invoke, error_line, export
+from generated_trainer import identity
 
+from syncswitch.searcher.backends.local import LocalTrainer
+from syncswitch.searcher.training.policy import Wanted, named_policies, policies_of_cluster
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.trials.store import TrialStore
+from tests.storage.conftest import POLICY, SEARCH
 from tests.tiny_job import write_tiny_job
 
 SWEEP = ["sweep", "generated", "--at", "100,25,0", "--runs", "2"]
@@ -145,3 +153,164 @@ def test_guarded_runs_are_compared_with_guarded_ones(
     assert [s["runs"] for s in json.loads(again.stdout)] == [1, 1]
     assert runs_in(url)[-1] == (2, "bsp", 50.0, 0)
     assert len(runs_in(url)) == 2 + len(made) + 1
+
+
+LARGER = ["sweep", "generated", "--policy", "generated", "--workers", "8"]
+
+
+@pytest.mark.usefixtures("one_version")
+def test_a_policy_on_another_cluster(invoke: Invoke, url: str) -> None:
+    before = runs_in(url)
+    done = invoke(*LARGER, "--runs", "2")
+    assert done.exit_code == 0, done.stderr
+    header, _, baseline, tried, _, _, verdict = done.stdout.splitlines()
+    assert header.split("  ")[0] == "policy"
+    assert baseline.split()[:5] == ["-", "8", "bsp,asp", "100", "%"]
+    assert tried.split()[:8] == ["generated@1", "8", "bsp,asp", "12.5", "%", "2", "0", "2"]
+    assert tried.split()[-2:] == ["47.5", "2.11"]
+    assert verdict == (
+        "generated@1, found on 4 workers, keeps the accuracy of generated on 8 workers, 2.11 times"
+        " as fast."
+    )
+    made = runs_in(url)[len(before) :]
+    assert made == [(8, "bsp", percent, n) for percent in (100.0, 12.5) for n in range(2)]
+    again = invoke(*LARGER, "--runs", "2")
+    assert again.stdout == done.stdout
+    assert again.stderr == "this sweep is finished, with 4 runs\n"
+    assert len(json.loads(invoke("policy", "list", "--json").stdout)) == 1
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_a_policy_beside_the_jobs_own(invoke: Invoke, tmp_path: Path) -> None:
+    # Version 2, the current one, was found with one run of each switch point, the first with two.
+    file = export(invoke, tmp_path / "policy", version="1")  # a file by any name
+    command = ["sweep", "generated", "--policy", str(file), "--runs", "2"]
+    done = invoke(*command)
+    assert done.exit_code == 0, done.stderr
+    assert ", 2.11 times as fast: 116 % of the 1.82 times that its own policy gives." in (
+        done.stdout.replace("\n", " ")
+    )
+    names = [row["policies"] for row in json.loads(invoke(*command, "--json").stdout)]
+    assert names == [[], ["generated@1"], ["generated@2 (its own)"]]
+    both = ["sweep", "generated", "--policy", "generated@1", "--policy", "generated@2"]
+    found = json.loads(invoke(*both, "--runs", "2", "--json").stdout)
+    assert [(row["policies"], row["keeps_accuracy"]) for row in found] == [
+        ([], True),
+        (["generated@1"], True),
+        (["generated@2"], True),
+    ]
+
+
+@pytest.mark.usefixtures("one_version")
+def test_a_policy_that_diverges_is_an_answer(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GENERATED_DIVERGES_BELOW_PERCENT", "20")
+    done = invoke(*LARGER, "--runs", "1")
+    assert done.exit_code == 0
+    assert "does not keep the accuracy of generated on 8 workers: 1 of 1 run diverged." in (
+        done.stdout.replace("\n", " ")
+    )
+    row = json.loads(invoke(*LARGER, "--runs", "1", "--json").stdout)[-1]
+    assert (row["keeps_accuracy"], row["kept_runs"], row["speed_up"]) == (False, 0, None)
+
+
+@pytest.mark.usefixtures("one_version")
+def test_runs_under_other_conditions_are_other_runs(invoke: Invoke, url: str) -> None:
+    chosen = ["--online", "elastic", "--inject", "moderate"]
+    command = [*LARGER, "--runs", "1"]
+    assert invoke(*command).exit_code == 0
+    done = invoke(*command, *chosen)
+    assert done.exit_code == 0, done.stderr
+    injections = "; ".join(
+        f"straggler:worker={worker},at={at}%,for=1.5625%,delay=30ms"
+        for worker in (6, 7)
+        for at in (0.78125, 3.90625, 7.03125, 10.15625)
+    )
+    assert done.stdout.splitlines()[-1] == (
+        f"All runs trained under these conditions: elastic, {injections}."
+    )
+    made = runs_in(url)
+    assert [percent for _, _, percent, _ in made[-4:]] == [100.0, 12.5, 100.0, 12.5]
+    found = json.loads(invoke(*command, *chosen, "--json").stdout)
+    assert found[0]["conditions"] == {
+        "online": "elastic",
+        "switch_mechanism": "hot",
+        "injections": injections.split("; "),
+    }
+    assert runs_in(url) == made
+
+
+def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, url: str) -> None:
+    job = identity(name="digits", simulated_cluster="5" * 64)
+    with open_database(url, create=True) as database:
+        search = replace(SEARCH, fingerprint=job.fingerprint)
+        TrialStore(database).register(job, "digits", search)
+        policy = replace(POLICY, fingerprint=job.fingerprint, study=search.study)
+        PolicyRegistry(database).publish(policy)
+    wanted = Wanted(LocalTrainer(), "digits", None, None, None, url, lambda *_: None, print)
+    with pytest.raises(PolicyError) as caught:
+        policies_of_cluster(wanted, "current", named_policies("digits", "current", url))
+    hint = str(caught.value).split("try it on the real job with: ")[1].split("; or ")[0]
+    program, *arguments = shlex.split(hint)
+    assert program == "syncswitch-search"
+    done = invoke(*arguments, "--runs", "1")
+    assert done.exit_code == 0, done.stderr
+    assert {workers for workers, *_ in runs_in(url)} == {4}
+    assert len([line for line in done.stderr.splitlines() if line.startswith("[")]) == 2
+
+
+@pytest.mark.usefixtures("two_clusters")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("nothing generated", "no policy 'nothing'; give a policy file (.json), or WORKLOAD"),
+        ("generated@9 generated", "no policy 'generated@9' (versions and aliases of"),
+        ("generated@ generated", "'generated': 1, current)"),
+        ("generated generated", "2 policies of 'generated' fit: 8 workers"),
+        ("no.json generated", "cannot read the policy file no.json"),
+        ("altered.json generated", "policy file altered.json was altered"),
+        ("JOB generated --protocols bsp", "--protocols is 'bsp'"),
+        ("JOB generated --trainer replay", "add --recordings URL"),
+        ("JOB digits --trainer simulated --profile x", "profile 'x'"),
+        (
+            "JOB digits --trainer simulated --protocols ds-sync:3,asp",
+            "protocol 'ds-sync:3' cannot be used with --workers 4",
+        ),
+        (
+            "JOB generated --protocols asp,bsp --online greedy",
+            "--online greedy acts while workers wait for each other",
+        ),
+        ("JOB generated --inject worse", "--inject is 'worse': give an"),
+        ("JOB generated --inject kill:worker=9,at=1%", "numbered from 0 to 3"),
+        ("JOB generated --inject kill:ps,at=1%", "use --launcher processes"),
+        ("JOB generated --workers 3000 --at 99", "too short for a switch at 99 %"),
+        (
+            "JOB digits --trainer simulated --inject hang:ps,at=1%",
+            "a simulated cluster only supports stragglers and kill:worker",
+        ),
+        (
+            "JOB x --trainer replay --recordings r --inject mild",
+            "--inject cannot be used: --trainer replay trains nothing",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_makes_no_run(
+    invoke: Invoke,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "altered.json" in arguments:
+        file = export(invoke, tmp_path / "altered.json", "--workers", "4")
+        text = file.read_text().replace('"switch_percent": 12.5', '"switch_percent": 3.125', 1)
+        file.write_text(text)
+    before = runs_in(url)
+    job = identity().fingerprint[:12]
+    done = invoke("sweep", "--policy", *arguments.replace("JOB", job).split())
+    assert done.exit_code == 2
+    assert said in error_line(done)
+    assert runs_in(url) == before

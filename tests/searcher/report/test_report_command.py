@@ -150,7 +150,7 @@ def test_a_search_is_made_again_with_what_it_was_made_with(
         ({}, "digits", "syncswitch-run digits --policy 2"),
         ({"workers": 8}, None, "syncswitch-run called --policy 2 --workers 8"),
         ({}, "no/such/file.py:it", f"syncswitch-search policy export {JOB.fingerprint[:12]}@2"),
-        ({"simulated_cluster": "5" * 64}, None, "syncswitch-search evaluate "),
+        ({"simulated_cluster": "5" * 64}, None, "syncswitch-search sweep called --policy "),
     ],
 )
 def test_a_policy_is_used_where_it_can_be(

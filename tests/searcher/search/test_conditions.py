@@ -1,4 +1,4 @@
-"""Searches and evaluations under unusual conditions, and how these are shown."""
+"""Searches under unusual conditions, and how these are shown."""
 
 from __future__ import annotations
 
@@ -10,19 +10,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command_line import Invoke, error_line
-from generated_trainer import GeneratedTrainer, identity
+from generated_trainer import GeneratedTrainer
 from searches import SINGLE, search
 
-from syncswitch.searcher.comparison import evaluate_policy
-from syncswitch.searcher.search.plan import SearchPlan, study_name
+from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage import frames
-from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.trainer import Observer
-from tests.storage.conftest import POLICY
 from tests.storage.filled import CONDITIONS, EVENTS, add_disturbed
 
 pytestmark = pytest.mark.usefixtures("our_tables")
@@ -48,44 +44,6 @@ def asked_for(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
     return trainer.specs
 
 
-def evaluate(url: str, conditions: RunConditions) -> tuple[list[TrialSpec], RunConditions]:
-    trainer = Remembering()
-    with open_database(url, create=True) as database:
-        result = evaluate_policy(
-            database,
-            identity(),
-            replace(POLICY, switch_percent=25.0),
-            lambda: trainer,
-            runs=1,
-            conditions=conditions,
-        )
-    assert result.baseline.runs == result.foreign.runs == 1
-    return trainer.specs, result.conditions
-
-
-def test_a_study_under_other_conditions_has_another_name() -> None:
-    changes = (
-        {},
-        {"online": "greedy"},
-        {"switch_mechanism": "restart"},
-        {"injections": ("kill:ps,at=60%",)},
-        {"injections": ("kill:ps,at=60%", "kill:ps,at=70%")},
-    )
-    plans = [replace(SINGLE, conditions=RunConditions(**change)) for change in changes]  # type: ignore[arg-type]
-    names = [study_name(identity(), plan) for plan in plans]
-    assert names[0] == study_name(identity(), SINGLE)
-    assert len(set(names)) == len(names)
-
-
-def test_every_run_trains_under_the_conditions_and_is_recorded_so(url: str, tmp_path: Path) -> None:
-    specs = asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
-    assert [spec.conditions for spec in specs] == [CONDITIONS] * 3
-    assert [spec.conditions for spec in asked_for(url, SINGLE, tmp_path)] == [RunConditions()] * 3
-    with open_database(url, create=False) as database:
-        recorded = [trial.conditions for trial in TrialStore(database).trials()]
-    assert recorded == [CONDITIONS] * 3 + [RunConditions()] * 3
-
-
 @pytest.mark.parametrize(
     ("conditions", "shares"),
     [(UNDISTURBED, True), (CONDITIONS, False), (RunConditions("greedy"), False)],
@@ -96,19 +54,6 @@ def test_disturbed_runs_share_no_prefix(
     specs = asked_for(url, SearchPlan(AdaptiveStrategy(2, 1), conditions=conditions), tmp_path)
     assert any(spec.checkpoint_percents for spec in specs) == shares
     assert any(spec.checkpoint_directory for spec in specs) == shares
-
-
-def test_an_evaluation_compares_runs_under_its_conditions_alone(url: str, tmp_path: Path) -> None:
-    asked_for(url, SINGLE, tmp_path)
-    assert evaluate(url, RunConditions()) == ([], RunConditions())
-    for conditions in (CONDITIONS, RunConditions("elastic")):
-        specs, said = evaluate(url, conditions)
-        assert said == conditions
-        assert [(spec.switch_percent, spec.conditions) for spec in specs] == [
-            (100.0, conditions),
-            (25.0, conditions),
-        ]
-        assert evaluate(url, conditions) == ([], conditions)
 
 
 def test_a_forecast_is_of_undisturbed_runs(invoke: Invoke, url: str, tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; a guarded run that learns begins from it, as"
             f" long as the workload is the same: leave out --policy, --no-learn and --no-guard; or"
-            f" try it on the real job with: syncswitch-search evaluate"
-            f" {SIMULATED.fingerprint[:12]}@{choice} digits{options}; or search for the real job"
+            f" try it on the real job with: syncswitch-search sweep digits"
+            f" --policy {SIMULATED.fingerprint[:12]}@{choice}{options}; or search for the real job"
             f" with: syncswitch-search run digits{options}"
         )
 
@@ -135,7 +135,7 @@ def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
         return
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
         found_by(wanted("sqlite:///unused.db"), str(file))
-    assert f"syncswitch-search evaluate '{file}' digits; or" in str(caught.value)
+    assert f"syncswitch-search sweep digits --policy '{file}'; or" in str(caught.value)
     with pytest.raises(PolicyError) as caught:
         found_by(wanted("sqlite:///unused.db", 8), str(file))
     assert str(caught.value) == (
