@@ -50,8 +50,8 @@ def smaller(command: str, job: str, other: str) -> str:
         words[2] = other if words[2] == other else job
         words += [*_ALONE, "--settings", "1"]
     else:
-        words[2:4] = ["tiny", job]
-        words = ["other" if word == "hot-breast-cancer" else word for word in words]
+        words[2] = other if words[2] == other else job
+        words[4] = "tiny" if words[2] == other else "other"
         words += [*_ALONE, "--runs", "1"]
     return " ".join(words)
 
