@@ -1,9 +1,11 @@
+"""BSP, and local SGD, whose rounds are longer."""
+
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import BSP, Exchange
+from syncswitch.trainers.protocols import BSP, Exchange, LocalSGD
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
     EVENTS,
@@ -19,14 +21,6 @@ class TestBSP(ProtocolContract):
     exchange = Exchange.ROUND
     texts = ("bsp",)
 
-    @given(st.permutations(list(range(5))))
-    def test_nobody_goes_on_until_the_last_has_pushed(self, order: list[int]) -> None:
-        bsp = cluster("bsp", 5)
-        for worker in order[:-1]:
-            assert bsp.push(worker) == []
-        assert bsp.push(order[-1]) == [0, 1, 2, 3, 4]
-        assert bsp.groups == ((0, 1, 2, 3, 4),)
-
     @given(MORE_WORKERS, EVENTS)
     @more_examples(20)
     def test_a_round_ends_only_when_nobody_is_at_work(self, more: int, events: list[Event]) -> None:
@@ -39,27 +33,30 @@ class TestBSP(ProtocolContract):
                 assert len(before) <= 1, "released while others were still at work"
                 assert set(bsp.released) == bsp.active
 
-    def test_when_the_missing_worker_leaves_the_others_go_on(self) -> None:
-        bsp = cluster("bsp", 3)
-        bsp.push(0)
-        bsp.push(2)
-        assert bsp.leave(1) == [0, 2]
-        assert bsp.groups == ((0, 2),)
 
-    def test_the_gradient_of_a_worker_that_left_since_counts_but_is_not_waited_for_again(
-        self,
+class TestLocalSGD(ProtocolContract):
+    kind = LocalSGD
+    exchange = Exchange.REPLICA
+    texts = ("local-sgd:1", "local-sgd:2", "local-sgd:5")
+
+    @given(st.integers(1, 5), MORE_WORKERS, EVENTS)
+    @more_examples(20)
+    def test_an_average_is_of_those_that_did_all_steps_of_the_period(
+        self, period: int, more: int, events: list[Event]
     ) -> None:
-        bsp = cluster("bsp", 2)
-        bsp.push(0)
-        assert bsp.leave(0) == []
-        assert bsp.push(1) == [1]
-        assert bsp.groups == ((0, 1),)
-        assert bsp.push(1) == [1]
-        assert bsp.groups == ((1,),)
-
-    def test_a_worker_that_joins_waits_for_the_next_round(self) -> None:
-        bsp = cluster("bsp", 2)
-        bsp.push(0)
-        assert bsp.join(5) == []
-        assert bsp.push(1) == [0, 1, 5]
-        assert bsp.groups == ((0, 1),)
+        sgd = cluster(f"local-sgd:{period}", 2 + more)
+        left = dict.fromkeys(sgd.active, period)  # of the members of this period
+        for event in events:
+            before = dict(sgd.pushes)
+            sgd.groups = ()
+            sgd.released = []
+            sgd.follow([event])
+            left = {worker: steps for worker, steps in left.items() if worker in sgd.active}
+            for worker in left:
+                left[worker] -= sgd.pushes[worker] - before[worker]
+            over = not any(left.values())
+            assert sgd.groups == ((tuple(sorted(left)),) if over and len(left) > 1 else ())
+            if over:
+                assert set(sgd.released) == sgd.active
+                left = dict.fromkeys(sgd.active, period)
+            assert sgd.running == {worker for worker, steps in left.items() if steps}

@@ -8,7 +8,6 @@ import pytest
 from syncswitch.cli.completion import PROTOCOL_EXAMPLES
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.protocols import (
-    ASP,
     ENTRY_POINT_GROUP,
     PROTOCOLS,
     choose_protocol,
@@ -35,16 +34,12 @@ def test_the_examples_on_the_command_line_are_one_of_each_kind() -> None:
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [
-        ("bsp", "bsp"),
         (" ASP ", "asp"),
-        ("ssp:03", "ssp:3"),
         ("SSP: 3", "ssp:3"),
         ("dssp", "dssp:3-15"),
         ("dssp:3-15:bounded", "dssp:3-15"),
         ("dssp:03 - 15: Unbounded", "dssp:3-15:unbounded"),
-        ("dssp:4-4", "dssp:4-4"),
         ("ds-sync:02", "ds-sync:2"),
-        ("local-sgd:8", "local-sgd:8"),
         ("ssp:0000000000000000000000000000000000000000000000000000000000000000009", "ssp:9"),
     ],
 )
@@ -67,26 +62,18 @@ def test_an_unknown_name_is_told_what_there_is(text: str) -> None:
         ("asp:", "nothing follows the colon"),
         ("ssp", "LEAD must be a whole number from 0 to 1000000"),
         ("ssp:", "nothing follows the colon"),
-        ("ssp:-1", "LEAD must be a whole number from 0 to 1000000"),
         ("ssp:+1", "LEAD must be"),
         ("ssp:1.5", "LEAD must be"),
-        ("ssp:1_0", "LEAD must be"),
         ("ssp:³", "LEAD must be"),
         ("gba", "IOTA must be a whole number from 0 to 1000000"),
-        ("ssp:3:4", "LEAD must be"),
         ("ssp:1000001", "LEAD must be"),
-        pytest.param(f"ssp:{'9' * 30}", "LEAD must be", id="ssp of 30 digits"),
         pytest.param(f"ssp:{'9' * 5000}", "LEAD must be", id="ssp of 5000 digits"),
         ("dssp:3", "HIGH must be a whole number from 0 to 1000"),
         ("dssp:-3", "LOW must be a whole number from 0 to 1000"),
         ("dssp:3-1001", "HIGH must be"),
         ("dssp:15-3", "LOW must not be above HIGH"),
-        ("dssp:3-15:", "after LOW-HIGH write unbounded, or bounded"),
         ("dssp:3-15:free", "after LOW-HIGH write unbounded, or bounded"),
-        ("dssp:unbounded", "LOW must be"),
         ("ds-sync", "GROUP_SIZE must be a whole number from 1 to 1000000"),
-        ("ds-sync:0", "GROUP_SIZE must be"),
-        pytest.param(f"ds-sync:{'9' * 30}", "GROUP_SIZE must be", id="ds-sync of 30 digits"),
         ("local-sgd", "STEPS must be a whole number from 1 to 1000000"),
         ("local-sgd:0", "STEPS must be"),
     ],
@@ -97,40 +84,27 @@ def test_wrong_options_are_told_how_to_write_them(text: str, reason: str) -> Non
     assert message.endswith(f"; write it as {PROTOCOLS[text.partition(':')[0]].usage}")
 
 
-def test_one_worker_is_too_few() -> None:
-    with pytest.raises(UserError, match=r"'ssp:3' .* --workers 1: it needs 2 workers or more"):
-        choose_protocol("ssp:3").check_cluster(1)
-
-
 @pytest.mark.parametrize(
     ("text", "pair"),
     [
         (" BSP , asp ", ("bsp", "asp")),
-        ("asp,bsp", ("asp", "bsp")),
         ("local-sgd:08,dssp", ("local-sgd:8", "dssp:3-15")),
         ("ssp:3,ssp:4", ("ssp:3", "ssp:4")),
+        ("bsp,ssp:x", "^protocol 'ssp:x': LEAD must be"),
+        *(
+            (text, "^--protocols is .*: give two different protocols.*known: asp, ")
+            for text in ("", "bsp", "bsp,bsp", "bsp,asp,bsp", "bsp,", "dssp,dssp:3-15")
+        ),
+        ("bsp,nonsense", "known: asp, "),
     ],
 )
-def test_a_pair_is_read_in_its_order_and_recorded_in_one_way(
-    text: str, pair: tuple[str, str]
-) -> None:
-    assert parse_pair(text) == pair
-
-
-@pytest.mark.parametrize(
-    "text", ["", "bsp", "bsp,bsp", "bsp,asp,bsp", "bsp,", ",", "bsp,nonsense", "dssp,dssp:3-15"]
-)
-def test_any_other_pair_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(UserError) as error:
+def test_a_pair_is_recorded_in_one_way_or_refused(text: str, pair: tuple[str, str] | str) -> None:
+    if isinstance(pair, tuple):
+        assert parse_pair(text) == pair
+        return
+    with pytest.raises(UserError, match=pair) as error:
         parse_pair(text)
-    message = str(error.value)
-    assert "\n" not in message
-    assert "asp" in message.split("known:")[1]
-
-
-def test_wrong_options_in_a_pair_are_told_how_to_write_them() -> None:
-    with pytest.raises(UserError, match=r"^protocol 'ssp:x': LEAD must be"):
-        parse_pair("bsp,ssp:x")
+    assert "\n" not in str(error.value)
 
 
 @pytest.fixture
@@ -149,23 +123,20 @@ def register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
     choose_protocol.cache_clear()
 
 
-def test_a_protocol_of_another_package_is_found_by_its_name(register: Register) -> None:
-    register(
-        "every-other",
-        "registered_protocol_whole:EveryOther",
+def test_a_protocol_of_another_package_is_found_by_its_name_unless_it_is_one_of_ours(
+    register: Register,
+) -> None:
+    source = (
         "from syncswitch.trainers.protocols import ASP\n"
         "class EveryOther(ASP):\n"
-        "    name = usage = 'every-other'\n",
+        "    name = usage = 'every-other'\n"
     )
+    register("every-other", "registered_protocol:EveryOther", source)
     choice = choose_protocol(" Every-Other ")
     assert choice.text == "every-other"
-    assert issubclass(choice.kind, ASP)
     assert choice.machine(range(2)).start().workers == (0, 1)
     assert parse_pair("bsp,every-other") == ("bsp", "every-other")
-
-
-def test_it_does_not_replace_one_of_our_own(register: Register) -> None:
-    register("bsp", "registered_protocol_bsp:Ours", "from syncswitch.trainers.protocols import *\n")
+    register("bsp", "registered_protocol:EveryOther", source)
     choose_protocol.cache_clear()
     assert choose_protocol("bsp").kind is PROTOCOLS["bsp"]
 
@@ -174,8 +145,6 @@ def test_it_does_not_replace_one_of_our_own(register: Register) -> None:
     ("name", "value", "source", "reason"),
     [
         ("fails", "registered_fails:One", "raise OSError('two\\nlines')", "OSError: two lines"),
-        ("wants", "registered_wants:One", "import no_such_package", "ModuleNotFoundError"),
-        ("lacks", "registered_lacks:One", "", "AttributeError"),
         ("other", "registered_other:One", "One = dict", "is not a subclass of syncswitch"),
         ("value", "registered_value:One", "One = 3", "is not a subclass of syncswitch"),
     ],

@@ -1,30 +1,117 @@
+"""Short courses of each protocol, answer by answer, and protocols that release alike."""
+
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
-from tests.trainers.protocols.play import finish_seconds
+from tests.trainers.protocols.protocol_contract import EVENTS, Event, cluster, trace
 
-# Steps of 1.0 and 1.9 s; the fast worker does 3000 pushes.
-FINISH_SECONDS = {
-    "bsp": 5699,
-    "asp": 3000,
-    "ssp:0": 5699,
-    "ssp:3": 5693,
-    "ssp:15": 5671,
-    "ssp:1000000": 3000,
-    "dssp": 5680,
-    "dssp:3-3": 5693,
-    "dssp:3-3:unbounded": 5693,
-    "dssp:3-15:unbounded": 3000,
-    # Groups of both workers are a barrier per step, groups of one are none.
-    "ds-sync:2": 5699,
-    "ds-sync:1": 3000,
-    "local-sgd:1": 5699,
-    # The last of 3000 steps needs 374 whole periods of the slow worker, and 8 of its own.
-    "local-sgd:8": round(374 * 8 * 1.9 + 8),
+COURSES = {
+    "a round lasts until the last has pushed": ("bsp", 3, "2; 0; 1 > 0 1 2 = 0+1+2"),
+    "when the missing worker leaves the others go on": ("bsp", 3, "0; 2; -1 > 0 2 = 0+2"),
+    "the gradient of a worker that left counts once": ("bsp", 2, "0; -0; 1 > 1 = 0+1; 1 > 1 = 1"),
+    "who joins waits for the next round": ("bsp", 2, "0; +5; 1 > 0 1 5 = 0+1"),
+    "who joins starts with the next period": (
+        "local-sgd:2",
+        2,
+        "0 > 0; +7; 0; 1 > 1; 1 > 0 1 7 = 0+1",
+    ),
+    "a replica that left is in no average": ("local-sgd:1", 3, "2; -2; 1; 0 > 0 1 = 0+1"),
+    "those who waited for a worker that leaves go on": ("ssp:1", 3, "0 > 0; 0; 2 > 2; -1 > 0"),
+    "who joins is level with the slowest": (
+        "ssp:1",
+        2,
+        "0 > 0; 1 > 1; " * 4 + "+2 > 2; 0 > 0; 0; 1 > 1; 2 > 0 2",
+    ),
+    "who comes back has no lead and no debt": (
+        "ssp:1",
+        2,
+        "0 > 0; -1; " + "0 > 0; " * 5 + "+1 > 1; 0 > 0; 0; 1 > 0 1",
+    ),
+    "groups change, without a barrier for all": (
+        "ds-sync:2",
+        4,
+        "2; 3 > 2 3 = 2+3; 2; 0; 1 > 0 1 = 0+1; 0 > 0 2 = 0+2",
+    ),
+    "one group of all": ("ds-sync:3", 3, "1; 2; 0 > 0 1 2 = 0+1+2"),
+    "a group shrinks, and one alone averages nothing": (
+        "ds-sync:3",
+        3,
+        "0; 2; -1 > 0 2 = 0+2; 0; -2 > 0",
+    ),
+    "who comes back starts in the foremost round": (
+        "ds-sync:2",
+        4,
+        "-1; 0 > 0; +1 > 1; 2; 3 > 2 3 = 2+3; 1; 3 > 1 3 = 1+3",
+    ),
+    "earlier rounds do not wait for who comes back": (
+        "ds-sync:2",
+        4,
+        "-1; 2; 3 > 2 3 = 2+3; +1 > 1; 0 > 0",
+    ),
+    "strangers are divided with the others": (
+        "ds-sync:2",
+        2,
+        "+2 > 2; +3 > 3; 2; 3 > 2 3 = 2+3; 0; 1 > 0 1 = 0+1; 0; 2 > 0 2 = 0+2",
+    ),
+    # Of 0, 1 and 2 the middle one is alone in the first round.
+    "a stranger releases those who are not in its group": ("ds-sync:2", 2, "1; +2 > 1 2"),
+    "workers in step": ("gba:0", 3, "0 > 0; 2 > 2; 1 > 1 = 0+1+2"),
+    # The others are one update behind.
+    "one worker alone fills the buffer": (
+        "gba:1",
+        3,
+        "0 > 0; 0 > 0; 0 > 0 = 0+0+0; 0 > 0; 2 > 2; 1 > 1 = 0+1+2; 0 > 0; 0 > 0; 1 > 1 = 0+0+1",
+    ),
+    # Else the others' would run ahead, and gradients seem to be younger than they are.
+    "the token of a lost worker is not missed": (
+        "gba:0",
+        2,
+        "-1; +1 > 1; " * 20 + "0 > 0; 0 > 0 = 0+0; 0 > 0; 1! > 1 = 0+1",
+    ),
+    "what is left in the buffer goes alone": (
+        "gba:2",
+        3,
+        "0 > 0; 1 > 1; -0; -1; -2 = 0+1; +1 > 1; 1 > 1; 1 > 1; 1 > 1 = 1+1+1",
+    ),
 }
 
 
-@pytest.mark.parametrize(("text", "seconds"), FINISH_SECONDS.items(), ids=FINISH_SECONDS)
-def test_a_fast_and_a_slow_worker_finish_when_the_papers_rules_say(text: str, seconds: int) -> None:
-    assert round(finish_seconds(text, [1.0, 1.9], 3000)) == seconds
+@pytest.mark.parametrize(("text", "workers", "course"), COURSES.values(), ids=COURSES)
+def test_known_courses(text: str, workers: int, course: str) -> None:
+    """`2 > 0 2 = 0+2`: after a push of worker 2 two go on, whose work is joined before.
+
+    `-1` leaves, `+1` joins; the gradient of `1!` is stale.
+    """
+    driven = cluster(text, workers)
+    for step in course.split("; "):
+        answer, _, groups = step.partition("=")
+        event, _, released = answer.partition(">")
+        worker, is_stale = int(event.strip(" +-!")), "!" in event
+        move = {"-": driven.leave, "+": driven.join}.get(event[0], driven.push)
+        assert move(worker) == [int(one) for one in released.split()], step
+        joined = ["+".join(map(str, group)) for group in driven.groups]
+        assert (joined, driven.is_stale) == (groups.split(), is_stale), step
+
+
+@pytest.mark.parametrize(
+    ("text", "same", "may_join"),
+    [
+        ("ssp:1000000", "asp", True),
+        ("ds-sync:1", "asp", True),
+        ("gba:1", "asp", True),
+        ("local-sgd:1", "bsp", True),
+        # Who joins while others wait does not wait with them.
+        ("ssp:0", "bsp", False),
+        ("ds-sync:4", "bsp", False),
+        ("dssp:2-2", "ssp:2", True),
+        ("dssp:2-2:unbounded", "ssp:2", True),
+    ],
+)
+@given(EVENTS)
+def test_some_release_as_others_do(
+    text: str, same: str, may_join: bool, events: list[Event]
+) -> None:
+    events = [one for one in events if may_join or one[0] != "join"]
+    assert trace(text, 4, events) == trace(same, 4, events)

@@ -1,20 +1,46 @@
+"""ASP, SSP, which limits its leads, and DSSP, which moves that limit."""
+
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.protocols import SSP, Exchange
+from syncswitch.trainers.protocols import ASP, DSSP, SSP, Exchange
+from syncswitch.trainers.protocols.dssp import LastPushes, extra_steps
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
     EVENTS,
     MORE_WORKERS,
+    Cluster,
     Event,
     ProtocolContract,
     cluster,
-    trace,
 )
 
-LEADS = st.integers(0, 5)
+LOW = st.integers(0, 4)
+RANGE = st.integers(0, 6)
+# Eighths are exact in binary, so that both ways of computing see the same ties.
+SECONDS = st.integers(0, 80).map(lambda eighths: eighths / 8)
+LAST_PUSHES = st.builds(lambda first, more: LastPushes(first + more, first), SECONDS, SECONDS)
+
+
+def dssp(low: int, more: int, range_steps: int, mode: str = "bounded") -> tuple[Cluster, DSSP]:
+    driven = cluster(f"dssp:{low}-{low + range_steps}:{mode}", 2 + more)
+    assert isinstance(driven.protocol, DSSP)
+    return driven, driven.protocol
+
+
+class TestASP(ProtocolContract):
+    kind = ASP
+    exchange = Exchange.PUSH
+    texts = ("asp",)
+
+    @given(MORE_WORKERS, EVENTS)
+    def test_a_push_releases_the_pusher_and_only_it(self, more: int, events: list[Event]) -> None:
+        asp = cluster("asp", 1 + more)
+        asp.follow(events)
+        for worker in sorted(asp.active):
+            assert asp.push(worker) == [worker]
 
 
 class TestSSP(ProtocolContract):
@@ -22,7 +48,7 @@ class TestSSP(ProtocolContract):
     exchange = Exchange.PUSH
     texts = ("ssp:0", "ssp:1", "ssp:3")
 
-    @given(LEADS, MORE_WORKERS, EVENTS)
+    @given(LOW, MORE_WORKERS, EVENTS)
     @more_examples(20)
     def test_those_wait_who_are_too_far_ahead_and_nobody_else(
         self, lead: int, more: int, events: list[Event]
@@ -34,46 +60,95 @@ class TestSSP(ProtocolContract):
             assert all(ssp.lead(worker) <= lead for worker in ssp.released)
             assert all(ssp.lead(worker) > lead for worker in ssp.waiting)
 
-    @given(LEADS, MORE_WORKERS, EVENTS)
-    def test_the_slowest_is_never_blocked(self, lead: int, more: int, events: list[Event]) -> None:
-        ssp = cluster(f"ssp:{lead}", 2 + more)
+
+class TestDSSP(ProtocolContract):
+    kind = DSSP
+    exchange = Exchange.PUSH
+    texts = ("dssp:3-15", "dssp:0-2", "dssp:0-2:unbounded", "dssp:1-5:unbounded")
+
+    @given(LOW, MORE_WORKERS, RANGE, EVENTS)
+    @more_examples(20)
+    def test_no_step_starts_beyond_the_high_limit(
+        self, low: int, more: int, range_steps: int, events: list[Event]
+    ) -> None:
+        driven, _ = dssp(low, more, range_steps)
         for event in events:
-            ssp.follow([event])
-            assert all(worker in ssp.running for worker in ssp.active if ssp.lead(worker) == 0)
+            driven.released = []
+            driven.follow([event])
+            assert all(driven.lead(worker) <= low + range_steps for worker in driven.released)
 
-    @given(MORE_WORKERS, EVENTS)
-    def test_without_a_limit_it_is_asp(self, more: int, events: list[Event]) -> None:
-        assert trace("ssp:1000000", 2 + more, events) == trace("asp", 2 + more, events)
+    @given(LOW, MORE_WORKERS, RANGE, EVENTS, st.sampled_from(["bounded", "unbounded"]))
+    @more_examples(20)
+    def test_credit_stays_within_the_range_and_those_who_wait_have_none(
+        self, low: int, more: int, range_steps: int, events: list[Event], mode: str
+    ) -> None:
+        driven, protocol = dssp(low, more, range_steps, mode)
+        for event in events:
+            driven.follow([event])
+            assert protocol.credit.keys() == driven.active
+            assert all(0 <= credit <= range_steps for credit in protocol.credit.values())
+            assert all(protocol.credit[worker] == 0 for worker in driven.waiting)
+            assert all(driven.lead(worker) > low for worker in driven.waiting)
 
-    @given(MORE_WORKERS, EVENTS.map(lambda events: [one for one in events if one[0] != "join"]))
-    def test_with_lead_0_it_waits_as_bsp_does(self, more: int, events: list[Event]) -> None:
-        assert trace("ssp:0", 2 + more, events) == trace("bsp", 2 + more, events)
+    def test_only_the_fastest_is_granted_steps(self) -> None:
+        driven = cluster("dssp:0-9", 3)
+        for worker, step_seconds in [(2, 1), (1, 1), (0, 8), (2, 1), (1, 1), (0, 8)]:
+            driven.push(worker, step_seconds)
+        # It is second 20; worker 0 pushes every 10 s, and so do the others that wait for it.
+        # Of those with the fewest steps worker 0 counts: step 3 of worker 2 should end near 30.
+        assert driven.push(2, 1) == [2]
+        assert driven.push(2, 1) == [2], "pace 1 s: all 8 steps to second 30"
+        assert isinstance(driven.protocol, DSSP)
+        assert driven.protocol.credit[2] == 7
+        assert driven.push(1, 1) == [], "second 23: its next step would end nearer to a push"
 
-    def test_those_who_waited_for_a_worker_that_leaves_go_on(self) -> None:
-        ssp = cluster("ssp:1", 3)
-        ssp.push(0)
-        assert ssp.push(0) == []
-        ssp.push(2)
-        assert ssp.leave(1) == [0]
+        assert driven.push(0, 7) == [0, 1]
+        # From here two pushes come at once, which is no pace that a grant could follow.
+        assert driven.push(0, 0) == []
+        assert driven.push(1, 0) == [0, 1]
+        assert driven.push(1, 0) == []
+        assert driven.push(0, 0) == []
+        assert driven.push(2, 1) == [0, 1, 2], "the slowest by now, it still spends its credit"
+        assert driven.protocol.credit[2] == 6
 
-    def test_who_joins_stands_where_the_slowest_is(self) -> None:
-        ssp = cluster("ssp:1", 2)
-        for _ in range(4):
-            ssp.push(0)
-            ssp.push(1)
-        assert ssp.join(2) == [2]
-        assert ssp.push(0) == [0]
-        assert ssp.push(0) == [], "two ahead of workers 1 and 2"
-        ssp.push(1)
-        assert ssp.push(2) == [0, 2]
+    def test_who_comes_back_has_no_credit_and_no_history(self) -> None:
+        # Two pushes of each worker, then worker 0 gets 5 steps, of which it has done one.
+        driven = cluster("dssp:0-9", 2)
+        protocol = driven.protocol
+        assert isinstance(protocol, DSSP)
+        driven.push(1, 8.0)
+        driven.push(0, 1.0)
+        driven.push(1, 7.0)
+        driven.push(0, 1.0)
+        assert driven.push(0, 1.0) == [0]
+        credit = protocol.credit[0]
+        assert credit > 0
+        driven.leave(0)
+        assert driven.join(0) == [0]
+        assert protocol.credit[0] == 0
+        assert driven.push(0, 1.0) == [], "one push is no pace"
 
-    def test_who_comes_back_has_no_lead_and_no_debt(self) -> None:
-        ssp = cluster("ssp:1", 2)
-        ssp.push(0)
-        assert ssp.leave(1) == []
-        for _ in range(5):
-            assert ssp.push(0) == [0]
-        assert ssp.join(1) == [1]
-        assert ssp.push(0) == [0]
-        assert ssp.push(0) == []
-        assert ssp.push(1) == [0, 1]
+    @given(
+        LAST_PUSHES,
+        LAST_PUSHES,
+        st.integers(0, 12),
+        st.integers(-3, 12),
+    )
+    @more_examples(30)
+    def test_the_controller_is_the_papers(
+        self, fast: LastPushes, slow: LastPushes, range_steps: int, most_steps: int
+    ) -> None:
+        pace, slow_pace = fast.interval_seconds, slow.interval_seconds
+        assert pace is not None
+        assert slow_pace is not None
+        ends = [fast.last_seconds + r * pace for r in range(max(most_steps, 0) + 1)]
+        foreseen = [slow.last_seconds + (k + 1) * slow_pace for k in range(range_steps + 1)]
+        gaps = [min(abs(push - end) for push in foreseen) for end in ends]
+        assert extra_steps(fast, slow, range_steps, most_steps) == gaps.index(min(gaps))
+
+    @given(st.sampled_from([None, LastPushes(4.0)]), LAST_PUSHES)
+    def test_without_two_pushes_of_either_nothing_is_granted(
+        self, new: LastPushes | None, other: LastPushes
+    ) -> None:
+        assert extra_steps(new, other, 12, 12) == 0
+        assert extra_steps(other, new, 12, 12) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,32 +14,10 @@ from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import Advance, Group, Groups, SegmentSteps, Ticket
 from tests.properties import more_examples
 
-CHOICES = st.sampled_from(
-    [
-        "bsp",
-        "asp",
-        "ssp:0",
-        "ssp:2",
-        "dssp:1-4",
-        "dssp:0-3:unbounded",
-        "ds-sync:1",
-        "ds-sync:2",
-        "ds-sync:3",
-        "local-sgd:1",
-        "local-sgd:3",
-        "gba:0",
-        "gba:2",
-    ]
+CHOICES = (
+    *("bsp", "asp", "ssp:0", "ssp:2", "dssp:1-4", "dssp:0-3:unbounded"),
+    *("ds-sync:1", "ds-sync:2", "ds-sync:3", "local-sgd:1", "local-sgd:3", "gba:0", "gba:2"),
 )
-WORKERS = st.integers(2, 6)
-START = st.integers(0, 50)
-LENGTH = st.integers(0, 40)
-BATCHES = st.integers(1, 4)
-
-
-def batches_of(text: str, batches: int) -> int:
-    """The batches of a ticket: always one where work is joined."""
-    return batches if choose_protocol(text).exchange is Exchange.PUSH else 1
 
 
 class Driver:
@@ -59,6 +38,7 @@ class Driver:
         undone: Sequence[int] = (),
         batches: int = 1,
     ) -> None:
+        self.text = text
         self.away: set[int] = set()
         self.leaving: set[int] = set()
         self.workers = range(workers)
@@ -70,7 +50,8 @@ class Driver:
         self._waiting: defaultdict[int, list[int]] = defaultdict(list)
         self._now_seconds = 0.0
         machine = choose_protocol(text).machine(self.workers)
-        self.batches = batches_of(text, batches)
+        # Always one where work is joined.
+        self.batches = batches if machine.exchange is Exchange.PUSH else 1
         self.steps = SegmentSteps(machine, start, self.end, undone, self.batches)
         self._is_joined = self.steps.exchange in (Exchange.ROUND, Exchange.BUFFER)
         self._take(self.steps.start())
@@ -160,34 +141,35 @@ class Driver:
             assert handed_out == list(range(self.start, self.steps.next_step)), "in their order"
 
 
-@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 60), st.data())
+DRIVERS = st.builds(
+    Driver,
+    st.sampled_from(CHOICES),
+    workers=st.integers(2, 6),
+    start=st.integers(0, 50),
+    length=st.integers(0, 40),
+    batches=st.integers(1, 4),
+)
+
+
+@given(DRIVERS, st.integers(0, 60), st.data())
 @more_examples(2)
 def test_whoever_is_lost_every_step_is_finished_once_and_counted_once(
-    text: str, workers: int, start: int, length: int, batches: int, moves: int, data: st.DataObject
+    driver: Driver, moves: int, data: st.DataObject
 ) -> None:
-    driver = Driver(text, workers, start, length, (), batches)
-    assert length or driver.steps.is_over
+    assert driver.start < driver.end or driver.steps.is_over
     driver.happen_often(moves, data)
     driver.to_its_end()
     assert driver.steps.is_over
-    assert sorted(driver.finished) == list(range(start, start + length))
-    assert driver.steps.done == start + length
+    assert sorted(driver.finished) == list(range(driver.start, driver.end))
+    assert driver.steps.done == driver.end
 
 
-@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 30), st.booleans(), st.data())
+@given(DRIVERS, st.integers(0, 30), st.booleans(), st.data())
 @more_examples(2)
 def test_cut_short_or_stopped_it_finishes_what_was_begun_and_nothing_else(
-    text: str,
-    workers: int,
-    start: int,
-    length: int,
-    batches: int,
-    moves: int,
-    is_stopped: bool,
-    data: st.DataObject,
+    driver: Driver, moves: int, is_stopped: bool, data: st.DataObject
 ) -> None:
     """A step whose worker was lost is done by another one after a cut, and given up by a stop."""
-    driver = Driver(text, workers, start, length, (), batches)
     driver.happen_often(moves, data)
     (driver.steps.stop if is_stopped else driver.steps.cut)()
     out = (ticket.worker_steps for ticket in driver.out.values())
@@ -199,30 +181,34 @@ def test_cut_short_or_stopped_it_finishes_what_was_begun_and_nothing_else(
     if is_stopped:
         assert begun == set(driver.finished)
     else:
-        assert sorted(driver.finished) == list(range(start, driver.steps.done))
+        assert sorted(driver.finished) == list(range(driver.start, driver.steps.done))
 
 
-@given(CHOICES, WORKERS, START, LENGTH, BATCHES, st.integers(0, 30), st.data())
+@given(DRIVERS, st.integers(0, 30), st.data())
 @more_examples(2)
 def test_from_any_moment_others_may_do_what_is_undone(
-    text: str, workers: int, start: int, length: int, batches: int, moves: int, data: st.DataObject
+    driver: Driver, moves: int, data: st.DataObject
 ) -> None:
-    driver = Driver(text, workers, start, length, (), batches)
     driver.happen_often(moves, data)
     steps = driver.steps
     undone = steps.undone()
-    assert undone == sorted(set(range(start, steps.next_step)) - driver.applied)
+    assert undone == sorted(set(range(driver.start, steps.next_step)) - driver.applied)
     assert steps.done == steps.next_step - len(undone)
-    left = start + length - steps.done
-    other = Driver(text, workers, steps.done, left, undone, batches)
+    left = driver.end - steps.done
+    other = Driver(driver.text, len(driver.workers), steps.done, left, undone, driver.batches)
     other.to_its_end()
     assert other.steps.is_over
-    assert other.steps.done == start + length
-    assert sorted([*driver.applied, *other.finished]) == list(range(start, start + length))
+    assert other.steps.done == driver.end
+    everything = sorted([*driver.applied, *other.finished])
+    assert everything == list(range(driver.start, driver.end))
+
+
+def segment(text: str, workers: int, *rest: Any) -> SegmentSteps:
+    return SegmentSteps(choose_protocol(text).machine(range(workers)), *rest)
 
 
 def test_the_last_round_is_short_when_the_steps_do_not_go_round() -> None:
-    steps = SegmentSteps(choose_protocol("bsp").machine(range(3)), 10, 15)
+    steps = segment("bsp", 3, 10, 15)
     assert steps.start() == Advance((), (Ticket(0, 10), Ticket(1, 11), Ticket(2, 12)))
     steps.push(2, 1.0)
     steps.push(0, 2.0)
@@ -237,7 +223,7 @@ def test_the_last_round_is_short_when_the_steps_do_not_go_round() -> None:
 
 
 def test_replicas_that_have_nobody_left_to_wait_for_are_averaged_at_the_end() -> None:
-    steps = SegmentSteps(choose_protocol("ds-sync:2").machine(range(4)), 0, 5)
+    steps = segment("ds-sync:2", 4, 0, 5)
     steps.start()
     steps.push(0, 1.0)
     assert steps.push(1, 2.0) == (Group((0, 1)),)
@@ -250,7 +236,7 @@ def test_replicas_that_have_nobody_left_to_wait_for_are_averaged_at_the_end() ->
 
 
 def test_each_gradient_in_a_buffer_is_known_by_its_step() -> None:
-    steps = SegmentSteps(choose_protocol("gba:0").machine(range(2)), 10, 17)
+    steps = segment("gba:0", 2, 10, 17)
     steps.start()
     groups = []
     # Worker 1 is at its first step while two updates are made.
@@ -270,7 +256,7 @@ def test_each_gradient_in_a_buffer_is_known_by_its_step() -> None:
 
 
 def test_stopped_between_the_join_and_the_next_steps_it_hands_out_nothing() -> None:
-    steps = SegmentSteps(choose_protocol("bsp").machine(range(2)), 0, 100)
+    steps = segment("bsp", 2, 0, 100)
     steps.start()
     steps.push(0, 1.0)
     assert steps.push(1, 2.0) == (Group((0, 1)),)
@@ -281,8 +267,7 @@ def test_stopped_between_the_join_and_the_next_steps_it_hands_out_nothing() -> N
 
 def test_tickets_that_were_out_come_back_as_they_were() -> None:
     """Some servers may have applied a part of one."""
-    machine = choose_protocol("asp").machine(range(4))
-    steps = SegmentSteps(machine, 10, 23, batches=3)
+    steps = segment("asp", 4, 10, 23, (), 3)
     tickets = [Ticket(0, 10, 3), Ticket(1, 13, 3), Ticket(2, 16, 3), Ticket(3, 19, 3)]
     assert steps.start() == Advance((), tuple(tickets))
     steps.push(1, 1.0)
@@ -293,12 +278,12 @@ def test_tickets_that_were_out_come_back_as_they_were() -> None:
     steps.lose(3)
     steps.push(2, 2.0)
     assert steps.hand_out() == Advance((), (Ticket(2, 19, 3),))
-    again = SegmentSteps(choose_protocol("asp").machine(range(4)), 16, 23, steps.undone(), 3)
+    again = segment("asp", 4, 16, 23, steps.undone(), 3)
     assert again.start() == Advance((), (Ticket(0, 10, 3), Ticket(1, 19, 3), Ticket(2, 22, 1)))
 
 
 def test_a_step_that_is_known_to_be_applied_is_not_undone() -> None:
-    steps = SegmentSteps(choose_protocol("asp").machine(range(3)), 0, 9)
+    steps = segment("asp", 3, 0, 9)
     steps.start()
     steps.push(1, 1.0)
     steps.hand_out()
@@ -307,7 +292,7 @@ def test_a_step_that_is_known_to_be_applied_is_not_undone() -> None:
 
 
 def test_a_lost_round_is_joined_without_the_lost_one_who_may_join_the_next() -> None:
-    steps = SegmentSteps(choose_protocol("bsp").machine(range(3)), 0, 9)
+    steps = segment("bsp", 3, 0, 9)
     steps.start()
     steps.push(0, 1.0)
     steps.push(2, 2.0)
@@ -318,26 +303,3 @@ def test_a_lost_round_is_joined_without_the_lost_one_who_may_join_the_next() -> 
     steps.push(0, 3.0)
     assert steps.push(2, 4.0) == (Group((0, 2)),)
     assert steps.hand_out() == Advance((), (Ticket(0, 4), Ticket(1, 5), Ticket(2, 6)))
-
-
-def test_who_had_nothing_left_to_do_does_the_step_of_a_lost_one() -> None:
-    steps = SegmentSteps(choose_protocol("asp").machine(range(2)), 0, 2)
-    steps.start()
-    steps.push(0, 1.0)
-    assert steps.hand_out() == Advance()
-    assert steps.lose(1) == ()
-    assert steps.hand_out() == Advance((), (Ticket(0, 1),))
-    steps.push(0, 2.0)
-    assert steps.is_over
-    assert steps.done == 2
-
-
-def test_a_stopped_segment_gives_up_the_steps_of_the_lost() -> None:
-    steps = SegmentSteps(choose_protocol("asp").machine(range(2)), 0, 10)
-    steps.start()
-    steps.stop()
-    steps.lose(1)
-    assert steps.hand_out() == Advance()
-    steps.push(0, 1.0)
-    assert steps.hand_out() == Advance()
-    assert steps.is_over
