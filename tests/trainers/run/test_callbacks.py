@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ from tests.trainers.jobs import CONSTANT, RecordingObserver, spec_of
 
 # Tests after 4, 8 and 10 worker-steps.
 SHORT = replace(CONSTANT, total_worker_steps=10, evaluation_interval_worker_steps=4, metric="mae")
+
+
+FURTHER = (("r2_score", -8.0),)
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ def recording(keras: Any) -> Callable[[list[Any]], Any]:
     return Recording
 
 
-def tell(workload: Workload, steps: Sequence[int]) -> list[Evaluation]:
+def tell(workload: Workload, steps: Sequence[int], loss: float = 2.0) -> list[Evaluation]:
     """Tells the callbacks of tests after these steps; returns what the observer is told."""
     from syncswitch.trainers.run.callbacks import told
 
@@ -55,18 +59,24 @@ def tell(workload: Workload, steps: Sequence[int]) -> list[Evaluation]:
     with told(workload, spec_of(workload, 2, 50.0), observer) as watching:
         watching.on_progress(1)
         for step in steps:
-            verdict = watching.on_evaluation(Evaluation(step, 0.5 * step, -3.0, 2.0))
+            verdict = watching.on_evaluation(Evaluation(step, 0.5 * step, -3.0, loss, FURTHER))
             assert verdict is stops.get(step, Verdict.CONTINUE)
     assert observer.progress == [1]
     return observer.evaluations
 
 
-def test_an_epoch_is_from_test_to_test(recording: Any) -> None:
+def test_an_epoch_is_from_test_to_test(keras: Any, recording: Any) -> None:
+    """What one callback does to the logs is not seen by the others."""
     seen: list[Any] = []
+    of = keras.callbacks
+    clearing = of.LambdaCallback(on_epoch_end=lambda _, logs: logs.clear())
+    # A run does anyway what the others do.
+    callbacks = [clearing, of.TerminateOnNaN(), of.History(), recording(seen)]
     # The first came late, as it does where workers do not wait for each other.
-    workload = replace(SHORT, callbacks=lambda: [recording(seen)])
-    assert [one.worker_step for one in tell(workload, (5, 8, 10))] == [5, 8, 10]
-    tested, logs = {"mae": 3.0}, {"loss": 2.0, "val_mae": 3.0}
+    found = tell(replace(SHORT, callbacks=lambda: callbacks), (5, 8, 10))
+    assert [one.worker_step for one in found] == [5, 8, 10]
+    tested = {"mae": 3.0, "r2_score": -8.0}
+    logs = {"loss": 2.0, "val_mae": 3.0, "val_r2_score": -8.0}
     assert seen == [
         ("train begin", 3),
         ("begin", 0),
@@ -89,18 +99,14 @@ def test_the_metric_has_the_name_that_fit_gives_it(
     recording: Any, fields: dict[str, Any], expected: str
 ) -> None:
     seen: list[Any] = []
-    tell(replace(SHORT, callbacks=lambda: [recording(seen)], **fields), [4])
-    assert list(seen[-1][1]) == ["loss", expected]
+    workload = replace(SHORT, callbacks=lambda: [recording(seen)], **fields)
+    tell(workload, [4], loss=math.nan)
+    assert list(seen[-1][1]) == ["loss", expected, "val_r2_score"]
+    assert math.isnan(seen[-1][1]["loss"])
 
 
-def test_what_it_is_told_is_its_own(keras: Any, recording: Any) -> None:
-    seen: list[Any] = []
-    clearing = keras.callbacks.LambdaCallback(on_epoch_end=lambda _, logs: logs.clear())
-    tell(replace(SHORT, callbacks=lambda: [clearing, recording(seen)]), [4])
-    assert ("end", 0, {"loss": 2.0, "val_mae": 3.0}) in seen
-
-
-def _wrong(keras: Any) -> dict[str, Any]:
+def _wrong(keras: Any) -> dict[Any, str]:
+    """Callbacks, each with what is said of it."""
     of = keras.callbacks
 
     class Batches(of.Callback):  # type: ignore[misc]
@@ -123,60 +129,24 @@ def _wrong(keras: Any) -> dict[str, Any]:
             logs["lr"] / 2
 
     return {
-        "EarlyStopping": of.EarlyStopping(),
-        "ModelCheckpoint": of.ModelCheckpoint("m.keras"),
-        "ReduceLROnPlateau": of.ReduceLROnPlateau(),
-        "LearningRateScheduler": of.LearningRateScheduler(lambda *_: 1),
-        "Patient": Patient(),
-        "Batches": Batches(),
-        "lambda": of.LambdaCallback(on_train_batch_begin=print),
-        "text": "early_stopping",
-        "Stopping": Stopping(),
-        "Looking": Looking(),
-        "Failing": Failing(),
+        of.ModelCheckpoint("m.keras"): "give syncswitch-run --output or --checkpoint-every",
+        of.ReduceLROnPlateau(): "set learning_rate_boundaries",
+        Patient(): "callback Patient cannot be used here; all runs of a search",
+        Batches(): "callback Batches has on_train_batch_end, which a run cannot call",
+        of.LambdaCallback(on_train_batch_begin=print): "LambdaCallback has on_train_batch_begin",
+        "early_stopping": "str is not a callback",
+        Stopping(): "callback Stopping uses self.model.stop_training, .*; use the logs",
+        Looking(): "callback Looking uses self.model.predict",
+        Failing(): r"Failing.on_epoch_end\(\) failed with KeyError",
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("EarlyStopping", "callback EarlyStopping cannot be used here; all runs of a search"),
-        ("ModelCheckpoint", "give syncswitch-run --output or --checkpoint-every"),
-        ("ReduceLROnPlateau", "set learning_rate_boundaries"),
-        ("LearningRateScheduler", "give the optimizer a schedule"),
-        ("Patient", "callback Patient cannot be used here; all runs"),
-        ("Batches", "callback Batches has on_train_batch_end, which a run cannot call"),
-        ("lambda", "callback LambdaCallback has on_train_batch_begin"),
-        ("text", "str is not a callback"),
-        ("Stopping", "callback Stopping uses self.model.stop_training, .*; use the logs"),
-        ("Looking", "callback Looking uses self.model.predict"),
-        ("Failing", r"Failing.on_epoch_end\(\) failed with KeyError"),
-    ],
-)
-def test_what_cannot_be_used_is_said_in_one_line(keras: Any, name: str, expected: str) -> None:
-    workload = replace(SHORT, callbacks=lambda: [_wrong(keras)[name]])
-    with pytest.raises(WorkloadError, match=expected) as error:
-        tell(workload, [4])
-    assert "\n" not in str(error.value)
-
-
-def test_what_a_run_does_anyway_is_left_out(keras: Any) -> None:
-    from syncswitch.trainers.run.callbacks import usable_callbacks
-
-    of = keras.callbacks
-    told = of.LambdaCallback(on_epoch_end=print)
-    assert usable_callbacks([of.TerminateOnNaN(), of.History(), told], "here") == [told]
-
-
-def test_a_loss_that_is_no_number_and_further_metrics_are_told_as_they_are(recording: Any) -> None:
-    from syncswitch.trainers.run.callbacks import told
-
-    seen: list[Any] = []
-    workload = replace(SHORT, callbacks=lambda: [recording(seen)])
-    with told(workload, spec_of(workload, 2, 50.0), RecordingObserver()) as watching:
-        watching.on_evaluation(Evaluation(4, 1.0, -3.0, math.nan, (("r2_score", -8.0),)))
-    assert math.isnan(seen[-1][1].pop("loss"))
-    assert seen[-1][1] == {"val_mae": 3.0, "val_r2_score": -8.0}
+def test_what_cannot_be_used_is_said_in_one_line(keras: Any) -> None:
+    for callback, expected in _wrong(keras).items():
+        workload = replace(SHORT, callbacks=partial(list, [callback]))
+        with pytest.raises(WorkloadError, match=expected) as error:
+            tell(workload, [4])
+        assert "\n" not in str(error.value)
 
 
 def test_without_callbacks_the_observer_is_the_same() -> None:

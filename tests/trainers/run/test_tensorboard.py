@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,7 +21,6 @@ from syncswitch.storage.records.trial import (
     TrialRecord,
     TrialSpec,
 )
-from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.run.tensorboard import (
     TensorBoardTrainer,
     check_tensorboard,
@@ -31,7 +29,6 @@ from syncswitch.trainers.run.tensorboard import (
 )
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 from tests.identities import GENERATED
-from tests.trainers.command.programs import says, trial
 
 IDENTITY = replace(
     GENERATED,
@@ -77,16 +74,18 @@ class ScriptedTrainer(Trainer):
         self.is_closed = True
 
 
-@pytest.fixture
-def read() -> Callable[[Path], Any]:
-    def of(folder: Path) -> Any:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+def read(folder: Path) -> Any:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
-        found.Reload()
-        return found
+    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    found.Reload()
+    return found
 
-    return of
+
+def read_again(folder: Path, spec: TrialSpec, *told: Evaluation | RunEvent) -> Any:
+    """What there is of a run, after these observations of it."""
+    TensorBoardTrainer(ScriptedTrainer(*told), folder).train(spec)
+    return read(folder / run_folder_name(SPEC))
 
 
 def scalars(found: Any, name: str) -> list[tuple[int, float]]:
@@ -97,7 +96,15 @@ def texts(found: Any, name: str) -> list[tuple[int, str]]:
     return [(one.step, one.tensor_proto.string_val[0].decode()) for one in found.Tensors(name)]
 
 
-def test_a_run_is_written_as_it_goes(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+def hyper_parameters(found: Any) -> dict[str, Any]:
+    from tensorboard.plugins.hparams import metadata
+
+    content = found.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
+    values = metadata.parse_session_start_info_plugin_data(content).hparams
+    return {name: getattr(value, value.WhichOneof("kind")) for name, value in values.items()}
+
+
+def test_a_run_is_written_as_it_goes(tmp_path: Path) -> None:
     events = (
         RunEvent("switched", 50, 1.0, "from bsp to asp: so it is", seconds=0.01),
         RunEvent("lost", 120, 1.5, "no answer", worker=2),
@@ -107,9 +114,10 @@ def test_a_run_is_written_as_it_goes(tmp_path: Path, read: Callable[[Path], Any]
     told = (events[0], measured(100), *events[1:], measured(200, 0.7, float("nan")))
     trainer = ScriptedTrainer(*told)
     with logged(trainer, tmp_path, "search") as wrapped:
-        record = wrapped.train(SPEC)
+        record = wrapped.train(replace(SPEC, conditions=RunConditions(online="elastic")))
     assert record.converged_accuracy == 0.9
     assert trainer.is_closed
+    assert logged(trainer, None, "search") is trainer
     assert trainer.verdicts == [Verdict.CONTINUE] * 2
     (folder,) = (tmp_path / "search").iterdir()
     assert folder.name == run_folder_name(SPEC) == "switch-12.5-run-2"
@@ -128,77 +136,49 @@ def test_a_run_is_written_as_it_goes(tmp_path: Path, read: Callable[[Path], Any]
     assert len(texts(found, "events/lost")) == 1
     started, ended = record.started_at.timestamp() - 60, record.ended_at.timestamp() + 60
     assert all(started < one.wall_time < ended for one in found.Scalars("accuracy/test"))
-
-
-def hyper_parameters(found: Any) -> dict[str, Any]:
-    from tensorboard.plugins.hparams import metadata
-
-    content = found.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
-    values = metadata.parse_session_start_info_plugin_data(content).hparams
-    return {name: getattr(value, value.WhichOneof("kind")) for name, value in values.items()}
-
-
-def test_runs_are_compared_by_their_hyper_parameters(
-    tmp_path: Path, read: Callable[[Path], Any]
-) -> None:
-    disturbed = replace(SPEC, conditions=RunConditions(online="elastic"))
-    TensorBoardTrainer(ScriptedTrainer(), tmp_path).train(disturbed)
-    found = hyper_parameters(read(tmp_path / run_folder_name(SPEC)))
-    assert found["switch_percent"] == 12.5
+    parameters = hyper_parameters(found)
+    assert (parameters["switch_percent"], parameters["online"]) == (12.5, "elastic")
     # As a text: TensorBoard would round so large a number.
-    assert (found["seed"], found["workers"], found["replicate"]) == ("2147483646", 4, 1)
-    assert (found["first_protocol"], found["second_protocol"]) == ("bsp", "asp")
-    assert found["online"] == "elastic"
+    assert parameters["seed"] == "2147483646"
+    assert (parameters["first_protocol"], parameters["second_protocol"]) == ("bsp", "asp")
 
 
-def test_a_run_that_is_made_again_begins_its_curve_again(
-    tmp_path: Path, read: Callable[[Path], Any]
-) -> None:
+def test_a_run_that_is_made_again_begins_its_curve_again(tmp_path: Path) -> None:
     lost = ScriptedTrainer(measured(100, 0.1), measured(200, 0.2), error=RetryableError("lost"))
     with pytest.raises(RetryableError):
         TensorBoardTrainer(lost, tmp_path).train(SPEC)
-    TensorBoardTrainer(ScriptedTrainer(measured(100, 0.6)), tmp_path).train(SPEC)
-    folder = tmp_path / run_folder_name(SPEC)
-    assert len(list(folder.iterdir())) == 2
-    assert scalars(read(folder), "accuracy/test") == [(100, 0.6)]
+    found = read_again(tmp_path, SPEC, measured(100, 0.6))
+    assert len(list((tmp_path / run_folder_name(SPEC)).iterdir())) == 2
+    assert scalars(found, "accuracy/test") == [(100, 0.6)]
 
 
-def test_a_resumed_run_goes_on_with_its_curve(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+def test_a_resumed_run_goes_on_with_its_curve(tmp_path: Path) -> None:
     before = (measured(100, 0.1), measured(200, 0.2), measured(300, 0.3))
     killed = ScriptedTrainer(*before, error=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         TensorBoardTrainer(killed, tmp_path).train(SPEC)
     resumed = RunEvent("resumed", 200, 2.0, "from a checkpoint")
-    after = ScriptedTrainer(resumed, measured(300, 0.5), measured(400, 0.6))
-    TensorBoardTrainer(after, tmp_path).train(replace(SPEC, resume=True))
-    found = read(tmp_path / run_folder_name(SPEC))
+    after = (resumed, measured(300, 0.5), measured(400, 0.6))
+    found = read_again(tmp_path, replace(SPEC, resume=True), *after)
     expected = [(100, 0.1), (200, 0.2), (300, 0.5), (400, 0.6)]
     assert scalars(found, "accuracy/test") == expected
     assert scalars(found, "throughput/worker_steps_per_second")[-2:] == [(300, 100), (400, 100)]
 
 
-def test_where_there_was_nothing_to_resume_it_begins(
-    tmp_path: Path, read: Callable[[Path], Any]
-) -> None:
-    trainer = ScriptedTrainer(measured(100), measured(200))
-    TensorBoardTrainer(trainer, tmp_path).train(replace(SPEC, resume=True))
-    found = read(tmp_path / run_folder_name(SPEC))
+def test_where_there_was_nothing_to_resume_it_begins(tmp_path: Path) -> None:
+    found = read_again(tmp_path, replace(SPEC, resume=True), measured(100), measured(200))
     assert scalars(found, "accuracy/test") == [(100, 0.5), (200, 0.5)]
     assert hyper_parameters(found)["switch_percent"] == 12.5
 
 
-def test_the_throughput_of_a_fork_is_its_own(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+def test_the_throughput_of_a_fork_is_its_own(tmp_path: Path) -> None:
     # It inherited 50 worker-steps that took 0.1 s.
     own = (Evaluation(100, 0.6, 0.5, 1.0), Evaluation(200, 1.6, 0.5, 1.0))
-    fork = replace(SPEC, fork_from=Path("checkpoint"))
-    TensorBoardTrainer(ScriptedTrainer(*own), tmp_path).train(fork)
-    found = read(tmp_path / run_folder_name(SPEC))
+    found = read_again(tmp_path, replace(SPEC, fork_from=Path("checkpoint")), *own)
     assert scalars(found, "throughput/worker_steps_per_second") == [(200, 100)]
 
 
-def test_a_part_that_failed_is_replaced_by_what_follows(
-    tmp_path: Path, read: Callable[[Path], Any]
-) -> None:
+def test_a_part_that_failed_is_replaced_by_what_follows(tmp_path: Path) -> None:
     told = (
         measured(100),
         measured(150),
@@ -212,8 +192,7 @@ def test_a_part_that_failed_is_replaced_by_what_follows(
         RunEvent("alarmed", 350, 6.0, "it fails; bsp goes on", seconds=1.0),
         Evaluation(300, 7.0, 0.8, 1.0),
     )
-    TensorBoardTrainer(ScriptedTrainer(*told), tmp_path).train(SPEC)
-    found = read(tmp_path / run_folder_name(SPEC))
+    found = read_again(tmp_path, SPEC, *told)
     assert scalars(found, "accuracy/test") == [(100, 0.5), (150, 0.5), (200, 0.7), (300, 0.8)]
     assert scalars(found, "throughput/worker_steps_per_second") == [
         (100, 100),
@@ -240,35 +219,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_killed_process_leaves_all_that_it_wrote_and_needs_no_tensorflow(
-    tmp_path: Path, read: Callable[[Path], Any]
-) -> None:
+def test_a_killed_process_leaves_all_that_it_wrote_and_needs_no_tensorflow(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert done.stdout == "set()\n"
     assert len(scalars(read(tmp_path), "accuracy/test")) == 100
-
-
-def test_a_command_is_logged_like_everything_else(
-    tmp_path: Path, read: Callable[[Path], Any]
-) -> None:
-    job = says(tmp_path, '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.9}\n')
-    spec = trial(job)
-    with logged(CommandTrainer(job), tmp_path / "logs", "search") as trainer:
-        record = trainer.train(spec)
-    found = read(tmp_path / "logs" / "search" / run_folder_name(spec))
-    assert [(one.worker_step, one.accuracy) for one in record.evaluations] == [
-        (50, 0.5),
-        (100, 0.9),
-    ]
-    assert scalars(found, "accuracy/test") == [(50, 0.5), (100, 0.9)]
-    assert "loss/training" not in found.Tags()["scalars"]
-
-
-def test_without_a_folder_there_is_no_log(tmp_path: Path) -> None:
-    trainer = ScriptedTrainer()
-    assert logged(trainer, None, "search") is trainer
 
 
 def test_a_log_that_cannot_be_written_costs_no_run(
