@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.faults.active import ActiveInjections
-from syncswitch.trainers.faults.injections import parse_injection
+from syncswitch.trainers.faults.injections import Injection, parse_injection
 
 W = 1000
 
@@ -69,32 +71,6 @@ def test_when_it_happens(texts: list[str], options: dict[str, object], course: s
         assert seen == expected
 
 
-class TestHowSlow:
-    TEXTS = (
-        "straggler:worker=0,at=0%,for=50%,delay=2s",
-        "straggler:worker=0,at=0%,for=60%,slowdown=3",
-        "straggler:worker=0,at=0%,for=60%,delay=1s",
-        "straggler:worker=1,at=0%,for=50%,delay=2s",
-    )
-
-    def figures(self, found: ActiveInjections, worker: int) -> tuple[float, float]:
-        return found.delay_seconds(worker), found.slowdown(worker)
-
-    def test_several_of_one_worker_add_up(self) -> None:
-        found = active(*self.TEXTS)
-        assert self.figures(found, 0) == (0.0, 1.0)
-        found.advance(0, 0.0)
-        assert [self.figures(found, worker) for worker in range(3)] == [
-            (3.0, 3.0),
-            (2.0, 1.0),
-            (0.0, 1.0),
-        ]
-        found.advance(500, 1.0)
-        assert self.figures(found, 0) == (1.0, 3.0)
-        found.advance(600, 1.0)
-        assert self.figures(found, 0) == (0.0, 1.0)
-
-
 extents = st.integers(0, 40).map("{}%".format) | st.integers(0, 40).map("{}s".format)
 lengths = st.integers(1, 40).map("{}%".format) | st.integers(1, 40).map("{}s".format)
 steps = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=30)
@@ -103,25 +79,29 @@ steps = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=30)
 @given(
     texts=st.lists(
         st.builds(
-            "straggler:worker={},at={},for={},delay={}s".format,
+            "straggler:worker={},at={},for={},{}".format,
             st.integers(0, 2),
             extents,
             lengths,
-            st.integers(1, 3),
+            st.sampled_from(["delay=1s", "delay=2s", "slowdown=3", "slowdown=4"]),
         ),
         max_size=4,
         unique=True,
     ),
     moves=steps,
 )
-def test_every_end_has_its_beginning_and_nothing_is_left(
+def test_every_end_has_its_beginning_and_several_of_one_worker_add_up(
     texts: list[str], moves: list[tuple[int, int]]
 ) -> None:
     found = active(*texts)
     done, now = 0, 0.0
-    going_on: list[object] = []
+    going_on: list[Injection] = []
     seen = 0
-    for more, seconds in [*moves, (W, 100), (0, 100)]:
+    for more, seconds in [(0, 0), *moves, (W, 100), (0, 100)]:
+        for worker in range(3):
+            own = [one for one in going_on if one.worker == worker]
+            assert found.delay_seconds(worker) == sum(one.delay_seconds for one in own)
+            assert found.slowdown(worker) == math.prod(one.slowdown for one in own)
         done, now = min(W, done + more), now + seconds
         for change in found.advance(done, now):
             if change.is_start:
@@ -129,12 +109,5 @@ def test_every_end_has_its_beginning_and_nothing_is_left(
                 going_on.append(change.injection)
             else:
                 going_on.remove(change.injection)
-        for worker in range(3):
-            expected = sum(
-                one.delay_seconds
-                for one in going_on
-                if one.worker == worker  # type: ignore[attr-defined]
-            )
-            assert found.delay_seconds(worker) == pytest.approx(expected)
     assert seen == len(texts)
     assert going_on == []

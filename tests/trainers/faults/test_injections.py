@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.faults.injections import (
-    SCENARIOS,
     Extent,
     Injection,
     check_injections,
-    expand,
     injections,
     parse_injection,
 )
@@ -73,7 +71,6 @@ def test_there_is_one_way_of_writing(text: str, canonical: str) -> None:
         ("kill", "its target is ''"),
         ("kill:worker,at=1%", "must be worker=NUMBER or ps[=NUMBER] or chief"),
         ("kill:chief=1,at=1%", "must be worker=NUMBER or ps[=NUMBER] or chief"),
-        ("kill:ps=x,at=1%", "ps=x must have a whole number"),
         ("hang:chief,at=1%", "must be worker=NUMBER or ps[=NUMBER];"),
         ("straggler:ps,at=1%", "must be worker=NUMBER;"),
         ("kill:worker=-1,at=1%", "worker=-1 must have a whole number from 0 to 99999"),
@@ -83,15 +80,12 @@ def test_there_is_one_way_of_writing(text: str, canonical: str) -> None:
         ("kill:worker=1,at=", "'at=' is not one of its options at, for"),
         ("kill:worker=1,at=1%,delay=1s", "'delay=1s' is not one of its options"),
         ("kill:worker=1,at=20", "at=20 must be a percentage of the job such as 20%, or a time"),
-        ("kill:worker=1,at=nans", "at=nans must be"),
-        ("kill:worker=1,at=1e3s", "at=1e3s must be"),
         ("kill:worker=1,at=101%", "at=101% must be"),
         ("kill:worker=1,at=9999999999s", "at=9999999999s must be"),
         ("kill:worker=1,at=100%", "at=100% is the end of the job"),
         ("kill:worker=1,at=1%,for=0s", "for=0s must be more than 0"),
         ("kill:ps,at=1%,for=3s", "for= says how long a killed worker is away"),
         ("straggler:worker=1,at=1%,delay=1s", "for= is missing"),
-        ("straggler:worker=1,at=1%,for=1s", "needs either delay= or slowdown="),
         ("straggler:worker=1,at=1%,for=1s,delay=1s,slowdown=2", "needs either delay= or"),
         ("straggler:worker=1,at=1%,for=1s,delay=0ms", "delay=0s must be more than 0"),
         ("straggler:worker=1,at=1%,for=1s,delay=5%", "delay=5% must be a time such as 30ms"),
@@ -116,87 +110,54 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert parse_injection(injection.text) == injection
 
 
-class TestTheScenariosOfThePaper:
-    @pytest.mark.parametrize(
-        ("name", "texts"),
-        [
-            ("mild", ["straggler:worker=7,at=10%,for=20%,delay=10ms"]),
-            ("Mild: delay = 100ms", ["straggler:worker=7,at=10%,for=20%,delay=100ms"]),
-            (
-                "moderate",
-                [
-                    f"straggler:worker={worker},at={at}%,for=5%,delay=30ms"
-                    for worker in (6, 7)
-                    for at in (2.5, 12.5, 22.5, 32.5)
-                ],
-            ),
-        ],
-    )
-    def test_are_stragglers(self, name: str, texts: list[str]) -> None:
-        assert [one.text for one in expand(name, 8, 40)] == texts
-
-    @given(
-        name=st.sampled_from(sorted(SCENARIOS)),
-        workers=st.integers(3, 64),
-        switch_percent=st.floats(0.01, 100),
-    )
-    def test_are_over_before_the_switch(
-        self, name: str, workers: int, switch_percent: float
-    ) -> None:
-        found = expand(name, workers, switch_percent)
-        assert len({one.worker for one in found}) == SCENARIOS[name].stragglers
-        for one in found:
-            assert one.lasting is not None
-            assert one.at.value + one.lasting.value < switch_percent
-            assert parse_injection(one.text) == one
-
-    @pytest.mark.parametrize(
-        ("name", "workers", "switch_percent", "words"),
-        [
-            ("severe", 8, 40, "no scenario 'severe'; write it as mild or moderate"),
-            ("mild:", 8, 40, "no scenario 'mild:'"),
-            ("mild:by=cpu", 8, 40, "no scenario 'mild:by=cpu'"),
-            ("mild:delay=2%", 8, 40, "delay=2% must be a time"),
-            ("mild", 1, 40, "makes 1 of the workers slow, and there are 1; use 2 or more"),
-            ("moderate", 2, 40, "makes 2 of the workers slow, and there are 2; use 3 or more"),
-            ("mild", 8, 0, "before the switch, which is at 0 %; give injections such as"),
-        ],
-    )
-    def test_are_refused_where_they_do_not_fit(
-        self, name: str, workers: int, switch_percent: float, words: str
-    ) -> None:
-        with pytest.raises(UserError) as caught:
-            expand(name, workers, switch_percent)
-        assert words in str(caught.value)
-
-
-def test_injections_and_scenarios_go_together() -> None:
-    given_texts = ["hang:ps,at=2s", "mild", "kill:worker=0,at=3%", "kill:worker=1,at=4%"]
-    found = injections(given_texts, 2, 40)
-    assert [(one.kind, one.role) for one in found] == [
-        ("hang", "ps"),
-        ("straggler", "worker"),
-        ("kill", "worker"),
-        ("kill", "worker"),
-    ]
-
-
 @pytest.mark.parametrize(
-    ("texts", "words"),
+    ("text", "expected"),
     [
-        (["wild"], "--inject is 'wild': give an injection such as"),
-        ([""], "--inject is '': give"),
-        (["kill:worker=4,at=1%"], "the 4 workers are numbered from 0 to 3"),
-        (["kill:ps,at=1%", "kill:ps,at=1.0%"], "'kill:ps,at=1%' is given twice"),
+        ("mild", ["straggler:worker=7,at=10%,for=20%,delay=10ms"]),
+        ("Mild: delay = 100ms", ["straggler:worker=7,at=10%,for=20%,delay=100ms"]),
         (
-            [f"kill:worker={worker},at=1%" for worker in range(3)] + ["hang:worker=3,at=1%"],
-            "takes all 4 workers away at 1%",
+            "moderate",
+            [
+                f"straggler:worker={worker},at={at}%,for=5%,delay=30ms"
+                for worker in (6, 7)
+                for at in (2.5, 12.5, 22.5, 32.5)
+            ],
         ),
     ],
 )
-def test_what_does_not_fit_a_job_is_refused(texts: list[str], words: str) -> None:
+def test_the_scenarios_of_the_paper_are_stragglers_before_the_switch(
+    text: str, expected: list[str]
+) -> None:
+    found = injections(["hang:ps,at=2s", text, "kill:worker=0,at=3%"], 8, 40)
+    assert [one.text for one in found] == ["hang:ps,at=2s", *expected, "kill:worker=0,at=3%"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "workers", "switch_percent", "words"),
+    [
+        (["wild"], 4, 40, "--inject is 'wild': give an injection such as"),
+        ([""], 4, 40, "--inject is '': give"),
+        (["mild:"], 8, 40, "no scenario 'mild:'; write it as mild or moderate"),
+        (["mild:by=cpu"], 8, 40, "no scenario 'mild:by=cpu'"),
+        (["mild:delay=2%"], 8, 40, "delay=2% must be a time"),
+        (["mild"], 1, 40, "makes 1 of the workers slow, and there are 1; use 2 or more"),
+        (["moderate"], 2, 40, "makes 2 of the workers slow, and there are 2; use 3 or more"),
+        (["mild"], 8, 0, "before the switch, which is at 0 %; give injections such as"),
+        (["kill:worker=4,at=1%"], 4, 40, "the 4 workers are numbered from 0 to 3"),
+        (["kill:ps,at=1%", "kill:ps,at=1.0%"], 4, 40, "'kill:ps,at=1%' is given twice"),
+        (
+            ["kill:worker=0,at=1%", "hang:worker=1,at=1%"],
+            2,
+            40,
+            "takes all 2 workers away at 1%",
+        ),
+    ],
+)
+def test_what_does_not_fit_a_job_is_refused(
+    texts: list[str], workers: int, switch_percent: float, words: str
+) -> None:
     with pytest.raises(UserError) as caught:
-        injections(texts, 4, 40)
+        injections(texts, workers, switch_percent)
     assert words in str(caught.value)
 
 

@@ -1,4 +1,9 @@
-"""Times of worker-steps: generated ones, and those that `record_trace.py` measured."""
+"""Times of worker-steps: generated ones, and those of `trace.csv`.
+
+They were measured on two busy cores, where four threads trained a small dense model with BSP. From
+worker-step 400 to 800 worker 2 slept three times as long as an undisturbed step takes, before each
+of its own. There is a line for each push, in the order in which they came.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ of the recorded trace in which nobody was slowed, in any order (they vary by hal
 
 @dataclass(frozen=True)
 class Push:
-    """A line of the recorded trace."""
+    """A line of `trace.csv`."""
 
     worker_step: int
     worker: int
