@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.problems import BASELINE_PERCENT, Problem, earliest_acceptable, is_acceptable
-from syncswitch.searcher.simulation.estimates import Estimate, mean, ratio_of_means, share
+from reproduction.measures import ratio_of_means, share
+from syncswitch.searcher.simulation.estimates import Estimate, mean
 from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.baseline import ROUNDING

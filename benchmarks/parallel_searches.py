@@ -39,8 +39,8 @@ from benchmarks.problems import (
     halvings,
     recorded_jobs,
 )
+from reproduction.replays import PlayedRecording
 from syncswitch.searcher.search.plan import replicate_seed
-from syncswitch.searcher.simulation.replays import PlayedRecording
 from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch, StartedRun
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from reproduction.logs import write_table
-from syncswitch.searcher.simulation.replays import PlayedRecording
+from reproduction.replays import PlayedRecording
 from syncswitch.searcher.simulation.simulator import PlayedRun
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.early_stopping import StopRule

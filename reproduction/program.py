@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from reproduction.cost import cost
 from reproduction.figures import FIGURES, PaperFigure, rows_by_figure
 from reproduction.logs import write_table
 from reproduction.tables import Row, short_conditions
@@ -59,6 +60,9 @@ class _Program(ProgramCommand, SubcommandGroup):
 @click.group(cls=_Program)
 def main() -> None:
     """Makes the figures of the papers, from runs of yours or from their authors' logs."""
+
+
+main.add_command(cost)
 
 
 @main.command("list")
@@ -244,7 +248,7 @@ def papers(runs: int, output: Path, checkout: Path | None) -> int | None:
         commands.insert(0, f"syncswitch-search import {table}")
         for name in dict.fromkeys(run.setup.name for run in released.runs):
             commands.append(f"python -m reproduction show all {name}")
-            commands.append(f"syncswitch-search cost {name} --table")
+            commands.append(f"python -m reproduction cost {name} --table")
     with kept_for_the_next():
         for number, command in enumerate(commands, 1):
             print_note(f"{number} of {len(commands)}: {command}")

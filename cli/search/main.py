@@ -42,10 +42,6 @@ _COMMANDS = {
         "exchange:import_runs",
         "Import the training runs in TABLE, which were made elsewhere.",
     ),
-    "cost": (
-        "cost:cost",
-        "Estimate what a search for WORKLOAD costs, by replaying its recorded runs.",
-    ),
     "profile": (
         "profile:profile",
         "List, show and calibrate profiles of simulated clusters.",

@@ -1,10 +1,10 @@
-"""Means, ratios and shares over many searches, with 95 % intervals; pure."""
+"""Means with 95 % intervals; pure."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncswitch.storage.metrics import student_half_width
@@ -22,29 +22,12 @@ class Estimate:
 def mean(values: Sequence[float]) -> Estimate:
     """Returns the mean with Student's interval, which has no width for a single value."""
     value = statistics.fmean(values)
-    half = _half_width(values)
+    half = half_width(values)
     return Estimate(value, value - half, value + half)
 
 
-def ratio_of_means(values: Sequence[float], units: Sequence[float]) -> Estimate:
-    """Returns the ratio of the means of pairs, with the interval of the linearised ratio."""
-    unit = statistics.fmean(units)
-    value = statistics.fmean(values) / unit
-    half = _half_width([a - value * b for a, b in zip(values, units, strict=True)]) / unit
-    return Estimate(value, value - half, value + half)
-
-
-def share(flags: Iterable[bool]) -> Estimate:
-    """Returns the percent of flags that are true, with Wilson's interval."""
-    from scipy.stats import binomtest
-
-    known = list(flags)
-    result = binomtest(sum(known), len(known))
-    interval = result.proportion_ci(method="wilson")
-    return Estimate(100 * result.statistic, 100 * interval.low, 100 * interval.high)
-
-
-def _half_width(values: Sequence[float]) -> float:
+def half_width(values: Sequence[float]) -> float:
+    """Half of Student's interval of the mean; 0 for a single value."""
     n = len(values)
     if n < 2:
         return 0.0

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncswitch.searcher.simulation.cost import ratio_or_infinity
 from syncswitch.searcher.simulation.simulator import PlayedRun, search_with
 from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
 from syncswitch.storage.errors import UserError
@@ -113,3 +112,8 @@ def _foreseen(strategy: Strategy, job: _ImaginedJob) -> Forecast:
         amortized_recurrences=ratio_or_infinity(paid, 1 - policy),
         speed_up=1 / policy,
     )
+
+
+def ratio_or_infinity(value: float, unit: float) -> float:
+    """Returns the quotient; infinite if the unit is not above 0."""
+    return value / unit if unit > 0 else math.inf

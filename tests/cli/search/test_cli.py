@@ -305,7 +305,7 @@ def test_help_of_every_command(invoke: Invoke) -> None:
     walk(main, [])
 
 
-@pytest.mark.parametrize("command", ["run", "sweep", "cost", "syncswitch-run"])
+@pytest.mark.parametrize("command", ["run", "sweep", "syncswitch-run"])
 def test_help_in_panels_fits_a_screen_and_names_every_option(command: str) -> None:
     is_run = command == "syncswitch-run"
     found = run_main if is_run else main.get_command(click.Context(main), command)

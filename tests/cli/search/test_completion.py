@@ -39,7 +39,7 @@ def offered(words: str, incomplete: str, *, program: str = "syncswitch-search") 
 
 def test_workloads_are_the_built_in_ones_and_those_of_the_database(invoke: Invoke) -> None:
     assert offered("run", "") == sorted([*BUILT_IN, "generated"])
-    for command in ("status", "trials", "policy lookup", "cost", "sweep --policy"):
+    for command in ("status", "trials", "policy lookup", "sweep --policy"):
         assert offered(command, "gen") == ["generated"]
     assert offered("", "digi", program="syncswitch-run") == ["digits"]
 

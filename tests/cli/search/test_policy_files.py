@@ -123,7 +123,6 @@ def test_the_names_of_an_imported_policy_do_not_steer_the_terminal(
         ["trials"],
         ["switch-points", name],
         ["status"],
-        ["cost", name],
         ["db", "check"],
     ):
         result = invoke(*words)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from syncswitch.searcher.simulation.estimates import Estimate, mean, ratio_of_means, share
-from syncswitch.searcher.simulation.replays import PlayedRecording
+from reproduction.replays import PlayedRecording
+from syncswitch.searcher.simulation.estimates import Estimate, half_width, mean
+from syncswitch.searcher.simulation.forecast import ratio_or_infinity
 from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import ROUNDING
@@ -142,11 +143,6 @@ def summarize(
     )
 
 
-def ratio_or_infinity(value: float, unit: float) -> float:
-    """Returns the quotient; infinite if the unit is not above 0."""
-    return value / unit if unit > 0 else math.inf
-
-
 def _kept_shares(threshold: float, runs: PlayedRecording) -> dict[float, float]:
     baseline = runs.means.get(BASELINE_PERCENT)
     if baseline is None:
@@ -209,3 +205,21 @@ def _walk_on_means(strategy: Strategy, runs: PlayedRecording) -> _Walk:
     search = search_with(plain, mean_at)
     missing = next((percent for percent in seen if percent not in runs.means), None)
     return _Walk(tuple(seen), search.switch_percent, missing)
+
+
+def ratio_of_means(values: Sequence[float], units: Sequence[float]) -> Estimate:
+    """Returns the ratio of the means of pairs, with the interval of the linearised ratio."""
+    unit = statistics.fmean(units)
+    value = statistics.fmean(values) / unit
+    half = half_width([a - value * b for a, b in zip(values, units, strict=True)]) / unit
+    return Estimate(value, value - half, value + half)
+
+
+def share(flags: Iterable[bool]) -> Estimate:
+    """Returns the percent of flags that are true, with Wilson's interval."""
+    from scipy.stats import binomtest
+
+    known = list(flags)
+    result = binomtest(sum(known), len(known))
+    interval = result.proportion_ci(method="wilson")
+    return Estimate(100 * result.statistic, 100 * interval.low, 100 * interval.high)

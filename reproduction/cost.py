@@ -1,18 +1,23 @@
-"""`syncswitch-search cost`: the cost of a search, replayed on recorded runs."""
+"""What a search costs: the measures of the paper's Tables IV to VI, replayed on recorded runs."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import os
 import statistics
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
+from reproduction.measures import (
+    CostSummary,
+    deepest_switch_points,
+    reference,
+    summarize,
+)
+from reproduction.replays import PlayedRecording, simulate
 from syncswitch.cli.completion import complete_workload
 from syncswitch.cli.console import (
     Row,
@@ -24,18 +29,11 @@ from syncswitch.cli.console import (
     progress_bars,
     rich_console,
 )
+from syncswitch.cli.group import ProgramCommand
 from syncswitch.cli.options import common_options, is_given, protocols_option, workers_option
-from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.search.launch.options import STRATEGY_OPTIONS, strategy_options
 from syncswitch.cli.search.selection import cluster_option
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.simulation.cost import (
-    CostSummary,
-    deepest_switch_points,
-    reference,
-    summarize,
-)
-from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_threshold
@@ -56,7 +54,6 @@ _RECURRING_ROWS = (5, 4, 3, 2, 1)
 _MOST_RUNS = 1000
 # More would take longer to start than they save.
 _MOST_PROCESSES = 8
-_PATIENCE_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +66,7 @@ class _Row:
     options: dict[str, Any]
 
 
-@click.command(cls=PanelCommand, usual=("workers", "protocols", "strategy", "runs", "threshold"))
+@click.command(cls=ProgramCommand)
 @click.argument("reference", metavar="WORKLOAD", shell_complete=complete_workload)
 @workers_option(None, "Only runs on this many workers.")
 @protocols_option("bsp,asp")
@@ -251,33 +248,20 @@ def _simulated(
 ) -> list[CostSummary]:
     expected = [reference(strategy, runs) for strategy in strategies]
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
-    with _bar(simulations * len(strategies)) as on_done:
+    with progress_bars(rich_console(stderr=True)) as bars:
+        task = bars.add_task("simulated searches", total=simulations * len(strategies))
         searches = [
-            simulate(strategy, runs, simulations, seed, processes=processes, on_done=on_done)
+            simulate(
+                strategy,
+                runs,
+                simulations,
+                seed,
+                processes=processes,
+                on_done=functools.partial(bars.advance, task),
+            )
             for strategy in strategies
         ]
     return [summarize(found, runs, known) for found, known in zip(searches, expected, strict=True)]
-
-
-@contextlib.contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar on a terminal after a second; yields the function that advances it."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    began, finished = time.monotonic(), 0
-    with contextlib.ExitStack() as stack:
-        bars = progress_bars(rich_console(stderr=True))
-        task = bars.add_task("simulated searches", total=total)
-
-        def on_done(number: int) -> None:
-            nonlocal finished
-            finished += number
-            bars.update(task, completed=finished)
-            if not bars.live.is_started and time.monotonic() - began > _PATIENCE_SECONDS:
-                stack.enter_context(bars)
-
-        yield on_done
 
 
 def summary_as_json(strategy: Strategy, summary: CostSummary) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import pytest
 from generated_trainer import identity
 from step_recording import step_recording
 
-from syncswitch.searcher.simulation import replays
-from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
+from reproduction import replays
+from reproduction.replays import PlayedRecording, simulate
 from syncswitch.searcher.simulation.simulator import PlayedRun
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy

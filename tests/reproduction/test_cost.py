@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from collections.abc import Callable
@@ -14,15 +13,20 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner, Result
 from generated_trainer import GeneratedTrainer, identity
-from rich.console import Console
 
+from reproduction.measures import (
+    deepest_switch_points,
+    ratio_of_means,
+    reference,
+    share,
+    summarize,
+)
+from reproduction.program import main
 from reproduction.published import TABLES
-from syncswitch.cli.search.main import main
+from reproduction.replays import PlayedRecording, simulate
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.simulation.cost import deepest_switch_points, reference, summarize
 from syncswitch.searcher.simulation.estimates import Estimate
-from syncswitch.searcher.simulation.replays import PlayedRecording, simulate
 from syncswitch.searcher.simulation.simulator import SimulatedSearch
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
@@ -357,21 +361,16 @@ def test_recorded_runs_that_were_stopped_are_told(folder: Path) -> None:
     assert "1 of the recorded runs were stopped early" in done.stdout
 
 
-def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """It is shown in a terminal, but not if it is done at once."""
-    command = importlib.import_module("syncswitch.cli.search.cost")
-    shown: list[str] = []
-    for patience_seconds in (0.0, 60.0):
-        with (folder / "terminal").open("w+") as stream:
-            console = Console(file=stream, force_terminal=True, width=100)
-            monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-            monkeypatch.setattr(command, "rich_console", lambda console=console, **_: console)
-            monkeypatch.setattr(command, "_PATIENCE_SECONDS", patience_seconds)
-            with command._bar(400) as on_done:
-                on_done(25)
-                on_done(25)
-            stream.seek(0)
-            shown.append(stream.read())
-    assert "simulated searches" in shown[0]
-    assert "50/400" in shown[0]
-    assert shown[1] == ""
+def test_wilsons_interval_of_a_share() -> None:
+    # Wilson's own formula for 8 of 10.
+    wilson = share([True] * 8 + [False] * 2)
+    assert (wilson.low, wilson.high) == pytest.approx((49.016, 94.331), abs=1e-2)
+    assert share([True] * 10).value == share([True] * 10).high == 100.0
+
+
+def test_a_ratio_of_means() -> None:
+    ratio = ratio_of_means([1.0, 2.0, 4.0], [2.0, 4.0, 6.0])
+    assert ratio.value == pytest.approx(7 / 12)
+    assert ratio.low < ratio.value < ratio.high
+    proportional = ratio_of_means([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
+    assert proportional.low == proportional.value == proportional.high == 0.5
