@@ -31,20 +31,24 @@ ASP = (phase("asp", 0, 800, 50.0),)
 SWITCHED = (phase("bsp", 0, 400, 120.0), phase("asp", 400, 800, 20.0))
 
 
-class TestMeasuredPace:
-    def test_runs_with_one_protocol_alone_come_first(self) -> None:
-        assert measured_pace(8, [BSP, SWITCHED, ASP]) == Measured(8, 2.0, 0.5, 2)
-
-    def test_phases_do_where_there_are_no_such_runs(self) -> None:
-        assert measured_pace(8, [BSP, SWITCHED]) == Measured(8, pytest.approx(320 / 150), 0.4, 2)
-
-    @pytest.mark.parametrize(("runs", "missing"), [([BSP], "ASP"), ([ASP], "BSP"), ([], "BSP")])
-    def test_without_one_of_the_two_there_is_none(
-        self, runs: list[tuple[PhaseRecord, ...]], missing: str
-    ) -> None:
-        with pytest.raises(UserError, match=f"no measured time with {missing}") as error:
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        # Runs with one protocol alone come first.
+        ([BSP, SWITCHED, ASP], Measured(8, 2.0, 0.5, 2)),
+        ([BSP, SWITCHED], Measured(8, pytest.approx(320 / 150), 0.4, 2)),
+        ([BSP], "no measured time with ASP"),
+        ([], "no measured time with BSP"),
+    ],
+)
+def test_the_pace_is_that_of_all_phases(
+    runs: list[tuple[PhaseRecord, ...]], expected: Measured | str
+) -> None:
+    if isinstance(expected, Measured):
+        assert measured_pace(8, runs) == expected
+    else:
+        with pytest.raises(UserError, match=expected):
             measured_pace(8, runs)
-        assert "\n" not in str(error.value)
 
 
 def slowest_of(workers: int, variation: float) -> float:
@@ -74,11 +78,6 @@ def test_a_simulated_job_takes_as_long_as_was_measured(
     assert profile.barrier_seconds == pytest.approx(barrier, abs=0.1 * slowest)
 
 
-def test_bsp_faster_than_its_slowest_worker_is_refused() -> None:
-    with pytest.raises(UserError, match="smaller --variation"):
-        calibrate(Measured(8, 1.0, 1.0, 2), 0.5)
-
-
 class TestAKnownNetwork:
     """1000 numbers over links of 40,000 bytes a second: 0.1 s for a transfer alone."""
 
@@ -96,7 +95,7 @@ class TestAKnownNetwork:
 
     @pytest.mark.parametrize(
         ("workers", "compute", "barrier", "variation"),
-        [(2, 1.0, 0.1, 0.2), (4, 1.0, 0.5, 0.3), (12, 2.0, 1.0, 0.5)],
+        [(2, 1.0, 0.1, 0.2), (12, 2.0, 1.0, 0.5)],
     )
     def test_a_simulated_cluster_is_found_again(
         self, workers: int, compute: float, barrier: float, variation: float
@@ -125,31 +124,25 @@ class TestAKnownNetwork:
         ("measured", "what"),
         [
             (Measured(4, 5.0, 0.2, 2), "a worker's step in ASP was measured to take 0.2 s"),
-            (Measured(4, 1.0, 1.2, 2), "a BSP round was measured to take 1 s"),
+            (Measured(4, 1.0, 1.2, 2), "a BSP round was measured to take 1 s, less than"),
         ],
     )
     def test_one_that_is_slower_than_what_was_measured_is_refused(
         self, measured: Measured, what: str
     ) -> None:
-        with pytest.raises(UserError, match=what) as error:
+        with pytest.raises(UserError, match=what):
             calibrate(measured, 0.0, network=self.NETWORK)
-        assert "\n" not in str(error.value)
-        assert "--server-bandwidth" in str(error.value)
 
 
 class TestAspSeconds:
     """100 numbers are 400 bytes: 1 s alone on the server's link of 400 bytes a second."""
 
-    @pytest.mark.parametrize("workers", [1, 2, 7, 2000])
+    @pytest.mark.parametrize("workers", [1, 7, 2000])
     def test_it_is_mean_value_analysis_where_the_servers_link_alone_limits(
         self, workers: int
     ) -> None:
         found = asp_seconds(workers, 3.0, Network(None, 400.0, 0.5, values=100))
         assert found == pytest.approx(workers / asp_throughput(workers, 4.5, 1.0))
-
-    def test_workers_links_that_fit_into_the_servers_disturb_nobody(self) -> None:
-        found = asp_seconds(4, 3.0, Network(100.0, 400.0, values=100))
-        assert found == pytest.approx(3.0 + 2 * 4.0)
 
     @pytest.mark.parametrize("workers", [6, 24])
     def test_it_is_how_long_it_takes_to_play(self, workers: int) -> None:
@@ -186,32 +179,18 @@ class TestAspSeconds:
         assert seconds <= 1.000001 * (compute + 2 * workers * 4 * values / min(own, server))
 
 
-class TestThePapersFirstSetup:
-    """Speed-ups of Table I, from the BSP and ASP times of the authors' logs alone."""
-
-    # A quarter of theirs.
-    WORKER_STEPS = 16_000
-
-    def speed_ups(self, profile: ClusterProfile, percents: list[float]) -> list[float]:
-        job = TimedJob(8, self.WORKER_STEPS, ("bsp", "asp"))
-        seconds = [
-            sum(phase.seconds for phase in simulate_phases(profile, job, percent, 0))
-            for percent in [100.0, *percents]
-        ]
-        return [seconds[0] / one for one in seconds[1:]]
-
-    # The runs that the paper calls 12.5 % and 6.25 % did 10 % and 5 % in BSP.
-    MEASURED = ((50.0, 10603.8 / 5993.8), (10.0, 10603.8 / 2542.7), (5.0, 10603.8 / 2084.1))
-
-    def test_the_profile_that_comes_along(self) -> None:
-        profile = load_profile("sync-switch-resnet32")
-        found = self.speed_ups(profile, [percent for percent, _ in self.MEASURED])
-        for speed_up, (_, measured) in zip(found, self.MEASURED, strict=True):
-            assert speed_up == pytest.approx(measured, rel=0.05)
-
-    def test_it_is_what_calibrating_on_the_logs_gives(self, authors: dict[int, Recording]) -> None:
-        measured = measured_pace(8, [run.phases for run in authors[8].runs if not run.diverged])
-        found = calibrate(measured, 0.1)
-        known = load_profile("sync-switch-resnet32")
-        assert found.compute_seconds == pytest.approx(known.compute_seconds, rel=1e-3)
-        assert found.barrier_seconds == pytest.approx(known.barrier_seconds, rel=1e-3)
+def test_from_bsp_and_asp_alone_follow_the_papers_speed_ups(authors: dict[int, Recording]) -> None:
+    """Of Table I, in a quarter of the steps; those at 12.5 % and 6.25 % did 10 % and 5 % in BSP."""
+    profile = load_profile("sync-switch-resnet32")
+    job = TimedJob(8, 16_000, ("bsp", "asp"))
+    bsp, *others = (
+        sum(phase.seconds for phase in simulate_phases(profile, job, percent, 0))
+        for percent in (100.0, 50.0, 10.0, 5.0)
+    )
+    speed_ups = [bsp / seconds for seconds in others]
+    measured = [10603.8 / seconds for seconds in (5993.8, 2542.7, 2084.1)]
+    assert speed_ups == pytest.approx(measured, rel=0.05)
+    pace = measured_pace(8, [run.phases for run in authors[8].runs if not run.diverged])
+    found = calibrate(pace, 0.1)
+    assert found.compute_seconds == pytest.approx(profile.compute_seconds, rel=1e-3)
+    assert found.barrier_seconds == pytest.approx(profile.barrier_seconds, rel=1e-3)

@@ -57,60 +57,38 @@ def test_what_is_written_reads_back_as_the_same(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "profile.json"
     write_profile(profile, path)
-    read = load_profile(str(path))
-    assert read == profile
-    assert read.digest == profile.digest
+    assert load_profile(str(path)) == profile
 
 
-class TestTheDigest:
-    @given(profile=profiles, text=st.text(max_size=5))
-    def test_does_not_see_the_description(self, profile: ClusterProfile, text: str) -> None:
-        assert profile.model_copy(update={"description": text}).digest == profile.digest
-
-    @pytest.mark.parametrize(
-        ("field", "value"),
-        [
-            ("compute_seconds", 0.06),
-            ("compute_variation", 0.2),
-            ("relative_speeds", (1.0, 0.5)),
-            ("parameter_bytes", 10**8),
-            (WORKERS, (1.25e9,)),
-            (SERVER, 1.25e9),
-            *((name, 0.1) for name in DURATIONS),
-            *(
-                ("stragglers", ({**STRAGGLER, name: value},))
-                for name, value in (
-                    ("worker", 2),
-                    ("start_seconds", 6.0),
-                    ("duration_seconds", 6.0),
-                    ("delay_seconds", 0.03),
-                    ("slowdown", 2.0),
-                )
-            ),
-        ],
-    )
-    def test_sees_every_other_field(self, field: str, value: Any) -> None:
-        plain = ClusterProfile(**PLAIN)
-        base = ClusterProfile(**PLAIN, stragglers=(STRAGGLER,))
-        changed = ClusterProfile(**{**PLAIN, "stragglers": (STRAGGLER,), field: value})
-        copied = base.model_copy(update={field: getattr(changed, field)})
-        assert len({plain.digest, base.digest, changed.digest}) == 3
-        assert copied.digest == changed.digest
-
-    def test_the_fields_above_are_all_there_are(self) -> None:
-        told = {"description", "compute_seconds", "compute_variation", "relative_speeds"}
-        told |= {WORKERS, SERVER, "parameter_bytes", "stragglers", *DURATIONS}
-        assert set(ClusterProfile.model_fields) == told
-
-    def test_is_the_same_in_every_year(self) -> None:
-        """Fingerprints in databases rest on it."""
-        profile = ClusterProfile(**PLAIN, stragglers=(STRAGGLER,))
-        assert profile.digest == DIGEST
-        # What has its usual value counts as left out.
-        assert ClusterProfile(**PLAIN, apply_seconds=0).digest == ClusterProfile(**PLAIN).digest
+# A value of each field that is not its usual one.
+OTHER: dict[str, Any] = {
+    "compute_seconds": 0.06,
+    "compute_variation": 0.2,
+    "relative_speeds": (1.0, 0.5),
+    "parameter_bytes": 10**8,
+    WORKERS: (1.25e9,),
+    SERVER: 1.25e9,
+    **dict.fromkeys(DURATIONS, 0.1),
+    "stragglers": (STRAGGLER,),
+}
 
 
-DIGEST = "bcb4e5aefdb5c8a640304c13d68d03ac4c7382f8753f7e08e9156324052752fd"
+def test_the_digest_sees_each_field_but_the_description() -> None:
+    assert set(ClusterProfile.model_fields) == {"description", *OTHER}
+    others = [{**PLAIN, name: value} for name, value in OTHER.items()]
+    slow = {"worker": 2, "start_seconds": 6.0, "duration_seconds": 6.0, "delay_seconds": 0.03}
+    for name, value in {**slow, "slowdown": 2.0}.items():
+        others.append({**PLAIN, "stragglers": ({**STRAGGLER, name: value},)})
+    digests = {ClusterProfile(**fields).digest for fields in (PLAIN, *others)}
+    assert len(digests) == 1 + len(others)
+    described = ClusterProfile(**PLAIN, description="mine", apply_seconds=0)
+    assert described.digest == ClusterProfile(**PLAIN).digest
+
+
+def test_the_digest_is_the_same_in_every_year() -> None:
+    """Fingerprints in databases rest on it."""
+    profile = ClusterProfile(**PLAIN, stragglers=(STRAGGLER,))
+    assert profile.digest == "bcb4e5aefdb5c8a640304c13d68d03ac4c7382f8753f7e08e9156324052752fd"
 
 
 class TestWhatIsRefused:
@@ -128,25 +106,15 @@ class TestWhatIsRefused:
         ("changes", "field", "value"),
         [
             ({"compute_seconds": 0}, "compute_seconds", "0"),
-            ({"compute_seconds": -0.1}, "compute_seconds", "-0.1"),
-            ({"compute_seconds": "fast"}, "compute_seconds", "'fast'"),
-            ({"compute_seconds": None}, "compute_seconds", "None"),
             ({"compute_variation": -1}, "compute_variation", "-1"),
             ({"compute_variation": 11}, "compute_variation", "11"),
             ({"relative_speeds": []}, "relative_speeds", "[]"),
             ({"relative_speeds": [1.0, 0.0]}, "relative_speeds.1", "0.0"),
-            ({"relative_speeds": 2.0}, "relative_speeds", "2.0"),
             ({"parameter_bytes": 0}, "parameter_bytes", "0"),
-            ({"parameter_bytes": 1.5}, "parameter_bytes", "1.5"),
             ({SERVER: 0}, SERVER, "0"),
-            ({SERVER: "10 Gbit/s"}, SERVER, "'10 Gbit/s'"),
             ({WORKERS: [1e9, -1]}, f"{WORKERS}.1", "-1"),
             ({WORKERS: [1e16]}, f"{WORKERS}.0", "1e+16"),
-            ({WORKERS: 1.25e9}, WORKERS, "1250000000.0"),
-            ({WORKERS: None}, WORKERS, "None"),
             *(({name: -1}, name, "-1") for name in DURATIONS),
-            ({"workers": 4}, "workers", "4"),
-            ({"stragglers": {}}, "stragglers", "{}"),
             ({"stragglers": [{**STRAGGLER, "worker": -1}]}, "stragglers.0.worker", "-1"),
             ({"stragglers": [{**STRAGGLER, "start_seconds": -1}]}, "start_seconds", "-1"),
             ({"stragglers": [{**STRAGGLER, "duration_seconds": 0}]}, "duration_seconds", "0"),
@@ -162,30 +130,20 @@ class TestWhatIsRefused:
         text = self.message(json.dumps({**PLAIN, **changes}), tmp_path)
         assert f"{field} is {value}" in text
 
-    @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-    @pytest.mark.parametrize(
-        "field", ["compute_seconds", "compute_variation", "latency_seconds", "apply_seconds"]
-    )
-    def test_what_is_no_number_is_refused(self, number: str, field: str, tmp_path: Path) -> None:
-        fields = {"compute_seconds": "0.1", field: number}
-        content = ", ".join(f'"{name}": {text}' for name, text in fields.items())
-        assert field in self.message(f"{{{content}}}", tmp_path)
-
     @pytest.mark.parametrize(
         ("content", "words"),
         [
+            *(
+                (f'{{"compute_seconds": 0.1, "latency_seconds": {number}}}', "latency_seconds")
+                for number in ("NaN", "-Infinity", "1e999")
+            ),
             (
                 json.dumps({**PLAIN, "bandwidth_bytes_per_second": 1e9}),
                 f"no such field; there are {', '.join(ClusterProfile.model_fields)}",
             ),
-            (json.dumps({**PLAIN, "stragglers": [{"slow": 2}]}), "stragglers.0"),
             ("{}", "compute_seconds"),
             (json.dumps({**PLAIN, "stragglers": [{"worker": 1}]}), "stragglers.0.start_seconds"),
-            *(
-                (content, "")
-                for content in ("", "{", "[]", "3", '{"compute_seconds": 0.1,}', "\x00")
-            ),
-            ("\udcff\udcfe", ""),
+            *((content, "") for content in ("", "[]", '{"compute_seconds": 0.1,}', "\udcff\udcfe")),
         ],
     )
     def test_what_is_no_profile_is_refused(self, content: str, words: str, tmp_path: Path) -> None:
@@ -224,9 +182,3 @@ def test_those_that_come_with_syncswitch_are_as_they_should_be() -> None:
         assert profile.description
         digests.add(profile.digest)
     assert len(digests) == len(profile_names())
-
-
-def test_a_profile_does_not_change_after_its_digest_is_known() -> None:
-    profile = ClusterProfile(**PLAIN)
-    with pytest.raises(ValueError, match="frozen"):
-        profile.compute_seconds = 1.0
