@@ -130,6 +130,8 @@ def test_the_scenarios_of_the_paper_are_stragglers_before_the_switch(
 ) -> None:
     found = injections(["hang:ps,at=2s", text, "kill:worker=0,at=3%"], 8, 40)
     assert [one.text for one in found] == ["hang:ps,at=2s", *expected, "kill:worker=0,at=3%"]
+    thirds = injections([text], 8, 100 / 3)
+    assert injections([one.text for one in thirds], 8, 100 / 3) == thirds
 
 
 @pytest.mark.parametrize(

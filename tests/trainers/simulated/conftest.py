@@ -6,12 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from contextvars import copy_context
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.kept import Computation, computation, kept_for_the_next
-from tests.trainers.simulated.clusters import VARIED
+from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.simulated.profile import ClusterProfile
+from tests.trainers.final import final_state
+from tests.trainers.simulated.clusters import VARIED, spec_of
 
 
 class Last:
@@ -64,3 +70,21 @@ def make_trainer() -> Iterator[Callable[..., Any]]:
     yield make
     for one in last.values():
         one.close()
+
+
+@pytest.fixture
+def end_of(make_trainer: Callable[..., Any], tmp_path: Path) -> Callable[..., ModelState]:
+    """Trains on a simulated cluster, by default with the first protocol; gives the final state."""
+    folders = (tmp_path / str(number) for number in count())
+
+    def end(
+        workload: Workload,
+        workers: int,
+        switch_percent: float = 100.0,
+        profile: ClusterProfile = VARIED,
+        **fields: Any,
+    ) -> ModelState:
+        spec = spec_of(workload, workers, switch_percent, profile=profile, **fields)
+        return final_state(make_trainer(workload, workers, profile), spec, next(folders))
+
+    return end

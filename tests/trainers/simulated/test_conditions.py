@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Batch, Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
+from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
-from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
+from tests.trainers.batch_contract import COUNTING, BatchContract
+from tests.trainers.final import assert_bitwise_equal, train_to_end
 from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,
@@ -130,40 +134,21 @@ class TestDisturbed:
         decided = {"none": [], "greedy": ["detected"], "elastic": ["detected", "removed"]}
         assert [one for one in kinds if one in ("detected", "removed")] == decided[online]
 
-    def test_a_round_of_fewer_has_their_rate(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
+    def test_a_round_of_fewer_has_their_rate(self, end_of: Callable[..., ModelState]) -> None:
         """Of 50 rounds of 1 s, ten from the 11th on have 3 gradients, which takes 2 more rounds."""
-        kill = "kill:worker=2,at=10500ms,for=9s"
-        spec = spec_of(
-            CONSTANT,
-            4,
-            100.0,
-            profile=EVEN,
-            conditions=RunConditions(injections=(kill,)),
-        )
-        found = final_state(make_trainer(CONSTANT, 4, EVEN), spec, tmp_path)
+        kill = RunConditions(injections=("kill:worker=2,at=10500ms,for=9s",))
+        found = end_of(CONSTANT, 4, profile=EVEN, conditions=kill)
         sizes = [4] * 10 + [3] * 10 + [4] * 32 + [2]
         assert sum(sizes) == 200
         parameters, _ = momentum_answer([0.01 * size for size in sizes], 0.9)
         assert found.parameters == pytest.approx(parameters, rel=1e-4, abs=1e-5)
         assert found.updates == len(sizes)
 
-    def test_replicas_of_fewer_have_their_rate(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
+    def test_replicas_of_fewer_have_their_rate(self, end_of: Callable[..., ModelState]) -> None:
         """3 of 4 workers train from the first step to the last, one after the other."""
-        workload: Workload = replace(CONSTANT, momentum=0.0)
-        kill = "kill:worker=2,at=0s,for=1000s"
-        spec = spec_of(
-            workload,
-            4,
-            100.0,
-            profile=EVEN,
-            protocols=("local-sgd:1", "asp"),
-            conditions=RunConditions(injections=(kill,)),
-        )
-        found = final_state(make_trainer(workload, 4, EVEN), spec, tmp_path)
+        kill = RunConditions(injections=("kill:worker=2,at=0s,for=1000s",))
+        workload, pair = replace(CONSTANT, momentum=0.0), ("local-sgd:1", "asp")
+        found = end_of(workload, 4, profile=EVEN, protocols=pair, conditions=kill)
         # 66 periods of 3 steps, and one of 2 of which the third worker had no part.
         parameters, _ = momentum_answer([0.03] * 66 + [0.03 * 2 / 3], 0.0)
         assert found.parameters == pytest.approx(parameters, rel=1e-4, abs=1e-5)
@@ -183,14 +168,8 @@ class TestDisturbed:
             momentum_after_switch="zero",
             batch_after_switch=batch,
         )
-        slow = "straggler:worker=5,at=10%,for=30%,slowdown=3"
-        spec = spec_of(
-            workload,
-            8,
-            60.0,
-            profile=EVEN,
-            conditions=RunConditions("greedy", injections=(slow,)),
-        )
+        slow = RunConditions("greedy", injections=("straggler:worker=5,at=10%,for=30%,slowdown=3",))
+        spec = spec_of(workload, 8, 60.0, profile=EVEN, conditions=slow)
         record, found = train_to_end(make_trainer(workload, 8, EVEN), spec, tmp_path)
         assert [phase.protocol for phase in record.phases] == ["bsp", "asp"] * (phases // 2)
         expected = phases_answer(workload, record)
@@ -210,3 +189,21 @@ class TestDisturbed:
         assert phase.max_staleness == 10
         # Of every 11 gradients one is 10 updates old, and one pulled before that arrived.
         assert phase.mean_staleness == pytest.approx((10 + 1) / 11, abs=0.05)
+
+
+class TestBatchAfterTheSwitch(BatchContract):
+    def spec_of(
+        self, workload: Workload, workers: int, switch_percent: float, **fields: Any
+    ) -> TrialSpec:
+        return spec_of(workload, workers, switch_percent, **fields)
+
+    def test_a_gradient_takes_the_time_of_its_batches_and_of_one_exchange(
+        self, make_trainer: MakeTrainer
+    ) -> None:
+        """5 rounds, then 15 gradients of 4 worker-steps on 4 workers."""
+        profile = ClusterProfile(compute_seconds=1.0, latency_seconds=0.1, switch_seconds=0.0)
+        spec = spec_of(COUNTING, 4, 25.0, profile=profile)
+        first, second = make_trainer(COUNTING, 4, profile).train(spec).phases
+        assert first.seconds == pytest.approx(5 * 1.3)
+        assert second.seconds == pytest.approx(4 * (4 * 1.0 + 0.3))
+        assert (second.max_staleness, second.protocol) == (3, "asp")

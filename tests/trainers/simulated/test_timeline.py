@@ -214,7 +214,7 @@ def test_a_killed_worker_is_recorded_and_another_pair_of_protocols_knows_it_is_a
 def test_who_comes_back_gets_the_replicas_of_the_others_when_it_begins() -> None:
     kill = "kill:worker=2,at=2500ms,for=1s"
     spec = spec_of(60, 100.0, [kill], protocols=("local-sgd:3", "asp"))
-    result, ledger = run(spec)
+    _, ledger = run(spec)
     assert ledger.came_back == [2]
     assert (0, 1, 3) in ledger.rounds
 
@@ -262,7 +262,7 @@ class TestOnlinePolicies:
     def test_greedy_comes_back_from_a_detour_that_is_longer_than_what_was_missing(self) -> None:
         slow = "straggler:worker=5,at=10%,for=70%,slowdown=3"
         spec = spec_of(800, 60.0, [slow], "greedy", workers=8)
-        result, ledger = run(spec)
+        result, _ = run(spec)
         assert [phase.protocol for phase in result.phases] == ["bsp", "asp", "bsp"]
 
     def test_after_the_switch_they_only_look(self) -> None:

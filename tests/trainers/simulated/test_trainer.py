@@ -24,7 +24,6 @@ from syncswitch.trainers.simulated.trainer import (
     gradients_at_once,
     simulated_identity,
 )
-from syncswitch.trainers.trainer import Trainer
 from tests.trainers import jobs
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import (
@@ -49,6 +48,7 @@ from tests.trainers.trainer_contract import NOT_YET_HOPELESS, ForkContract
 from tests.warm_program import run_code
 
 MakeTrainer = Callable[..., SimulatedTrainer]
+EndOf = Callable[..., ModelState]
 
 # 22 rounds of 4, and one of 2.
 SHORT = replace(
@@ -193,90 +193,67 @@ class TestTheSameNumbers:
     """As plain loops and as the TensorFlow cluster."""
 
     def test_bsp_is_sgd_with_the_mean_gradient(
-        self, make_trainer: MakeTrainer, cluster_of: Any, tmp_path: Path
+        self, end_of: EndOf, cluster_of: Any, tmp_path: Path
     ) -> None:
-        found = final_state(make_trainer(SHORT, 4), spec_of(SHORT, 4, 100.0, seed=3), tmp_path)
+        found = end_of(SHORT, 4, seed=3)
         assert found.updates == 23
         assert_close(found, plain_bsp(SHORT, 4, seed=3))
-        real = final_state(
-            cluster_of(SHORT, 4), jobs.spec_of(SHORT, 4, 100.0, seed=3), tmp_path / "real"
-        )
-        assert_close(found, real)
+        spec = jobs.spec_of(SHORT, 4, 100.0, seed=3)
+        assert_close(found, final_state(cluster_of(SHORT, 4), spec, tmp_path / "real"))
 
     @pytest.mark.parametrize("protocol", ["ds-sync:4", "local-sgd:1"])
-    def test_full_averaging_of_plain_sgd_is_bsp(
-        self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str
-    ) -> None:
-        trainer = make_trainer(FULL_ROUNDS, 4)
-        bsp = final_state(trainer, spec_of(FULL_ROUNDS, 4, 100.0), tmp_path)
-        spec = spec_of(FULL_ROUNDS, 4, 100.0, protocols=(protocol, "asp"))
-        assert_close(final_state(trainer, spec, tmp_path / "other"), bsp)
+    def test_full_averaging_of_plain_sgd_is_bsp(self, end_of: EndOf, protocol: str) -> None:
+        found = end_of(FULL_ROUNDS, 4, protocols=(protocol, "asp"))
+        assert_close(found, end_of(FULL_ROUNDS, 4))
 
-    def test_local_sgd_is_local_steps_and_averages(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
+    def test_local_sgd_is_local_steps_and_averages(self, end_of: EndOf) -> None:
         """Each worker has its own momentum, and the last period is cut short."""
-        spec = spec_of(SHORT, 4, 100.0, protocols=("local-sgd:5", "asp"), profile=EQUAL)
-        found = final_state(make_trainer(SHORT, 4, EQUAL), spec, tmp_path)
+        found = end_of(SHORT, 4, profile=EQUAL, protocols=("local-sgd:5", "asp"))
         assert_close(found, plain_local_sgd(SHORT, 4, 5, seed=1))
 
-    def test_gba_of_equal_workers_is_bsp(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    def test_gba_of_equal_workers_is_bsp(self, end_of: EndOf) -> None:
         """All push at once, and pull when the update is made; also the last one, which is short."""
-        spec = spec_of(SHORT, 4, 100.0, protocols=("gba:0", "asp"), profile=EQUAL)
-        found = final_state(make_trainer(SHORT, 4, EQUAL), spec, tmp_path)
+        found = end_of(SHORT, 4, profile=EQUAL, protocols=("gba:0", "asp"))
         assert found.updates == 23
         assert_close(found, plain_bsp(SHORT, 4, seed=1))
 
-    def test_gba_has_the_gradients_of_when_they_were_begun(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
+    def test_gba_has_the_gradients_of_when_they_were_begun(self, end_of: EndOf) -> None:
         """Without latency, one of two equal workers never knows the last update."""
-        spec = spec_of(SHORT, 2, 100.0, protocols=("gba:0", "asp"), profile=EVEN)
-        found = final_state(make_trainer(SHORT, 2, EVEN), spec, tmp_path)
+        found = end_of(SHORT, 2, profile=EVEN, protocols=("gba:0", "asp"))
         assert found.updates == 45
         assert_close(found, plain_gba(SHORT, seed=1))
 
+    @pytest.mark.parametrize(("iota", "steps"), [(2, 15), (3, 16)])
     def test_of_a_slow_worker_gba_counts_what_is_not_too_old(
-        self, make_trainer: MakeTrainer, tmp_path: Path
+        self, end_of: EndOf, iota: int, steps: int
     ) -> None:
         """At 5.5 s three others have filled 3 buffers, and as many while it does each next step."""
         slow = ClusterProfile(compute_seconds=1.0, relative_speeds=(1.0, 1.0, 1.0, 1 / 5.5))
         workload = replace(CONSTANT, momentum=0.0, total_worker_steps=16)
-        trainer = make_trainer(workload, 4, slow)
-        for iota, steps in ((2, 15), (3, 16)):
-            spec = spec_of(workload, 4, 100.0, protocols=(f"gba:{iota}", "asp"), profile=slow)
-            found = final_state(trainer, spec, tmp_path / str(iota))
-            assert found.updates == 4
-            expected = 1 - steps * 0.01 * CONSTANT_GRADIENT
-            np.testing.assert_allclose(found.parameters, expected, rtol=1e-5)
+        found = end_of(workload, 4, profile=slow, protocols=(f"gba:{iota}", "asp"))
+        assert found.updates == 4
+        expected = 1 - steps * 0.01 * CONSTANT_GRADIENT
+        np.testing.assert_allclose(found.parameters, expected, rtol=1e-5)
 
-    def test_asp_of_one_worker_is_sgd(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
-        spec = spec_of(SHORT, 1, 0.0, profile=SLOW_LINK)
-        found = final_state(make_trainer(SHORT, 1, SLOW_LINK), spec, tmp_path)
-        assert_close(found, plain_bsp(SHORT, 1, seed=1))
-
-    def test_stale_gradients_are_those_of_old_parameters(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
+    def test_stale_gradients_are_those_of_old_parameters(self, end_of: EndOf) -> None:
         """Two equal workers take turns: each gradient is of the parameters one update before."""
-        spec = spec_of(SHORT, 2, 0.0, profile=EVEN)
-        found = final_state(make_trainer(SHORT, 2, EVEN), spec, tmp_path)
+        found = end_of(SHORT, 2, 0.0, profile=EVEN)
         assert_close(found, plain_stale_sgd(SHORT, seed=1))
 
-    @pytest.mark.parametrize("protocol", ["asp", "ssp:3", "local-sgd:2"])
+    @pytest.mark.parametrize("protocol", ["asp", "local-sgd:2"])
     def test_moving_averages_do_not_depend_on_how_stale_a_gradient_is(
-        self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str
+        self, end_of: EndOf, protocol: str
     ) -> None:
         """Every batch has the same mean and no variance: k updates leave m^k of the start."""
-        spec = spec_of(AVERAGING, 64, 100.0, protocols=(protocol, "asp"))
-        found = final_state(make_trainer(AVERAGING, 64), spec, tmp_path)
+        found = end_of(AVERAGING, 64, protocols=(protocol, "asp"))
         left = 0.99**found.updates
         mean, variance = np.split(found.statistics, 2)
         np.testing.assert_allclose(mean, (1 - left) * CONSTANT_GRADIENT, rtol=1e-4)
         np.testing.assert_allclose(variance, left, rtol=1e-4)
 
+    @pytest.mark.parametrize("protocol", ["bsp", "ds-sync:2"])
     def test_a_subclassed_model_and_a_keras_optimizer_move_as_on_the_cluster(
-        self, keras: Any, make_trainer: MakeTrainer, cluster_of: Any, tmp_path: Path
+        self, keras: Any, end_of: EndOf, cluster_of: Any, tmp_path: Path, protocol: str
     ) -> None:
         workload = replace(
             SHORT,
@@ -284,22 +261,16 @@ class TestTheSameNumbers:
             optimizer=lambda: keras.optimizers.Adam(),
             learning_rate=0.002,
         )
-        simulated, cluster = make_trainer(workload, 2), cluster_of(workload, 2)
-        for pair in (("bsp", "asp"), ("ds-sync:2", "asp")):
-            spec = spec_of(workload, 2, 100.0, protocols=pair)
-            found = final_state(simulated, spec, tmp_path / pair[0])
-            spec = jobs.spec_of(workload, 2, 100.0, protocols=pair)
-            real = final_state(cluster, spec, tmp_path / pair[0] / "real")
-            assert found.updates == real.updates
-            assert_close(found, real, 1e-4)
+        found = end_of(workload, 2, protocols=(protocol, "asp"))
+        spec = jobs.spec_of(workload, 2, 100.0, protocols=(protocol, "asp"))
+        real = final_state(cluster_of(workload, 2), spec, tmp_path / "real")
+        assert found.updates == real.updates
+        assert_close(found, real, 1e-4)
 
     @pytest.mark.parametrize("protocol", ["asp", "ssp:2", "ds-sync:2", "local-sgd:5", "gba:50"])
-    def test_a_constant_gradient_has_the_known_answer(
-        self, make_trainer: MakeTrainer, tmp_path: Path, protocol: str
-    ) -> None:
+    def test_a_constant_gradient_has_the_known_answer(self, end_of: EndOf, protocol: str) -> None:
         """After rounds of 4: 100 updates of eta, or 25 of 4 eta, shared or on each replica."""
-        spec = spec_of(CONSTANT, 4, 50.0, protocols=("bsp", protocol))
-        found = final_state(make_trainer(CONSTANT, 4), spec, tmp_path)
+        found = end_of(CONSTANT, 4, 50.0, protocols=("bsp", protocol))
         is_shared = protocol in ("asp", "ssp:2")
         later = [0.01] * 100 if is_shared else [0.04] * 25
         parameters, accumulator = momentum_answer([0.04] * 25 + later, 0.9)
@@ -323,14 +294,17 @@ class TestTheRecord:
     def test_what_is_sent_are_the_parameters_and_the_statistics(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        """Each step of one worker pulls them and pushes as much, at 1000 bytes a second."""
-        trainer = make_trainer(SHORT, 1, SLOW_LINK)
-        spec = spec_of(SHORT, 1, 100.0, profile=SLOW_LINK)
-        state = final_state(trainer, spec, tmp_path)
+        """Each step of one worker pulls them and pushes as much, at 1000 bytes a second.
+
+        Alone it does plain SGD.
+        """
+        spec = spec_of(SHORT, 1, 0.0, profile=SLOW_LINK)
+        record, state = train_to_end(make_trainer(SHORT, 1, SLOW_LINK), spec, tmp_path)
+        assert_close(state, plain_bsp(SHORT, 1, seed=1))
         values = len(state.parameters) + len(state.statistics)
         assert len(state.statistics) > 0
         seconds = SHORT.total_worker_steps * (1 + 2 * 4 * values / 1000)
-        assert trainer.train(spec).training_seconds == pytest.approx(seconds)
+        assert record.training_seconds == pytest.approx(seconds)
 
     def test_a_fork_meets_the_straggler_at_its_time(
         self, make_trainer: MakeTrainer, tmp_path: Path
@@ -343,25 +317,10 @@ class TestTheRecord:
         assert fork.inherited_seconds == pytest.approx(5.0)
 
 
-@pytest.mark.parametrize(
-    ("worker_steps", "workers", "batch_size", "most"),
-    [
-        (511, 64, 32, 1),
-        (512, 64, 32, 16),
-        (512, 1024, 32, 16),
-        (512, 8, 32, 8),
-        (512, 17, 32, 9),
-        (512, 50, 32, 13),
-        (512, 64, 128, 8),
-        (512, 64, 1024, 1),
-        (512, 64, 5000, 1),
-        (512, 1, 32, 1),
-    ],
-)
-def test_gradients_are_joined_where_job_and_cluster_are_large(
-    worker_steps: int, workers: int, batch_size: int, most: int
-) -> None:
-    assert gradients_at_once(worker_steps, workers, batch_size) == most
+def test_gradients_are_joined_where_job_and_cluster_are_large() -> None:
+    sizes = [(64, 32), (1024, 32), (8, 32), (17, 32), (50, 32), (64, 128), (64, 1024), (1, 32)]
+    assert [gradients_at_once(512, *one) for one in sizes] == [16, 16, 8, 9, 13, 8, 1, 1]
+    assert gradients_at_once(511, 64, 32) == 1
 
 
 class TestLargeClusters:
@@ -400,10 +359,8 @@ class TestLargeClusters:
         assert not np.array_equal(end.parameters, single.parameters)
 
     def test_too_many_for_the_memory_are_refused_in_one_line(self) -> None:
-        with pytest.raises(UserError, match=r"1000000000000 simulated workers .*GiB") as error:
+        with pytest.raises(UserError, match=r"^1000000000000 simulated .*GiB.* --workers$"):
             SimulatedTrainer(CONSTANT, 10**12, EVEN)
-        assert "\n" not in str(error.value)
-        assert "--workers" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -418,16 +375,8 @@ class TestLargeClusters:
 def test_another_trial_is_refused(
     make_trainer: MakeTrainer, make_spec: Callable[..., TrialSpec], fields: dict[str, Any]
 ) -> None:
-    assert_refused(make_trainer(BRIEF, 4), make_spec(BRIEF, 4, 50.0, **fields))
-
-
-def test_a_simulated_trial_on_the_real_cluster_is_refused(cluster_of: Any) -> None:
-    assert_refused(cluster_of(SHORT, 4), spec_of(SHORT, 4, 50.0))
-
-
-def assert_refused(trainer: Trainer, spec: TrialSpec) -> None:
     with pytest.raises(UserError) as error:
-        trainer.train(spec)
+        make_trainer(BRIEF, 4).train(make_spec(BRIEF, 4, 50.0, **fields))
     assert "\n" not in str(error.value)
 
 
