@@ -39,6 +39,8 @@ def tested(record: TrialRecord) -> list[tuple[int, float]]:
     return [(one.worker_step, one.accuracy) for one in record.evaluations]
 
 
+Trained = Callable[..., tuple[TrialRecord, ModelState]]
+
 _alone: dict[type, tuple[TrialRecord, ModelState]] = {}
 
 
@@ -56,24 +58,28 @@ class GuardContract:
     ) -> TrialSpec:
         raise NotImplementedError
 
-    def trained(
-        self,
-        make_trainer: Callable[..., Any],
-        folder: Path,
-        switch_percent: float,
-        band: Band | None,
-        observer: RecordingObserver | None = None,
-        **fields: Any,
-    ) -> tuple[TrialRecord, ModelState]:
-        spec = self.spec_of(GUARDED, self.workers, switch_percent, band=band, **fields)
-        return train_to_end(make_trainer(GUARDED, self.workers), spec, folder, observer)
+    @pytest.fixture
+    def trained(self, make_trainer: Callable[..., Any], tmp_path: Path) -> Trained:
+        """Trains a guarded trial to its end; `folder` is for its checkpoints."""
 
-    def alone(
-        self, make_trainer: Callable[..., Any], folder: Path
-    ) -> tuple[TrialRecord, ModelState]:
+        def train(
+            switch_percent: float,
+            band: Band | None,
+            observer: RecordingObserver | None = None,
+            folder: str = ".",
+            **fields: Any,
+        ) -> tuple[TrialRecord, ModelState]:
+            spec = self.spec_of(GUARDED, self.workers, switch_percent, band=band, **fields)
+            trainer = make_trainer(GUARDED, self.workers)
+            return train_to_end(trainer, spec, tmp_path / folder, observer)
+
+        return train
+
+    @pytest.fixture
+    def alone(self, trained: Trained) -> tuple[TrialRecord, ModelState]:
         """A run of the first protocol, which is the same whoever asks: the first one makes it."""
         if type(self) not in _alone:
-            _alone[type(self)] = self.trained(make_trainer, folder / "alone", 100.0, None)
+            _alone[type(self)] = trained(100.0, None, folder="alone")
         return _alone[type(self)]
 
     @pytest.mark.parametrize(
@@ -86,30 +92,22 @@ class GuardContract:
     )
     def test_after_its_last_alarm_it_ends_where_the_first_protocol_alone_does(
         self,
-        make_trainer: Callable[..., Any],
-        tmp_path: Path,
+        trained: Trained,
+        alone: tuple[TrialRecord, ModelState],
         percents: tuple[float, ...],
         band: Band,
         second: str,
     ) -> None:
         observer, pair = RecordingObserver(), ("bsp", second)
         first, *later = percents
-        record, state = self.trained(
-            make_trainer,
-            tmp_path,
-            first,
-            band,
-            observer,
-            protocols=pair,
-            retry_percents=tuple(later),
-        )
-        alone, expected = self.alone(make_trainer, tmp_path)
+        record, state = trained(first, band, observer, protocols=pair, retry_percents=tuple(later))
+        whole, expected = alone
         assert_bitwise_equal(state, expected)
-        assert tested(record) == tested(alone)
+        assert tested(record) == tested(whole)
         assert [(p.protocol, p.end_worker_step) for p in record.phases] == [("bsp", W)]
         assert record.worker_steps == W
         assert not record.diverged
-        assert record.converged_accuracy == alone.converged_accuracy
+        assert record.converged_accuracy == whole.converged_accuracy
         guard = record.guard
         assert guard is not None
         assert guard.held_percent == 100.0
@@ -154,13 +152,9 @@ class GuardContract:
         assert seconds == sorted(seconds)
         assert (record.switch_overhead_seconds > 0) == (len(record.phases) > 1)
 
-    def test_a_later_switch_holds_as_if_it_were_the_only_one(
-        self, make_trainer: Callable[..., Any], tmp_path: Path
-    ) -> None:
-        record, state = self.trained(
-            make_trainer, tmp_path, 30.0, EARLY, retry_percents=(50.0, 60.0)
-        )
-        once, expected = self.trained(make_trainer, tmp_path / "once", 50.0, EARLY)
+    def test_a_later_switch_holds_as_if_it_were_the_only_one(self, trained: Trained) -> None:
+        record, state = trained(30.0, EARLY, retry_percents=(50.0, 60.0))
+        once, expected = trained(50.0, EARLY, folder="once")
         if self.is_repeatable:
             assert_bitwise_equal(state, expected)
             assert tested(record) == tested(once)
@@ -181,13 +175,12 @@ class GuardContract:
     )
     def test_without_an_alarm_nothing_is_different(
         self,
-        make_trainer: Callable[..., Any],
-        tmp_path: Path,
+        trained: Trained,
         switch_percent: float,
         band: Band | None,
         outcome: GuardOutcome | None,
     ) -> None:
-        record, _ = self.trained(make_trainer, tmp_path, switch_percent, band)
+        record, _ = trained(switch_percent, band)
         assert record.guard == outcome
         assert [p.protocol for p in record.phases] == ["bsp", "asp"][: 2 - (switch_percent == 100)]
         assert record.worker_steps == W
@@ -216,12 +209,10 @@ class GuardContract:
         assert record.guard == GuardOutcome(30.0)
 
     def test_the_state_at_the_switch_is_among_the_checkpoints(
-        self, make_trainer: Callable[..., Any], tmp_path: Path
+        self, trained: Trained, tmp_path: Path
     ) -> None:
         percents = (10.0, 20.0, 50.0, 60.0, 80.0)
-        record, _ = self.trained(
-            make_trainer, tmp_path, 30.0, EASY, checkpoint_percents=percents, kept_checkpoints=2
-        )
+        record, _ = trained(30.0, EASY, checkpoint_percents=percents, kept_checkpoints=2)
         assert sorted(record.checkpoints) == [30.0, 80.0, 100.0]
         assert set(tmp_path.iterdir()) == set(record.checkpoints.values())
 
@@ -236,15 +227,8 @@ class GuardContract:
                     seen.append(set(tmp_path.iterdir()))
                 return super().on_evaluation(evaluation)
 
-        percents = (20.0, 40.0, 50.0)
-        spec = self.spec_of(
-            GUARDED,
-            self.workers,
-            30.0,
-            band=STRICT,
-            checkpoint_percents=percents,
-            checkpoint_directory=tmp_path,
-        )
+        fields = {"checkpoint_percents": (20.0, 40.0, 50.0), "checkpoint_directory": tmp_path}
+        spec = self.spec_of(GUARDED, self.workers, 30.0, band=STRICT, **fields)
         record = make_trainer(GUARDED, self.workers).train(spec, Looking())
         assert sorted(record.checkpoints) == [20.0, 30.0, 40.0, 50.0]
         assert seen[0] == {checkpoint_path(spec, one, ".npz") for one in (20.0, 30.0)}
@@ -252,7 +236,8 @@ class GuardContract:
     @pytest.mark.parametrize(("switch_percent", "later"), [(0.0, ()), (30.0, (60.0,))])
     def test_resumed_after_its_switch_it_can_still_go_back(
         self,
-        make_trainer: Callable[..., Any],
+        trained: Trained,
+        alone: tuple[TrialRecord, ModelState],
         tmp_path: Path,
         switch_percent: float,
         later: tuple[float, ...],
@@ -272,21 +257,20 @@ class GuardContract:
         }
         observer = RecordingObserver(interrupt)
         with pytest.raises(KeyboardInterrupt):
-            self.trained(make_trainer, tmp_path, switch_percent, TARGET, observer, **fields)
-        found = {float(path.stem.partition("-at-")[2]) for path in tmp_path.iterdir()}
+            trained(switch_percent, TARGET, observer, "resumed", **fields)
+        left = (tmp_path / "resumed").iterdir()
+        found = {float(path.stem.partition("-at-")[2]) for path in left}
         assert found == {70.0, *later}
         # What is left to try is known to the run.
         fields["retry_percents"] = ()
-        record, state = self.trained(
-            make_trainer, tmp_path, switch_percent, TARGET, resume=True, **fields
-        )
+        fields["resume"] = True
+        record, state = trained(switch_percent, TARGET, folder="resumed", **fields)
         kinds = [event.kind for event in record.events if event.kind != "switched"]
         assert kinds == [*("alarmed" for _ in later), "resumed", "alarmed"]
         assert record.guard is not None
         assert record.guard.held_percent == 100.0
         assert [one.switch_percent for one in record.guard.failed] == [switch_percent, *later]
-        _, expected = self.alone(make_trainer, tmp_path)
-        assert_bitwise_equal(state, expected)
+        assert_bitwise_equal(state, alone[1])
 
     def test_resumed_without_the_state_at_its_switch_it_has_no_guard(
         self,

@@ -53,18 +53,6 @@ def play(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return main
 
 
-def program(name: str, *arguments: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def ended(code: str) -> subprocess.CompletedProcess[str]:
     """A program that shall end itself."""
     return subprocess.run(
@@ -86,13 +74,11 @@ def test_sizes_are_what_they_are_called(size: str, keras: Any) -> None:
     assert sizes.PARAMETERS[size] == expected
 
 
-@pytest.mark.parametrize("row", ["BSP, threads of one process", "one process, not distributed"])
-def test_rows_of_one_process_about_sizes_of_models(
-    monkeypatch: pytest.MonkeyPatch, row: str
-) -> None:
+def test_rows_of_one_process_about_sizes_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
     short = replace(sizes.digits_cnn, evaluation_interval_worker_steps=8)
     monkeypatch.setattr(sizes, "digits_cnn", short)
-    assert scale_rows.ROWS[row]("14k", 0.01) > 0
+    for row in ("BSP, threads of one process", "one process, not distributed"):
+        assert scale_rows.ROWS[row]("14k", 0.01) > 0
 
 
 @pytest.mark.slow
@@ -107,10 +93,11 @@ def test_workers_of_an_all_reduce_make_the_steps_of_the_first() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_sizes_of_models_are_compared_with_what_loopback_carries() -> None:
-    sizes_and_rows = ("--sizes", "14k", "--rows", scale_rows.LOOPBACK)
-    arguments = (*sizes_and_rows, "--seconds", 0.1, "--rounds", 2)
-    lines = program("scale", *arguments).splitlines()
+def test_sizes_of_models_are_compared_and_a_row_that_does_not_end_gives_no_figure(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("--sizes", "14k", "--rows", scale_rows.LOOPBACK, "--seconds", 0.1, "--rounds", 2)
+    lines = play(scale, *arguments).splitlines()
     assert lines[0].strip() == "13,706 parameters, 4 workers, 0.1 s each"
     row = next(line for line in lines if line.startswith("│"))
     name, per_second, gigabytes, *ratios = (cell.strip() for cell in row.split("│")[1:-1])
@@ -118,16 +105,8 @@ def test_sizes_of_models_are_compared_with_what_loopback_carries() -> None:
     assert name == scale_rows.LOOPBACK
     assert bytes_per_second == pytest.approx(float(gigabytes) * 1e9, rel=0.02)
     assert ratios == ["-", "1.00"]
-
-
-def test_a_row_that_does_not_end_gives_no_figure_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     monkeypatch.setattr(scale, "START_SECONDS", 0.0)
-    arguments = ("--sizes", "17m", "--seconds", "0.001", "--rows", "ASP, processes")
-    monkeypatch.setattr(sys, "argv", ["scale", *arguments])
-    scale.main()
-    out = capsys.readouterr().out
+    out = play(scale, "--sizes", "17m", "--seconds", "0.001", "--rows", "ASP, processes")
     assert "│ ASP, processes │      no figure │" in out
     assert out.endswith("\nASP, processes: error: ASP, processes is not done after 0.02 s; ended\n")
 
@@ -151,32 +130,23 @@ def test_what_takes_too_long_ends_with_one_line_and_all_its_processes() -> None:
 
 def test_gradients_of_simulated_training(play: Play) -> None:
     out = play(simulator, "--rounds", 1, "--gradients", 8, "--workers", 1024)
-    for name in ("1,024 workers", simulator.ALONE):
-        assert out.count(f" {name} ") == 2
+    assert [out.count(f" {name} ") for name in ("1,024 workers", simulator.ALONE)] == [2, 2]
 
 
-def test_protocols(play: Play) -> None:
+def test_protocols(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     out = play(protocols, "--seeds", 1, "--worker-steps", 32)
     assert all(out.count(f"│ {name} ") == 1 for name in protocols.ALONE)
     assert out.count(" of 1 ") == len(protocols.ALONE) + 3
-
-
-def test_protocols_on_clicks(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocols, "ON_CLICKS", ("bsp", "gba:3"))
     out = play(protocols, "--job", "clicks", "--seeds", 1, "--worker-steps", 16)
-    assert out.count("│ bsp ") == 3
-    assert out.count("│ gba:3 ") == 2
-    assert out.count("│ bsp,gba:3 ") == 1
-    assert out.count(" of 1 ") == 6
+    rows = [out.count(f"│ {name} ") for name in ("bsp", "gba:3", "bsp,gba:3")]
+    assert (rows, out.count(" of 1 ")) == ([3, 2, 1], 6)
 
 
-def test_online_policies_under_stragglers(play: Play) -> None:
+def test_stragglers(play: Play) -> None:
     arguments = ("--workload", "tests.trainers.jobs:BRIEF", "--workers", 3)
     out = play(stragglers, *arguments, "--scenarios", "moderate", "--seeds", 1)
     assert all(f" moderate      {online}" in out for online in ("none", "greedy", "elastic"))
-
-
-def test_the_detector_of_stragglers(play: Play) -> None:
     out = play(detector, "--runs", 1, "--rounds", 30, "--processes", 1)
     assert all(f"stragglers: {number}" in out for number in (1, 2))
 
