@@ -126,19 +126,6 @@ CONSTANT = Workload(
 )
 
 
-def averaging_model(momentum: float) -> Any:
-    """Has moving averages of its inputs, which no training of it changes."""
-    from keras import Input, Sequential, layers
-
-    return Sequential(
-        [
-            Input((4,)),
-            layers.BatchNormalization(momentum=momentum, center=False, scale=False),
-            layers.Dense(1, use_bias=False, kernel_initializer="ones"),
-        ]
-    )
-
-
 def momentum_answer(rates: Sequence[float], momentum: float) -> tuple[np.ndarray, np.ndarray]:
     """Parameters and momentum of `CONSTANT` after one update with each of `rates`, in float64."""
     parameters = np.ones(4)

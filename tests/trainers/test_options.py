@@ -1,4 +1,4 @@
-"""A trainer's option takes from Python what it takes from a command line."""
+"""What a trainer's option takes from Python, and the conditions of a job."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import RunConditions
+from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.options import TrainerOption
 
 COUNT = TrainerOption("--how-many", "So many.", int, least=1, most=1000)
@@ -62,3 +64,51 @@ def test_refuses(option: TrainerOption, value: Any, why: str) -> None:
 
 def test_a_parameter_is_called_as_its_flag_unless_it_has_a_name() -> None:
     assert (COUNT.parameter, FOLDER.parameter) == ("how_many", "place")
+
+
+NOTHING = ConditionsChoice("none", "hot")
+
+
+def test_what_is_recorded_is_canonical() -> None:
+    chosen = ConditionsChoice("greedy", "restart", ("mild", "kill:worker=01, at=5.0%"))
+    assert chosen.conditions(4, 20.0, "bsp", "processes") == RunConditions(
+        "greedy",
+        "restart",
+        ("straggler:worker=3,at=5%,for=10%,delay=10ms", "kill:worker=1,at=5%"),
+    )
+
+
+@pytest.mark.parametrize("first_protocol", ["bsp", "asp", "ds-sync:2"])
+def test_the_default_fits_every_job(first_protocol: str) -> None:
+    assert NOTHING.conditions(1, 0.0, first_protocol, "in-process") == RunConditions()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "first_protocol", "words"),
+    [
+        (ConditionsChoice("greedy", "hot"), "asp", "--online greedy acts while workers wait"),
+        (ConditionsChoice("elastic", "hot"), "ds-sync:2", "and ds-sync:2 before the switch has"),
+        (ConditionsChoice("none", "hot", ("hang:worker=1,at=1%",)), "bsp", "no process to hang"),
+        (ConditionsChoice("none", "hot", ("hang:worker=4,at=1%",)), "bsp", "numbered from 0 to 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    chosen: ConditionsChoice, first_protocol: str, words: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        chosen.conditions(4, 20.0, first_protocol, "in-process")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "option"),
+    [
+        (ConditionsChoice("greedy", "hot"), "--online greedy"),
+        (ConditionsChoice("none", "restart"), "--switch restart"),
+        (ConditionsChoice("none", "hot", ("mild",)), "--inject"),
+    ],
+)
+def test_nothing_may_be_chosen_for_recorded_runs(chosen: ConditionsChoice, option: str) -> None:
+    NOTHING.check_nothing_chosen("why")
+    with pytest.raises(UserError, match=f"^{option} cannot be used: why; leave it out$"):
+        chosen.check_nothing_chosen("why")

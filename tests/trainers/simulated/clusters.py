@@ -114,11 +114,6 @@ def play(
     return done
 
 
-def end_seconds(*arguments: Any, **fields: Any) -> float:
-    """The time at which the last worker-step of a segment counts."""
-    return max(seconds for _, seconds in play(*arguments, **fields))
-
-
 def asp_throughput(workers: int, compute_seconds: float, transfer_seconds: float) -> float:
     """Worker-steps per second in ASP if one transfer at a time has the whole link.
 

@@ -144,25 +144,6 @@ class TestAspSeconds:
         found = asp_seconds(workers, 3.0, Network(None, 400.0, 0.5, values=100))
         assert found == pytest.approx(workers / asp_throughput(workers, 4.5, 1.0))
 
-    @pytest.mark.parametrize("workers", [6, 24])
-    def test_it_is_how_long_it_takes_to_play(self, workers: int) -> None:
-        """Both kinds of links limit."""
-        network = Network(200.0, 400.0, values=100)
-        profile = ClusterProfile(
-            compute_seconds=3.0,
-            compute_variation=0.5,
-            worker_bandwidths_bytes_per_second=(200.0,),
-            server_bandwidth_bytes_per_second=400.0,
-        )
-        job = TimedJob(workers, 8000, ("asp", "asp"), 100)
-        (phase,) = simulate_phases(profile, job, 100.0, 0)
-        found = asp_seconds(workers, 3.0, network)
-        assert phase.seconds / 8000 * workers == pytest.approx(found, rel=0.02)
-
-    @pytest.mark.parametrize("network", [Network(), Network(1.0, 1.0), Network(values=10**9)])
-    def test_what_nothing_limits_takes_as_long_as_computing(self, network: Network) -> None:
-        assert asp_seconds(5, 3.0, network) == 3.0
-
     @given(
         workers=st.integers(1, 300),
         compute=st.floats(1e-9, 1e9),

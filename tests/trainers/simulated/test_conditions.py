@@ -181,15 +181,6 @@ class TestDisturbed:
             for one in record.phases
         )
 
-    def test_a_straggler_is_as_stale_as_it_is_slow(self, make_trainer: MakeTrainer) -> None:
-        """Nine more seconds between pull and push, in which the other one pushes as often."""
-        slow = "straggler:worker=1,at=0s,for=1000s,delay=9s"
-        spec = spec_of(CONSTANT, 2, 0.0, profile=EVEN, conditions=RunConditions(injections=(slow,)))
-        (phase,) = make_trainer(CONSTANT, 2, EVEN).train(spec).phases
-        assert phase.max_staleness == 10
-        # Of every 11 gradients one is 10 updates old, and one pulled before that arrived.
-        assert phase.mean_staleness == pytest.approx((10 + 1) / 11, abs=0.05)
-
 
 class TestBatchAfterTheSwitch(BatchContract):
     def spec_of(
