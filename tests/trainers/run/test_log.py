@@ -197,18 +197,6 @@ def guarded() -> RunLog:
     return RunLog(spec, RecordingObserver(), lambda accuracy: accuracy < 0.2)
 
 
-def fail(log: RunLog) -> None:
-    """Trains to the switch and beyond, until the third test after it."""
-    play(log, 500, 5.0)
-    log.add_evaluation(Evaluation(400, 4.0, 0.5, 0.1))
-    log.keep_switch()
-    log.add_switch("asp", 0.25, 5.25)
-    play(log, 900, 8.0)
-    for step in (600, 700, 800):
-        log.add_evaluation(Evaluation(step, step / 100, 0.6, 0.1))
-    assert log.has_to_go_back
-
-
 def test_a_switch_that_fails_at_the_end_states_what_it_converged_to() -> None:
     spec = replace(spec_of(), band=Band(0.9, 0.01))
     log = RunLog(spec, RecordingObserver(), lambda accuracy: accuracy < 0.2)
@@ -223,18 +211,6 @@ def test_a_switch_that_fails_at_the_end_states_what_it_converged_to() -> None:
     (failed,) = outcome.failed
     assert failed.worker_step == 1000
     assert failed.accuracy == pytest.approx(0.53)
-
-
-@pytest.mark.parametrize("is_before", [True, False])
-def test_what_diverges_before_the_switch_or_after_an_alarm_has_diverged(is_before: bool) -> None:
-    log = guarded()
-    if not is_before:
-        fail(log)
-        log.heed_alarm(8.5)
-    log.diverge("a training loss is not finite")
-    assert log.diverged
-    assert not log.has_to_go_back
-    assert log.is_stopping
 
 
 @pytest.mark.parametrize(
@@ -262,7 +238,9 @@ def test_what_diverges_after_the_switch_goes_back(accuracy: float, alarm: str) -
 def test_another_process_looks_at_the_tests_since_the_switch() -> None:
     """Those of the process before it were perhaps not looked at any more."""
     log = guarded()
-    fail(log)
+    play(log, 900, 8.0)
+    for step in (400, 600, 700, 800):
+        log.add_evaluation(Evaluation(step, step / 100, 0.6, 0.1))
     for step, has_to in ((900, True), (500, False)):
         other = guarded()
         other.go_back(step, 500, 9.0, log.history())
