@@ -133,11 +133,6 @@ class TrainerContract:
             assert [phase.protocol for phase in record.phases] == ["bsp" if done else "asp"]
             assert record.switch_overhead_seconds == 0.0
 
-    def test_the_protocols_may_come_in_the_other_order(self, make_trainer: MakeTrainer) -> None:
-        record = self.train(make_trainer, 25.0, protocols=("asp", "bsp"))
-        assert [phase.protocol for phase in record.phases] == ["asp", "bsp"]
-        assert record.worker_steps == self.workload.total_worker_steps
-
     @pytest.mark.parametrize("switch_percent", [0.0, 50.0, 100.0])
     def test_it_learns_and_its_evaluations_ascend_to_the_end_of_the_job(
         self, make_trainer: MakeTrainer, switch_percent: float

@@ -37,6 +37,7 @@ def test_a_fork_converges_to_the_mean_of_five_tests_inherited_ones_included() ->
     assert record.evaluations == own
     assert record.converged_accuracy == pytest.approx(0.7)
     assert record.converged
+    assert not trial_record(fork, NOW, **result, diverged=True).converged
     fewer = trial_record(replace(fork, inherited_evaluations=TESTS[1:3]), NOW, **result)
     assert fewer.converged_accuracy == pytest.approx((0.6 + 3 * 0.7) / 4)
     assert not fewer.converged
