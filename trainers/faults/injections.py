@@ -123,11 +123,7 @@ class Injection:
 
 
 def parse_injection(text: str) -> Injection:
-    """Reads one injection.
-
-    Raises:
-        UserError: It is not valid.
-    """
+    """Reads one injection; raises UserError if it is not valid."""
     kind, _, rest = _tidy(text).partition(":")
     if kind not in _KINDS:
         raise UserError(f"injection {text!r}: it begins with none of {', '.join(_KINDS)}")
@@ -138,12 +134,7 @@ def parse_injection(text: str) -> Injection:
 
 
 def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tuple[Injection, ...]:
-    """Reads the values of `--inject` for one job, in their order.
-
-    Args:
-        texts: Injections or scenarios.
-        workers: n.
-        switch_percent: The switch point; the paper's scenarios disturb the part before it.
+    """Reads the values of `--inject`, injections or scenarios, for one job, in their order.
 
     Raises:
         UserError: One is not valid for this job.
@@ -154,7 +145,7 @@ def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tup
         if name in _KINDS:
             found.append(parse_injection(text))
         elif name in SCENARIOS:
-            found += expand(text, workers, switch_percent)
+            found += _expanded(text, workers, switch_percent)
         else:
             raise UserError(
                 f"--inject is {text!r}: give an injection such as kill:worker=1,at=30% (kinds:"
@@ -164,24 +155,16 @@ def injections(texts: Iterable[str], workers: int, switch_percent: float) -> tup
     return tuple(found)
 
 
-def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, ...]:
-    """Makes the injections of one of the paper's scenarios.
+def _expanded(text: str, workers: int, switch_percent: float) -> tuple[Injection, ...]:
+    """The injections of one of the paper's scenarios, perhaps with another delay: `mild:delay=1s`.
 
     The paper gives times for its own jobs. Here the part before the switch is divided into as many
     equal stretches as there are occurrences, and the middle half of each is slow. The stragglers
     are the workers with the highest numbers, all at the same time.
-
-    Args:
-        text: A name in `SCENARIOS`, optionally with another delay: `moderate:delay=100ms`.
-        workers: n.
-        switch_percent: The switch point.
-
-    Raises:
-        UserError: There is no such scenario, or it does not fit the job.
     """
     name, colon, option = _tidy(text).partition(":")
     key, _, value = option.partition("=")
-    if name not in SCENARIOS or (colon and key != "delay"):
+    if colon and key != "delay":
         raise UserError(
             f"there is no scenario {text!r}; write it as mild or moderate[:delay=100ms]"
         )
@@ -216,20 +199,12 @@ def expand(text: str, workers: int, switch_percent: float) -> tuple[Injection, .
 
 
 def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1) -> None:
-    """Refuses injections that a cluster of this kind cannot carry out.
+    """Raises UserError if a cluster cannot carry one of the injections out.
 
-    Args:
-        found: The injections.
-        launcher: `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
-        servers: Number of its parameter servers.
-
-    Raises:
-        UserError: One cannot be carried out.
+    The launcher is `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
     """
     for injection in found:
-        problem = None
-        if injection.kind != "straggler":
-            problem = _problem_of(injection, launcher)
+        problem = _problem_of(injection, launcher) if injection.kind != "straggler" else None
         if problem is None and injection.role == "ps" and injection.number >= servers:
             only = (
                 "there is one parameter server, ps=0"

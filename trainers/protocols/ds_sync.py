@@ -22,9 +22,6 @@ def partition(
     lowest: after d consecutive rounds everybody has a share from everybody (arXiv 2007.03298).
     For other n the paper defines no groups; here the roster is shuffled anew in each round and cut
     into pieces of m, of which the last may be shorter.
-
-    Returns:
-        The groups, each in ascending order; together they are the roster.
     """
     digits = _digits(len(roster), group_size)
     if digits is None:
@@ -125,7 +122,9 @@ class DSSync(SyncProtocol):
         for number, group in groups:
             # Workers in later rounds are done with this one, or came back after it.
             expected = [one for one in group if self._round.get(one, number + 1) <= number]
-            present = tuple(one for one in expected if self._is_in(one, number))
+            present = tuple(
+                one for one in expected if one in self._arrived and self._round[one] == number
+            )
             if len(present) < len(expected):
                 continue
             released += present
@@ -135,9 +134,6 @@ class DSSync(SyncProtocol):
             self._round[worker] += 1
         self._arrived.difference_update(released)
         return Release(tuple(sorted(released)), tuple(averaged))
-
-    def _is_in(self, worker: int, number: int) -> bool:
-        return worker in self._arrived and self._round[worker] == number
 
 
 @lru_cache(maxsize=1024)

@@ -35,16 +35,9 @@ def extra_steps(
 ) -> int:
     """The number of further steps of the fastest worker that end closest to a push of the slowest.
 
-    Both workers are assumed to keep the pace of their last step.
-
-    Args:
-        fast: Pushes of the fastest worker.
-        slow: Pushes of the slowest worker.
-        range_steps: r_max, the number of pushes of the slowest worker predicted after its next.
-        most_steps: Upper limit of the answer.
-
-    Returns:
-        r from 0 to `most_steps`, the smallest of equally good ones; 0 if a worker has no pace yet.
+    Both workers are assumed to keep the pace of their last step. `range_steps`, r_max, is the
+    number of pushes of the slowest predicted after its next. The answer is from 0 to `most_steps`,
+    the smallest of equally good ones; 0 if a worker has no pace yet.
     """
     pace = fast.interval_seconds if fast else None
     slow_pace = slow.interval_seconds if slow else None
@@ -76,7 +69,6 @@ class DSSP(SSP):
     paper. Among several slowest workers the lowest number is chosen; the paper leaves this open.
 
     Args:
-        workers: The workers at the start.
         low_steps: Lead up to which a worker always goes on.
         high_steps: The largest lead with which a worker may start a step, if `bounded`.
         bounded: Whether `high_steps` is enforced.

@@ -26,7 +26,6 @@ class GBA(SyncProtocol):
     segment, the rest of the buffer is one update, with the rate of as many workers in BSP.
 
     Args:
-        workers: The workers at the start.
         stale_updates: iota, the age of the oldest token that has weight, in updates.
     """
 

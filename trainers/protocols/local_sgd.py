@@ -21,7 +21,6 @@ class LocalSGD(BSP):
     which it starts from the average.
 
     Args:
-        workers: The workers at the start.
         period_steps: H, the number of steps of each worker from one average to the next.
     """
 

@@ -18,7 +18,6 @@ class SSP(SyncProtocol):
     level with the slowest one, and workers that leave no longer count.
 
     Args:
-        workers: The workers at the start.
         lead_steps: s, the largest lead with which a worker may start a step.
     """
 

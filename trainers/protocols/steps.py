@@ -76,13 +76,14 @@ class SegmentSteps:
 
     Args:
         protocol: A fresh state machine.
-        done: Number of worker-steps done before.
-        end_step: Number of worker-steps done where the segment ends.
+        done: Number of worker-steps done before the segment.
+        end_step: That number where it ends.
         undone: Steps before `done` that are still to be done, while as many later ones are done.
         batches: Number of worker-steps of a ticket; the last one of the segment may have fewer.
 
     Attributes:
         exchange: Use of a gradient.
+        next_step: The first step that has not been handed out.
         done: Number of worker-steps whose gradient counts: it has been applied, or will be by a
             group of the last answer.
     """
@@ -98,7 +99,7 @@ class SegmentSteps:
         self.exchange = protocol.exchange
         self.done = done
         self._protocol = protocol
-        self._next_step = done + len(undone)
+        self.next_step = done + len(undone)
         self._end_step = end_step
         self._batches = batches
         self._released: deque[int] = deque()
@@ -120,24 +121,18 @@ class SegmentSteps:
     def undone(self, applied: Collection[Ticket] = ()) -> list[int]:
         """Steps whose gradient has not been applied, while that of later ones may have been.
 
-        Args:
-            applied: Tickets that are known to be applied although they were not acknowledged.
+        Of the tickets that are out, those in `applied` are known to be applied.
         """
         out = [one.worker_steps for one in self._out.values() if one not in applied]
         again = [range(step, step + batches) for step, batches in self._again]
         return sorted(itertools.chain(*out, *again, *self._waiting.values()))
 
     @property
-    def next_step(self) -> int:
-        """The first step that has not been handed out."""
-        return self._next_step
-
-    @property
     def is_over(self) -> bool:
         """Whether no step is under way or still to be done."""
         if self._out:
             return False
-        return self._is_stopped or (not self._again and self._next_step >= self._end_step)
+        return self._is_stopped or (not self._again and self.next_step >= self._end_step)
 
     def start(self) -> Advance:
         """The first steps; called once."""
@@ -145,12 +140,9 @@ class SegmentSteps:
         return self.hand_out()
 
     def push(self, worker: int, now_seconds: float) -> Groups:
-        """Records that `worker` has finished its step.
+        """Records that `worker` has finished its step; returns groups whose work is to be joined.
 
         Between this call and `hand_out`, workers may be told to leave, or the segment be stopped.
-
-        Returns:
-            Groups whose work is to be joined.
         """
         ticket = self._out.pop(worker)
         if self._is_joined:
@@ -164,35 +156,25 @@ class SegmentSteps:
         return groups + self._leave(worker) if worker in self._leaving else groups
 
     def leave(self, worker: int) -> Groups:
-        """Gives `worker` no more steps; the one that it has still counts.
-
-        Returns:
-            Groups that waited for nobody else.
-        """
+        """Gives `worker` no more steps; the one that it has still counts."""
         if worker in self._out:
             self._leaving.add(worker)
             return ()
         return self._leave(worker)
 
     def lose(self, worker: int) -> Groups:
-        """Records that `worker` is lost; its step will be handed out again.
-
-        Returns:
-            Groups that waited for nobody else.
-        """
+        """Records that `worker` is lost; its step will be handed out again."""
         ticket = self._out.pop(worker, None)
         groups = self._leave(worker)
         if ticket is not None:
             heapq.heappush(self._again, (ticket.worker_step, ticket.batches))
-            groups += self._call_back()
+            # Idle workers take part again.
+            for other in sorted(self._idle):
+                groups += self.join(other)
         return groups
 
     def join(self, worker: int) -> Groups:
-        """Lets `worker` take part, be it new or back.
-
-        Returns:
-            Groups that this completes.
-        """
+        """Lets `worker` take part, be it new or back."""
         self._leaving.discard(worker)
         self._idle.discard(worker)
         return self._take(self._protocol.add(worker))
@@ -215,7 +197,7 @@ class SegmentSteps:
 
     def cut(self) -> None:
         """Ends the segment here; the step of a worker that is lost is still done by another."""
-        self._end_step = self._next_step
+        self._end_step = self.next_step
 
     def stop(self) -> None:
         """Hands out no more tickets at all; may be called during another call."""
@@ -227,10 +209,10 @@ class SegmentSteps:
             return None
         if self._again:
             return heapq.heappop(self._again)
-        if self._next_step >= self._end_step:
+        if self.next_step >= self._end_step:
             return None
-        step, batches = self._next_step, min(self._batches, self._end_step - self._next_step)
-        self._next_step += batches
+        step, batches = self.next_step, min(self._batches, self._end_step - self.next_step)
+        self.next_step += batches
         return step, batches
 
     def _leave(self, worker: int) -> Groups:
@@ -239,13 +221,6 @@ class SegmentSteps:
         if worker in self._released:
             self._released.remove(worker)
         return self._take(self._protocol.remove(worker))
-
-    def _call_back(self) -> Groups:
-        """Lets idle workers take part again."""
-        groups: Groups = ()
-        for worker in sorted(self._idle):
-            groups += self.join(worker)
-        return groups
 
     def _take(self, release: Release) -> Groups:
         self._released.extend(release.workers)

@@ -40,10 +40,8 @@ _ACCURACY = Metric()
 class Guard:
     """Decides from its tests whether a run has failed after its switch; pure.
 
-    Args:
-        band: Results of the first protocol alone.
-        total_worker_steps: W.
-        metric: The job's metric, in whose unit an alarm gives its figures.
+    It is held against the results of the first protocol alone, the band. An alarm gives its figures
+    in the unit of the job's metric.
     """
 
     def __init__(self, band: Band, total_worker_steps: int, metric: Metric = _ACCURACY) -> None:
@@ -56,9 +54,7 @@ class Guard:
     def alarm(self, evaluations: Sequence[Evaluation], switch_worker_step: int) -> str | None:
         """The reason why the run has failed, as a clause with figures; None if it has not.
 
-        Args:
-            evaluations: All tests so far, including those before the switch.
-            switch_worker_step: Worker-steps done at the switch.
+        The tests are all so far, including those before the switch.
         """
         before = [one for one in evaluations if one.worker_step <= switch_worker_step]
         after = evaluations[len(before) :]
@@ -70,21 +66,19 @@ class Guard:
             return self._missed(evaluations)
         return found
 
-    def lowest_accuracy(self, worker_step: int) -> float | None:
-        """The accuracy below which a test at this worker-step is low; None if it is not known."""
+    def lowest_accuracy(self, worker_step: int) -> float:
+        """The accuracy below which a test at this worker-step is low; -inf if it is not known."""
         if not self._steps or worker_step < self._steps[0]:
-            return None
+            return -math.inf
         return _between(worker_step, self._steps, self._limits)
 
     def _below(self, last: Sequence[Evaluation]) -> str | None:
-        for one in last:
-            limit = self.lowest_accuracy(one.worker_step)
-            if limit is None or one.accuracy >= limit:
-                return None
+        if any(one.accuracy >= self.lowest_accuracy(one.worker_step) for one in last):
+            return None
         newest = last[-1]
+        limit = self.lowest_accuracy(newest.worker_step)
         usual = _between(newest.worker_step, self._steps, self._means)
         text, side = self._metric.text, "above" if self._metric.is_less_better else "below"
-        assert limit is not None
         return (
             f"{_IN_A_ROW} tests in a row are {side} what the first protocol alone reaches: "
             f"{text(newest.accuracy)}, where it has {text(usual)} and {text(limit)} is allowed"
@@ -187,11 +181,9 @@ class Guarding:
         return [after_failures(self._spec, failures) for failures in range(len(self.failed) + 1)]
 
     def outcome(self, first_protocol_done: int) -> GuardOutcome | None:
-        """The outcome; None if the run has no guard.
+        """The outcome, given the worker-steps done before the switch; None without a guard.
 
-        Args:
-            first_protocol_done: Worker-steps done before the switch. A run that went back and did
-                not reach another switch had the first protocol alone.
+        A run that went back and did not reach another switch had the first protocol alone.
         """
         if self._guard is None and not self.failed:
             return None
@@ -231,11 +223,7 @@ class Guarding:
     ) -> tuple[Position, RunEvent]:
         """Gives up the present switch because of the alarm.
 
-        Args:
-            done: Worker-steps done.
-            now_seconds: Training time.
-            evaluations: All tests so far.
-            is_kept: Whether the state at the switch was kept; otherwise the run starts again.
+        Unless the state at the switch is kept, the run starts again.
 
         Returns:
             The position to go back to, and the event to report.
@@ -274,12 +262,9 @@ class Guarding:
 def failed_accuracy(
     evaluations: Sequence[Evaluation], switched_after: int, total_worker_steps: int
 ) -> float | None:
-    """Returns the accuracy that a `FailedSwitch` states; None without a test after the switch.
+    """The accuracy that a `FailedSwitch` states, from all tests up to the alarm.
 
-    Args:
-        evaluations: All tests up to the alarm.
-        switched_after: Worker-steps done at the switch.
-        total_worker_steps: W.
+    None without a test after the switch, which was after so many worker-steps.
     """
     if not evaluations or evaluations[-1].worker_step <= switched_after:
         return None

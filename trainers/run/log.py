@@ -46,11 +46,9 @@ class CheckpointFiles:
         self.paths.update(dict.fromkeys(percents, path))
 
     def drop_all_but(self, kept: int, spared: float | None = None) -> list[Path]:
-        """Forgets all but the last `kept` files, and returns those that it has forgotten.
+        """Forgets all but the `kept` files of the most worker-steps, and returns those forgotten.
 
-        Args:
-            kept: Number of files to keep, those with the most worker-steps.
-            spared: Percentage of another file to keep; None for no other.
+        The file of the percentage `spared` is kept, too.
         """
         at_spared = None if spared is None else self.paths.get(spared)
         files = dict.fromkeys(self.paths[one] for one in sorted(self.paths))

@@ -8,12 +8,7 @@ from syncswitch.storage.errors import reason_of
 
 
 class SideOutput:
-    """An output that is given up, with one warning, as soon as writing it fails.
-
-    Args:
-        loss: What is lost, as the first part of the warning.
-        tell: Function that issues the warning.
-    """
+    """An output that is given up, as soon as writing it fails, with one warning of the loss."""
 
     def __init__(self, loss: str, tell: Callable[[str], object]) -> None:
         self._loss = loss

@@ -132,11 +132,8 @@ def logged(
 ) -> Trainer:
     """Wraps a trainer so that it writes TensorBoard logs, if there is a folder for them.
 
-    Args:
-        trainer: The trainer.
-        folder: Folder for all logs; None for no logs.
-        name: Name of a search, or of other runs that belong together.
-        tell: Receives a warning if a log cannot be written.
+    The name is that of a search, or of other runs that belong together. A warning is told if a log
+    cannot be written.
     """
     return trainer if folder is None else TensorBoardTrainer(trainer, folder / name, tell)
 

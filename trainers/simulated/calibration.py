@@ -87,7 +87,7 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
 
 
 def calibrate(
-    measured: Measured, variation: float, description: str = "", network: Network | None = None
+    measured: Measured, variation: float, description: str = "", network: Network = Network()
 ) -> ClusterProfile:
     """A profile with which BSP and ASP take as long as measured.
 
@@ -95,19 +95,12 @@ def calibrate(
     is known. A BSP round lasts as long as the slowest of n workers, which is found by playing some
     rounds; whatever the measured time has beyond that is attributed to the barrier: the parameter
     server's work for a round, stragglers, and, where the network is not known, transfers that slow
-    each other down.
-
-    Args:
-        measured: The measured pace.
-        variation: Standard deviation over mean of a worker's computing time, which cannot be
-            derived from BSP and ASP times.
-        description: A note for people.
-        network: The cluster's network; None where it is not known.
+    each other down. The variation, standard deviation over mean of a worker's computing time,
+    cannot be derived from BSP and ASP times.
 
     Raises:
         UserError: The variation or network alone would take longer than measured.
     """
-    network = network or Network()
     n, asp, bsp = measured.workers, measured.asp_seconds, measured.bsp_seconds
     _check_fits("a worker's step in ASP", asp, asp_seconds(n, _LEAST_SECONDS, network))
     compute = float(
@@ -146,11 +139,6 @@ def asp_seconds(workers: int, compute_seconds: float, network: Network) -> float
     throughput of such a closed network of queues has an exact form, in which distributions matter
     by their mean alone (Baskett, Chandy, Muntz and Palacios, Open, Closed, and Mixed Networks of
     Queues with Different Classes of Customers, 1975).
-
-    Args:
-        workers: n.
-        compute_seconds: Mean time to compute a gradient.
-        network: Carries the parameters and the gradients.
     """
     delay_seconds = compute_seconds + MESSAGES_OF_A_STEP * network.latency_seconds
     there = np.arange(1, workers + 1)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Groups, SegmentSteps, Ticket
 from syncswitch.trainers.run.record import StalenessCount
-from syncswitch.trainers.simulated.membership import Membership, WorkerChange
+from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.step_times import NEVER, Moment, SharedLink, StepTimes
 
 
@@ -59,13 +59,8 @@ class SegmentPlayer:
     arrived and the server has processed it. Concurrent transfers share the server's link, each
     direction separately. A step on a replica only computes.
 
-    Args:
-        steps: The segment's worker-steps, not yet started.
-        times: The run's times.
-        learner: Receives what happens to the parameters.
-        membership: Decides who leaves and comes back.
-        start_seconds: Training time at which the segment begins.
-        on_done: `(worker-steps done, training time)`: called after each update; both ascend.
+    The segment begins at the training time `start_seconds`. `on_done` is called with the number of
+    worker-steps done and the training time after each update; both ascend.
     """
 
     def __init__(
@@ -194,11 +189,7 @@ class SegmentPlayer:
         self._change(self._membership.advance(self._steps.done, now))
 
     def _decide(self, step: _Step, now: float) -> dict[int, float]:
-        """Carries out the online policy's decision.
-
-        Returns:
-            The time at which each worker it releases can go on.
-        """
+        """Carries out the online policy's decision; says when each worker it releases can go on."""
         busy_seconds = (now - step.start_seconds) / step.ticket.batches
         decision = self._membership.decide(step.ticket.worker, busy_seconds, self._steps.done, now)
         ends: dict[int, float] = {}
@@ -212,12 +203,11 @@ class SegmentPlayer:
             self._learner.leave(worker)
         return ends
 
-    def _change(self, changes: Iterable[WorkerChange]) -> None:
-        """Carries out that workers are lost or back."""
+    def _change(self, changes: Sequence[tuple[int, bool]]) -> None:
+        """Carries out that workers are lost or back; see `Membership.advance`."""
         ends: dict[int, float] = {}
-        for change in changes:
-            worker = change.worker
-            if change.is_back:
+        for worker, is_back in changes:
+            if is_back:
                 self._back.add(worker)
                 ends |= self._join(self._steps.join(worker), self._now)
             else:
@@ -239,11 +229,7 @@ class SegmentPlayer:
             self._begin(ticket, ends.get(ticket.worker, others))
 
     def _join(self, groups: Groups, now: float) -> dict[int, float]:
-        """Joins the work of each group.
-
-        Returns:
-            The time at which each member can go on.
-        """
+        """Joins the work of each group; returns the time at which each member can go on."""
         ends = {}
         for group in groups:
             self._learner.join(group, self._done)

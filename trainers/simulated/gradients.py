@@ -33,10 +33,8 @@ def with_patches(model: Any) -> Any:
     """Copies a model, with convolutions and max pooling that XLA can batch.
 
     XLA can batch matrix products of patches, but not convolutions that each have their own kernel;
-    and it is quick at comparing slices of a picture, but not at locating a maximum in a window.
-
-    Returns:
-        A model with the same variables in the same order.
+    and it is quick at comparing slices of a picture, but not at locating a maximum in a window. The
+    copy has the same variables in the same order.
 
     Raises:
         ValueError: The model is neither sequential nor functional, so its layers are unknown.
@@ -113,12 +111,8 @@ def _slices(
 ) -> list[Any]:
     """The values at each place of a window, row by row, over all windows.
 
-    Args:
-        inputs: Shape [batch, rows, columns, channels].
-        size: Rows and columns of a window.
-        strides: Distance from one window to the next.
-        padding: "same" or "valid".
-        outside: Value of the padding.
+    The shape of the inputs is [batch, rows, columns, channels]; `outside` is the value of "same"
+    padding.
     """
     lengths = [int(length) for length in inputs.shape[1:3]]
     channels = inputs.shape[3]
@@ -216,12 +210,8 @@ class GradientSource:
     each have their own parameters the call is compiled by XLA, which takes seconds. Each kind of
     call is built at first use and checked against gradients computed one at a time.
 
-    Args:
-        workload: The workload.
-        data: Its data.
-        function: Its model.
-        most: Number of batches in a call with shared parameters; a call with individual parameters
-            takes half as many. 1 computes one gradient at a time.
+    A call with shared parameters takes `most` batches, one with individual parameters half as many;
+    1 computes one gradient at a time.
     """
 
     def __init__(
@@ -310,11 +300,7 @@ class GradientSource:
         return self._threads.submit(self._call_apart, pulled, seed, self.at_once)
 
     def submit_mean(self, pulled: Sequence[Pulled], seed: int) -> Callable[[], Gradient]:
-        """Begins to compute the mean gradient of batches at the same parameters.
-
-        Returns:
-            A function that waits for it.
-        """
+        """Begins to compute the mean gradient of batches at the same parameters; call to wait."""
         if len(pulled) == 1 or not self._share_a_call:
             singles = [self._threads.submit(self._call_single, one, seed) for one in pulled]
             return lambda: mean_of([one.result() for one in singles])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
@@ -25,25 +25,11 @@ from syncswitch.trainers.stragglers.online import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerChange:
-    """A worker was lost, or is back."""
-
-    worker: int
-    is_back: bool
-
-
 class Membership:
     """Carries out injections and consults the online policy; without either nothing changes.
 
-    Args:
-        workers: Numbers of all workers.
-        active: The run's injections.
-        online: The online policy; None for none.
-        note: Called with each event, for the run's record.
-
-    Attributes:
-        is_detour: Whether the online policy wants the second protocol for now.
+    Each event is noted for the run's record. On a detour (`is_detour`), the online policy wants the
+    second protocol for now.
     """
 
     def __init__(
@@ -75,16 +61,10 @@ class Membership:
         return self._active.next_seconds
 
     def begin(self, done: int, now_seconds: float, switch_worker_step: float) -> float:
-        """Begins a segment, as soon as a worker is present.
+        """Begins a segment as soon as a worker is present; returns the training time then.
 
-        Args:
-            done: Worker-steps done.
-            now_seconds: Training time.
-            switch_worker_step: Worker-step of the timing policy's switch; infinite on a detour of
-                the online policy, and 0 after the switch.
-
-        Returns:
-            Training time at which the segment begins.
+        The worker-step of the timing policy's switch is infinite on a detour of the online policy,
+        and 0 after the switch.
         """
         self._switch_worker_step = switch_worker_step
         self.advance(done, now_seconds)
@@ -106,11 +86,11 @@ class Membership:
             )
         return max(now_seconds, self.next_seconds)
 
-    def advance(self, done: int, now_seconds: float) -> list[WorkerChange]:
+    def advance(self, done: int, now_seconds: float) -> list[tuple[int, bool]]:
         """Begins and ends injections that are due.
 
         Returns:
-            Workers that are lost or back, in order. A resting worker stays away.
+            Workers that are lost or, if True, back, in order. A resting worker stays away.
         """
         changes = []
         for one in self._active.advance(done, now_seconds):
@@ -123,7 +103,7 @@ class Membership:
                     continue  # several kills of it overlap
                 (self._lose if one.is_start else self._return)(worker, done, now_seconds)
                 if one.is_start or worker not in self._resting:
-                    changes.append(WorkerChange(worker, is_back=not one.is_start))
+                    changes.append((worker, not one.is_start))
         return changes
 
     def slowed(self, worker: int, seconds: float) -> float:
@@ -134,20 +114,12 @@ class Membership:
     def decide(self, worker: int, busy_seconds: float, done: int, now_seconds: float) -> Decision:
         """Reports a step to the online policy, and asks it what to do.
 
-        Args:
-            worker: The worker that did the step.
-            busy_seconds: Time from its pull to its push, without waiting at a barrier.
-            done: Worker-steps done.
-            now_seconds: Training time.
-
-        Returns:
-            The decision, to be carried out before more steps are handed out; its events are noted.
+        The decision is to be carried out before more steps are handed out; its events are noted.
         """
         if self._online is None:
             return NO_DECISION
         self._online.observe(worker, busy_seconds)
-        is_before_switch = done < self._switch_worker_step
-        decision = self._online.judge(done, now_seconds, is_before_switch)
+        decision = self._online.judge(done, now_seconds, done < self._switch_worker_step)
         self._note_all(decision)
         self._resting.update(decision.remove)
         if decision.protocol is not None:
@@ -186,7 +158,7 @@ def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
         UserError: A simulated cluster does not support the conditions.
     """
     identity, conditions = spec.identity, spec.conditions
-    workers: Sequence[int] = range(identity.workers)
+    workers = range(identity.workers)
     if conditions.switch_mechanism != "hot":
         raise UserError(
             f"switch mechanism {conditions.switch_mechanism!r}: a simulated cluster has no"

@@ -52,13 +52,9 @@ class SharedLink(Generic[T]):
         self._started = 0
 
     def start(self, now_seconds: float, worker: int, size: float, what: T) -> None:
-        """Begins a transfer.
+        """Begins a transfer of `size` bytes, for which `end` returns `what`.
 
-        Args:
-            now_seconds: Current time, neither after `next` nor before that of an earlier call.
-            worker: The worker's number.
-            size: Number of bytes.
-            what: The value that `end` returns.
+        It is neither after `next` nor before an earlier call.
         """
         self._advance(now_seconds)
         alike = self._of_worker[worker % len(self._of_worker)]
@@ -129,19 +125,9 @@ _MESSAGES_OF_A_MEAN = 3 * 2
 class StepTimes:
     """The times of one run on one cluster.
 
-    Args:
-        profile: The cluster's profile.
-        values: Number of float32 values in a copy of the model, P + S: its parameters, and
-            statistics such as those of BatchNorm.
-        total_worker_steps: W.
-        seed: The run's seed. The variation of a worker-step depends only on its number and this
-            seed, so a fork has the same times as the run that wrote its checkpoint.
-
-    Attributes:
-        model_bytes: Size of a pull, and of a push.
-        latency_seconds: Delay of each message.
-        apply_seconds: Time in which the parameter server makes an update.
-        switch_seconds: Duration of a switch of protocols.
+    The variation of a worker-step depends only on its number and the seed, so a fork has the same
+    times as the run that wrote its checkpoint. A copy of the model, a pull or a push, has so many
+    float32 values, P + S: its parameters, and statistics such as those of BatchNorm.
     """
 
     def __init__(

@@ -20,15 +20,7 @@ from syncswitch.trainers.trainer import Observer
 
 
 class Timeline:
-    """Plays a run from the position of its log to the end of the job.
-
-    Args:
-        spec: The trial.
-        log: The log of its run.
-        times: The run's times.
-        learner: Receives what happens to the parameters.
-        on_done: `(worker-steps done, training time)`: called after each update.
-    """
+    """Plays a run from the position of its log to the end of the job; see `SegmentPlayer`."""
 
     def __init__(
         self,
@@ -122,11 +114,7 @@ def simulate_phases(
     seed: int,
     conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
 ) -> tuple[PhaseRecord, ...]:
-    """Plays a run on the virtual clock without computing anything.
-
-    Returns:
-        The phases of the run, with their times and staleness.
-    """
+    """The phases of a run that is played on the virtual clock without computing anything."""
     spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
     log = RunLog(spec, Observer(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)

@@ -12,7 +12,7 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # Rates that differ by less are equal, up to rounding.
 _ROUNDING = 1e-9
@@ -125,23 +125,16 @@ class _Worker:
         return len(self.seconds) / total
 
 
-@dataclass
 class StragglerDetector:
-    """Watches the workers of one run.
+    """Watches the workers of one run; `active` ones, at the start all, are compared."""
 
-    Attributes:
-        workers: Numbers of the workers, all of which are active at the start.
-        settings: When a worker counts as a straggler.
-        active: Workers that are compared.
-    """
-
-    workers: Iterable[int]
-    settings: DetectorSettings = field(default_factory=DetectorSettings)
-    active: set[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        size = self.settings.window_steps
-        self._known = {worker: _Worker(deque(maxlen=size)) for worker in self.workers}
+    def __init__(
+        self,
+        workers: Iterable[int],
+        settings: DetectorSettings = DetectorSettings(),
+    ) -> None:
+        self.settings = settings
+        self._known = {worker: _Worker(deque(maxlen=settings.window_steps)) for worker in workers}
         self.active = set(self._known)
 
     @property
@@ -160,30 +153,21 @@ class StragglerDetector:
     def observe(self, worker: int, busy_seconds: float) -> None:
         """Records a worker-step, unless the worker is away.
 
-        Args:
-            worker: The worker's number.
-            busy_seconds: Time from pull to push, without waiting at a barrier, which would make all
-                workers look alike. 0 or less means less than the clock's resolution.
+        It took so long from pull to push, without waiting at a barrier, which would make all
+        workers look alike. 0 or less means less than the clock's resolution.
         """
         if worker in self.active:
-            known = self._known[worker]
-            known.seconds.append(max(0.0, busy_seconds))
-            known.is_fresh = True
+            self._known[worker].seconds.append(busy_seconds)
+            self._known[worker].is_fresh = True
 
     def judge(self, now_seconds: float) -> tuple[Diagnosis, ...]:
         """Compares the active workers that have a full window.
 
         A worker without a step since the last judgement takes part in the comparison, but is not
-        judged again.
-
-        Returns:
-            New findings, by ascending worker.
+        judged again. New findings are in ascending order of the workers.
         """
-        rates: dict[int, float] = {}
-        for worker in sorted(self.active):
-            rate = self._known[worker].rate()
-            if rate is not None:
-                rates[worker] = rate
+        known_rates = {worker: self._known[worker].rate() for worker in sorted(self.active)}
+        rates = {worker: rate for worker, rate in known_rates.items() if rate is not None}
         if not rates:
             return ()
         comparison = compare(rates, self.settings.relative_floor)

@@ -45,15 +45,8 @@ NO_DECISION = Decision()
 class OnlineController:
     """Watches one run and decides; the caller carries the decisions out.
 
-    Single-threaded: a caller with several threads needs a lock.
-
-    Args:
-        online: The policy, one of `ONLINE`.
-        workers: Numbers of all workers, at least half of which always stay.
-        settings: Settings of the detector.
-
-    Raises:
-        UserError: There is no such policy.
+    Single-threaded: a caller with several threads needs a lock. At least half of the workers always
+    stay. Raises UserError if `online` is not in `ONLINE`.
     """
 
     def __init__(
@@ -82,12 +75,7 @@ class OnlineController:
         return frozenset(self._detector.active)
 
     def observe(self, worker: int, busy_seconds: float) -> None:
-        """Records a push, under any protocol.
-
-        Args:
-            worker: The worker that pushed; ignored unless it is active.
-            busy_seconds: Time from its pull to its push, without waiting at a barrier.
-        """
+        """Records a push of an active worker, under any protocol; see `StragglerDetector`."""
         if worker in self._detector.active:
             self._pushes += 1
             self._detector.observe(worker, busy_seconds)
@@ -95,11 +83,8 @@ class OnlineController:
     def judge(self, done: int, now_seconds: float, before_switch: bool) -> Decision:
         """Judges the workers once there are as many new pushes as active workers.
 
-        Args:
-            done: Worker-steps done.
-            now_seconds: Training time.
-            before_switch: Whether the timing policy's switch is still to come, so that the online
-                policy may act; also while greedy uses the second protocol.
+        The online policy may act if it is `before_switch`: the timing policy's switch is still to
+        come, also while greedy uses the second protocol.
         """
         if self._pushes < max(1, len(self._detector.active)):
             return NO_DECISION
