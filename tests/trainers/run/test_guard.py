@@ -74,6 +74,7 @@ def test_a_run_may_be_late_where_the_curve_is_steep() -> None:
     """Its curve leaps at 600, and a run may leap a test later."""
     at_leap, later = guard().lowest_accuracy(600), guard().lowest_accuracy(700)
     assert later - at_leap == pytest.approx(TARGET - 0.775)
+    assert guard().lowest_accuracy(W) == pytest.approx(later)
 
 
 def test_of_few_runs_it_allows_more_and_of_many_their_own_scatter_counts() -> None:

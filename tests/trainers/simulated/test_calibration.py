@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,33 +46,6 @@ def test_the_pace_is_that_of_all_phases(
     else:
         with pytest.raises(UserError, match=expected):
             measured_pace(8, runs)
-
-
-def slowest_of(workers: int, variation: float) -> float:
-    """The mean of the longest of n log-normal times with mean 1."""
-    variance = math.log1p(variation**2)
-    times = np.random.default_rng(1).lognormal(-variance / 2, math.sqrt(variance), (4000, workers))
-    return float(times.max(axis=1).mean())
-
-
-@given(
-    workers=st.integers(1, 12),
-    asp=st.floats(0.01, 10.0),
-    barrier=st.floats(0.1, 5.0),
-    variation=st.floats(0.0, 0.5),
-)
-def test_a_simulated_job_takes_as_long_as_was_measured(
-    workers: int, asp: float, barrier: float, variation: float
-) -> None:
-    slowest, barrier = asp * slowest_of(workers, variation), asp * barrier
-    profile = calibrate(Measured(workers, slowest + barrier, asp, 2), variation)
-    rounds = 400
-    job = TimedJob(workers, rounds * workers, ("bsp", "asp"))
-    for percent, expected in ((100.0, slowest + barrier), (0.0, asp)):
-        seconds = sum(one.seconds for one in simulate_phases(profile, job, percent, 0))
-        assert seconds / rounds == pytest.approx(expected, rel=0.1)
-    assert profile.compute_seconds == asp
-    assert profile.barrier_seconds == pytest.approx(barrier, abs=0.1 * slowest)
 
 
 class TestAKnownNetwork:

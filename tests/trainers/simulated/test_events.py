@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import choose_protocol
 from syncswitch.trainers.protocols.steps import Groups, SegmentSteps
@@ -72,23 +70,6 @@ def test_a_fast_and_a_slow_worker_finish_when_the_papers_rules_say(text: str, se
     times = times_of(profile, 6000)
     SegmentPlayer(steps, times, Learner(), membership, 0.0, lambda *_: None).play()
     assert round(steps.end_seconds) == seconds
-
-
-@given(
-    kind=st.sampled_from([("ssp:{}", 0), ("ssp:{}", 1), ("ssp:{}", 3), ("dssp:0-{}", 2)]),
-    workers=st.integers(2, 5),
-    speeds=st.lists(st.floats(0.05, 20), min_size=1, max_size=5).map(tuple),
-)
-def test_a_lead_bounds_the_staleness(
-    kind: tuple[str, int], workers: int, speeds: tuple[float, ...]
-) -> None:
-    text, lead = kind
-    profile = ClusterProfile(
-        compute_seconds=1.0, compute_variation=1.0, relative_speeds=speeds, latency_seconds=0.1
-    )
-    ledger = Ledger()
-    play(text.format(lead), profile, workers, 300, ledger)
-    assert max(ledger.staleness) <= (workers - 1) * (2 * lead + 1)
 
 
 @pytest.mark.parametrize("workers", [2, 3, 7])

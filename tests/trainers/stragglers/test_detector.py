@@ -61,15 +61,12 @@ class TestPaperRule:
                 found = compare(rates(slow, workers, slowdown), relative_floor=0.0).slow
                 assert found == (frozenset(range(slow)) if slow < workers / 2 else frozenset())
 
-    def test_the_floor_wants_more_than_a_little(self) -> None:
+    def test_limit_and_median_are_those_of_the_paper_and_the_floor_wants_more(self) -> None:
+        found = compare({0: 2.0, 1: 4.0, 2: 4.0, 3: 6.0}, relative_floor=0.1)
+        assert (found.median, found.limit) == (4.0, pytest.approx(4.0 - 2.0**0.5))
+        assert found.slow == {0}
         assert compare(rates(1, 8, 1.12), relative_floor=0.10).slow == {0}
         assert not compare(rates(1, 8, 1.10), relative_floor=0.10).slow
-
-    def test_limit_and_median_are_those_of_the_paper(self) -> None:
-        found = compare({0: 2.0, 1: 4.0, 2: 4.0, 3: 6.0}, relative_floor=0.1)
-        assert found.median == 4.0
-        assert found.limit == pytest.approx(4.0 - 2.0**0.5)
-        assert found.slow == {0}
 
     @given(st.floats(1e-3, 1e3), st.integers(1, 20))
     def test_equal_speeds_are_equal_in_spite_of_rounding(self, seconds: float, n: int) -> None:
