@@ -258,3 +258,12 @@ def test_tickets_that_were_out_come_back_as_they_were() -> None:
     assert steps.hand_out() == Advance((), (Ticket(2, 19, 3),))
     again = segment("asp", 4, 16, 23, steps.undone(), 3)
     assert again.start() == Advance((), (Ticket(0, 10, 3), Ticket(1, 19, 3), Ticket(2, 22, 1)))
+
+
+def test_who_had_nothing_left_to_do_does_the_step_of_a_lost_one() -> None:
+    steps = segment("asp", 2, 0, 2)
+    steps.start()
+    steps.push(0, 1.0)
+    assert steps.hand_out() == Advance()
+    steps.lose(1)
+    assert steps.hand_out() == Advance((), (Ticket(0, 1),))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import TrialSpec
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Batch, Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
@@ -39,58 +39,42 @@ class Killed(BaseException):
     """Raised instead of killing the test's own process."""
 
 
-class TestARunThatWasKilled:
-    def until(self, worker_step: int) -> RecordingObserver:
-        class Killing(RecordingObserver):
-            def on_progress(self, done: int) -> None:
-                if done > worker_step:
-                    raise Killed
+def killing(worker_step: int) -> RecordingObserver:
+    class Killing(RecordingObserver):
+        def on_progress(self, done: int) -> None:
+            if done > worker_step:
+                raise Killed
 
-        return Killing()
+    return Killing()
 
-    def test_ends_bitwise_as_if_nothing_had_happened(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        """After its second checkpoint of four, two of them behind the switch."""
-        trainer = make_trainer(SHORT, 4)
-        spec = spec_of(
-            SHORT,
-            4,
-            50.0,
-            checkpoint_percents=(20.0, 40.0, 80.0, 100.0),
-            checkpoint_directory=tmp_path / "whole",
-        )
-        whole, end = train_to_end(trainer, spec, tmp_path)
-        for last in (40.0, 80.0):
-            killed = replace(spec, checkpoint_directory=tmp_path / str(last))
-            reached = read_checkpoint(whole.checkpoints[last]).worker_step
-            with pytest.raises(Killed):
-                trainer.train(killed, self.until(reached))
-            assert not checkpoint_path(killed, 100.0, ".npz").exists()
-            record, found = train_to_end(trainer, replace(killed, resume=True), tmp_path)
-            assert_bitwise_equal(found, end)
-            assert self.known(record) == self.known(whole)
-            assert sorted(record.checkpoints) == sorted(whole.checkpoints)
-            resumed = [event for event in record.events if event.kind == "resumed"]
-            assert [event.worker_step for event in resumed] == [reached]
-            assert [e for e in record.events if e.kind != "resumed"] == list(whole.events)
 
-    def known(self, record: Any) -> tuple[Any, ...]:
-        """All but the loss since the test before, which a checkpoint between tests cuts."""
-        tests = [(e.worker_step, e.elapsed_seconds, e.accuracy) for e in record.evaluations]
-        return (tests, *measured(record)[1:], record.inherited_seconds)
+def known(record: TrialRecord) -> tuple[Any, ...]:
+    """All but the loss since the test before, which a checkpoint between tests cuts."""
+    tests = [(e.worker_step, e.elapsed_seconds, e.accuracy) for e in record.evaluations]
+    return (tests, *measured(record)[1:], record.inherited_seconds, sorted(record.checkpoints))
 
-    def test_before_its_first_checkpoint_starts_afresh(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        trainer = make_trainer(SHORT, 4)
-        spec = spec_of(
-            SHORT, 4, 50.0, checkpoint_percents=(60.0,), checkpoint_directory=tmp_path, resume=True
-        )
-        with pytest.raises(Killed):
-            trainer.train(spec, self.until(20))
-        fresh = replace(spec, checkpoint_directory=tmp_path / "fresh", resume=False)
-        assert measured(trainer.train(spec)) == measured(trainer.train(fresh))
+
+@pytest.mark.parametrize("last", [None, 40.0, 80.0])
+def test_a_run_that_was_killed_ends_bitwise_as_if_nothing_had_happened(
+    make_trainer: MakeTrainer, tmp_path: Path, last: float | None
+) -> None:
+    """Before its first checkpoint it starts afresh; two of four are behind the switch."""
+    trainer, percents = make_trainer(SHORT, 4), (20.0, 40.0, 80.0, 100.0)
+    spec = spec_of(
+        SHORT, 4, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path / "whole"
+    )
+    whole, end = train_to_end(trainer, spec, tmp_path)
+    killed = replace(spec, checkpoint_directory=tmp_path / "killed")
+    reached = read_checkpoint(whole.checkpoints[last]).worker_step if last else 7
+    with pytest.raises(Killed):
+        trainer.train(killed, killing(reached))
+    assert not checkpoint_path(killed, 100.0, ".npz").exists()
+    record, found = train_to_end(trainer, replace(killed, resume=True), tmp_path)
+    assert_bitwise_equal(found, end)
+    assert known(record) == known(whole)
+    resumed = [event for event in record.events if event.kind == "resumed"]
+    assert [event.worker_step for event in resumed] == ([reached] if last else [])
+    assert [event for event in record.events if event.kind != "resumed"] == list(whole.events)
 
 
 def test_a_checkpoint_that_cannot_be_written_is_missed_alone(

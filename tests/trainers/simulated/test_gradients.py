@@ -83,18 +83,17 @@ def with_other_clones(keras: Any) -> Any:
         def call(self, inputs: Any) -> Any:
             return self._scale * inputs
 
-    return sequential(keras, Different())
+    layers = [keras.layers.Flatten(), Different(), keras.layers.Dense(10, activation="softmax")]
+    return keras.Sequential([keras.Input((8, 8, 1)), *layers])
 
 
-def sequential(keras: Any, layer: Any) -> Any:
-    return keras.Sequential(
-        [
-            keras.Input((8, 8, 1)),
-            keras.layers.Flatten(),
-            layer,
-            keras.layers.Dense(10, activation="softmax"),
-        ]
-    )
+def noisy_data() -> Data:
+    import tensorflow as tf
+
+    def noisy(inputs: Any, labels: Any, seed: Any) -> Any:
+        return inputs + tf.random.stateless_normal(tf.shape(inputs), seed), labels
+
+    return replace(digits_data(), transform=noisy)
 
 
 def wanted_of(function: ModelFunction, count: int) -> list[Pulled]:
@@ -126,90 +125,53 @@ def assert_same(found: list[Gradient], expected: list[Gradient]) -> None:
         np.testing.assert_allclose(one.contribution, other.contribution, atol=1e-6)
 
 
-class TestManyAtOnce:
-    def test_are_those_of_one_at_a_time(self, keras: Any, make_source: MakeSource) -> None:
+@pytest.mark.parametrize("kind", ["residual", "noisy"])
+def test_many_at_once_are_those_of_one_at_a_time(
+    keras: Any, make_source: MakeSource, kind: str
+) -> None:
+    """With convolutions, or a transform that has the seed of the batch."""
+    workload = replace(DENSE, model=normalized_model, data=noisy_data)
+    if kind == "residual":
         workload = replace(DENSE, model=lambda: residual(keras), batch_size=5)
-        self.assert_the_same(make_source, workload)
-
-    def test_have_the_batches_of_a_transform_with_its_seed(self, make_source: MakeSource) -> None:
-        import tensorflow as tf
-
-        def noisy(inputs: Any, labels: Any, seed: Any) -> Any:
-            return inputs + tf.random.stateless_normal(tf.shape(inputs), seed), labels
-
-        def data() -> Data:
-            return replace(digits_data(), transform=noisy)
-
-        self.assert_the_same(make_source, replace(DENSE, model=normalized_model, data=data))
-
-    def assert_the_same(self, make_source: MakeSource, workload: Workload) -> None:
-        many, function = make_source(workload)
-        assert many.at_once == 4
-        single, _ = make_source(workload, most=1)
-        assert single.at_once == 1
-        # Not a multiple of 4: the last call is filled up.
-        wanted = wanted_of(function, 6)
-        expected = computed(single, wanted, 3)
-        assert_same(computed(many, wanted, 3), expected)
-        assert len({one.loss for one in expected}) == 6
-        self.assert_places_do_not_matter(many, wanted[:4])
-        self.assert_a_mean_is_that_of_each(many, single, wanted[0])
-
-    def assert_a_mean_is_that_of_each(
-        self, many: GradientSource, single: GradientSource, first: Pulled
-    ) -> None:
-        """11 batches at the same parameters: a full call, and one that is filled up."""
-        wanted = [replace(first, worker_step=2 * place) for place in range(11)]
-        expected = mean_of(computed(single, wanted, 3))
-        for source in (many, single):
-            assert_same([source.submit_mean(wanted, 3)()], [expected])
-        again, found = (many.submit_mean(wanted, 3)() for _ in range(2))
-        np.testing.assert_array_equal(again.values, found.values)
-        assert_same([many.submit_mean(wanted[:1], 3)()], computed(single, wanted[:1], 3))
-
-    def assert_places_do_not_matter(self, many: GradientSource, wanted: list[Pulled]) -> None:
-        """Not in a single bit: a fork groups them in another way."""
-        together = computed(many, wanted, 3)
-        for order in ([3, 1, 0, 2], [2], [1, 1, 3]):
-            for place, one in zip(
-                order, computed(many, [wanted[k] for k in order], 3), strict=True
-            ):
-                assert one.loss == together[place].loss
-                np.testing.assert_array_equal(one.values, together[place].values)
-                np.testing.assert_array_equal(one.contribution, together[place].contribution)
-        others = computed(many, wanted, 4)
-        assert [one.loss for one in others] != [one.loss for one in together]
+    many, function = make_source(workload)
+    single, _ = make_source(workload, most=1)
+    assert (many.at_once, single.at_once) == (4, 1)
+    # Not a multiple of 4: the last call is filled up.
+    wanted = wanted_of(function, 6)
+    expected = computed(single, wanted, 3)
+    assert_same(computed(many, wanted, 3), expected)
+    assert len({one.loss for one in expected}) == 6
+    # Places do not matter, not in a single bit: a fork groups them in another way.
+    together = computed(many, wanted[:4], 3)
+    for order in ([3, 1, 0, 2], [2], [1, 1, 3]):
+        found = computed(many, [wanted[k] for k in order], 3)
+        for place, one in zip(order, found, strict=True):
+            assert one.loss == together[place].loss
+            np.testing.assert_array_equal(one.values, together[place].values)
+            np.testing.assert_array_equal(one.contribution, together[place].contribution)
+    others = computed(many, wanted[:4], 4)
+    assert [one.loss for one in others] != [one.loss for one in together]
+    # 11 batches at the same parameters: a full call, and one that is filled up.
+    shared = [replace(wanted[0], worker_step=2 * place) for place in range(11)]
+    mean = mean_of(computed(single, shared, 3))
+    for source in (many, single):
+        assert_same([source.submit_mean(shared, 3)()], [mean])
+    again, found_mean = (many.submit_mean(shared, 3)() for _ in range(2))
+    np.testing.assert_array_equal(again.values, found_mean.values)
+    assert_same([many.submit_mean(shared[:1], 3)()], computed(single, shared[:1], 3))
 
 
-class TestOneAtATime:
-    @pytest.mark.parametrize(
-        ("model", "reason"),
-        [(subclassed, "Sequential models"), (with_other_clones, "as with random layers")],
-    )
-    def test_is_what_cannot_be_joined(
-        self,
-        keras: Any,
-        make_source: MakeSource,
-        caplog: pytest.LogCaptureFixture,
-        model: Any,
-        reason: str,
-    ) -> None:
-        caplog.set_level("INFO")
-        source, _ = make_source(replace(DENSE, model=lambda: model(keras)))
-        assert source.at_once == 1
-        assert reason in caplog.text
-
-    def test_or_many_with_dropout_are_the_same(self, keras: Any, make_source: MakeSource) -> None:
-        """Each batch has a seed of its own."""
-        dropout = keras.layers.Dropout(0.5)
-        workload = replace(DENSE, model=lambda: sequential(keras, dropout))
-        source, function = make_source(workload)
-        plain, _ = make_source(workload, most=1)
-        parameters = np.full(function.parameters.size, 0.1, np.float32)
-        wanted = [replace(one, parameters=parameters) for one in wanted_of(function, 5)]
-        expected = computed(plain, wanted, 3)
-        assert_same(computed(source, wanted, 3), expected)
-        assert len({float(np.abs(one.values).sum()) for one in expected}) == 5
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [(subclassed, "Sequential models"), (with_other_clones, "as with random layers")],
+)
+def test_what_cannot_be_joined_is_computed_one_at_a_time(
+    keras: Any, make_source: MakeSource, caplog: pytest.LogCaptureFixture, model: Any, reason: str
+) -> None:
+    caplog.set_level("INFO")
+    source, _ = make_source(replace(DENSE, model=lambda: model(keras)))
+    assert source.at_once == 1
+    assert reason in caplog.text
 
 
 class TestPatches:
