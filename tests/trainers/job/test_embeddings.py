@@ -17,7 +17,7 @@ def shapes(model: Any) -> list[tuple[int, ...]]:
     return [tuple(variable.shape) for variable in model.trainable_variables]
 
 
-def test_large_embeddings_are_not_built(keras: Any) -> None:
+def test_large_embeddings_alone_are_not_built(keras: Any) -> None:
     model = build_model(CLICKS)
     assert [(one.name, one.layer, one.rows, one.width) for one in embeddings_of(model)] == [
         ("000-embeddings", "user", USERS, WIDTH),
@@ -25,22 +25,13 @@ def test_large_embeddings_are_not_built(keras: Any) -> None:
     ]
     assert shapes(model)[:2] == [(1, WIDTH)] * 2
     assert model.get_layer("user").get_config()["input_dim"] == USERS
+    # Afterwards Keras is as it was.
     whole = build_model(CLICKS, is_whole=True)
     assert embeddings_of(whole) == ()
     assert shapes(whole) == shapes(clicks_model())
-
-
-def test_small_ones_are(keras: Any) -> None:
-    model = build_model(replace(CLICKS, least_embedding_values=ITEMS * WIDTH + 1))
-    assert [one.layer for one in embeddings_of(model)] == ["user"]
-    assert shapes(model)[1] == (ITEMS, WIDTH)
-
-
-def test_afterwards_keras_is_as_it_was(keras: Any) -> None:
-    build_model(CLICKS)
-    layer = keras.layers.Embedding(USERS, WIDTH)
-    assert layer(np.array([1])).shape == (1, WIDTH)
-    assert tuple(layer.embeddings.shape) == (USERS, WIDTH)
+    some = build_model(replace(CLICKS, least_embedding_values=ITEMS * WIDTH + 1))
+    assert [one.layer for one in embeddings_of(some)] == ["user"]
+    assert shapes(some)[1] == (ITEMS, WIDTH)
 
 
 def test_the_job_stays_the_same_job() -> None:

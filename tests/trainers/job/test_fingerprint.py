@@ -32,22 +32,11 @@ def model(
     **settings: Any,
 ) -> Callable[[], Any]:
     def build() -> Any:
-        hidden = [
-            layer
-            for _ in range(layers)
-            for layer in (
-                keras.layers.Dense(width, activation=activation, **settings),
-                keras.layers.Dropout(rate),
-            )
-        ]
-        return keras.Sequential(
-            [
-                keras.Input((8, 8, 1)),
-                keras.layers.Flatten(),
-                *hidden,
-                keras.layers.Dense(10, activation="softmax"),
-            ]
-        )
+        built = [keras.Input((8, 8, 1)), keras.layers.Flatten()]
+        for _ in range(layers):
+            built.append(keras.layers.Dense(width, activation=activation, **settings))
+            built.append(keras.layers.Dropout(rate))
+        return keras.Sequential([*built, keras.layers.Dense(10, activation="softmax")])
 
     return build
 
@@ -69,96 +58,85 @@ def test_the_model_is_built_once_for_all_clusters(keras: Any) -> None:
     assert workload_identity(other, 4, "bsp", "asp").model != identities[0].model
 
 
-class TestTheFingerprintStays:
-    def test_when_other_models_were_built_before(self, keras: Any) -> None:
-        workload = replace(DESCRIBED, model=model(keras))
-        first = fingerprint(workload)
-        for _ in range(3):
-            model(keras)()
-        assert fingerprint(workload) == first
+def test_the_fingerprint_stays_when_only_names_seeds_and_unused_rates_differ(keras: Any) -> None:
+    """The rate of the workload counts, not the one that the optimizer was built with."""
+    glorot, adam = keras.initializers.GlorotUniform, keras.optimizers.Adam
+    pairs = [
+        ({"model": model(keras)}, {"model": model(keras, name="hidden"), "name": "another"}),
+        *(({"model": model(keras, kernel_initializer=glorot(seed=seed))} for seed in (1, 2)),),
+        ({"optimizer": lambda: adam(0.1)}, {"optimizer": lambda: adam(0.2)}),
+    ]
+    for seed, (one, other) in enumerate(pairs):
+        first = fingerprint(replace(DESCRIBED, **one))
+        keras.utils.set_random_seed(seed)
+        assert fingerprint(replace(DESCRIBED, **other)) == first
 
-    def test_when_only_names_seeds_and_unused_rates_differ(self, keras: Any) -> None:
-        """The rate of the workload counts, not the one that the optimizer was built with."""
-        glorot, adam = keras.initializers.GlorotUniform, keras.optimizers.Adam
-        pairs = [
-            ({"model": model(keras)}, {"model": model(keras, name="hidden"), "name": "another"}),
-            *(({"model": model(keras, kernel_initializer=glorot(seed=seed))} for seed in (1, 2)),),
-            ({"optimizer": lambda: adam(0.1)}, {"optimizer": lambda: adam(0.2)}),
-        ]
-        for seed, (one, other) in enumerate(pairs):
-            first = fingerprint(replace(DESCRIBED, **one))
-            keras.utils.set_random_seed(seed)
-            assert fingerprint(replace(DESCRIBED, **other)) == first
 
-    def test_after_a_model_was_trained(self, keras: Any) -> None:
-        workload = replace(DESCRIBED, model=model(keras))
-        first = fingerprint(workload)
-        built = workload.model()
-        built.compile("sgd", "sparse_categorical_crossentropy")
-        data = digits_data()
-        built.fit(data.train_inputs[:32], data.train_labels[:32], verbose=0)
-        assert describe_model(built) == describe_model(workload.model())
-        assert fingerprint(workload) == first
+def test_the_fingerprint_stays_after_a_model_was_trained(keras: Any) -> None:
+    workload = replace(DESCRIBED, model=model(keras))
+    built = workload.model()
+    built.compile("sgd", "sparse_categorical_crossentropy")
+    data = digits_data()
+    built.fit(data.train_inputs[:32], data.train_labels[:32], verbose=0)
+    assert describe_model(built) == describe_model(workload.model())
 
-    @pytest.mark.slow
-    def test_in_another_process(self, keras: Any, tmp_path: Path) -> None:
-        code = """
-            from dataclasses import replace
-            from syncswitch.trainers import load_workload, workload_identity
+
+@pytest.mark.slow
+def test_the_fingerprint_stays_in_another_process(tmp_path: Path) -> None:
+    code = """
+        from dataclasses import replace
+        from syncswitch.trainers import load_workload, workload_identity
+        import keras
+        keras.layers.Dense(3), keras.layers.Conv2D(3, 3)
+        digits = replace(load_workload("digits"))
+        print(workload_identity(digits, 4, "bsp", "asp").fingerprint)
+    """
+    result = run_code(textwrap.dedent(code), folder=tmp_path)
+    assert result.stdout.strip() == fingerprint(load_workload("digits")), result.stderr
+
+
+def test_the_fingerprint_stays_from_version_to_version(keras: Any) -> None:
+    """As before there were schedules, momenta after the switch, and limits of the scaling."""
+    jobs = {
+        "388cf86b6369986b": load_workload("digits"),
+        "21105d4e4b9c558d": DESCRIBED,
+        "1293eb99e4828578": CONSTANT,
+        "12a3daba418afea3": replace(DESCRIBED, model=normalized_model),
+        "2734f981a4124b6c": replace(DESCRIBED, optimizer=lambda: keras.optimizers.Adam()),
+    }
+    assert [fingerprint(workload)[:16] for workload in jobs.values()] == list(jobs)
+
+
+def test_the_fingerprint_stays_with_a_limit_that_so_many_workers_do_not_reach() -> None:
+    limited = replace(DESCRIBED, largest_scaling=4)
+    assert fingerprint(limited) == fingerprint(DESCRIBED)
+    assert fingerprint(limited, workers=5) != fingerprint(DESCRIBED, workers=5)
+
+
+def test_the_fingerprint_stays_when_the_file_lies_elsewhere(keras: Any, tmp_path: Path) -> None:
+    """Also with a Lambda layer, whose settings hold compiled code and its file's name."""
+    source = """
+        from dataclasses import replace
+        from syncswitch.trainers.job.workload import Workload
+
+        def model():
             import keras
-            keras.layers.Dense(3), keras.layers.Conv2D(3, 3)
-            digits = replace(load_workload("digits"))
-            print(workload_identity(digits, 4, "bsp", "asp").fingerprint)
-        """
-        result = run_code(textwrap.dedent(code), folder=tmp_path)
-        assert result.stdout.strip() == fingerprint(load_workload("digits")), result.stderr
-
-    def test_from_version_to_version(self, keras: Any) -> None:
-        """As before there were schedules, momenta after the switch, and limits of the scaling."""
-        jobs = [
-            load_workload("digits"),
-            DESCRIBED,
-            CONSTANT,
-            replace(DESCRIBED, model=normalized_model),
-            replace(DESCRIBED, optimizer=lambda: keras.optimizers.Adam()),
-        ]
-        assert [fingerprint(workload)[:16] for workload in jobs] == [
-            "388cf86b6369986b",
-            "21105d4e4b9c558d",
-            "1293eb99e4828578",
-            "12a3daba418afea3",
-            "2734f981a4124b6c",
-        ]
-
-    def test_with_a_limit_of_the_scaling_that_so_many_workers_do_not_reach(self) -> None:
-        limited = replace(DESCRIBED, largest_scaling=4)
-        assert fingerprint(limited) == fingerprint(DESCRIBED)
-        assert fingerprint(limited, workers=5) != fingerprint(DESCRIBED, workers=5)
-
-    def test_when_the_file_lies_elsewhere(self, keras: Any, tmp_path: Path) -> None:
-        """Also with a Lambda layer, whose settings hold compiled code and its file's name."""
-        source = """
-            from dataclasses import replace
-            from syncswitch.trainers.job.workload import Workload
-
-            def model():
-                import keras
-                return keras.Sequential(
-                    [keras.Input((4,)), keras.layers.Lambda(lambda x: 2 * x), keras.layers.Dense(1)]
-                )
-
-            mine = Workload(
-                name="mine", model=model, data=None, data_set="d", total_worker_steps=1,
-                batch_size=1, learning_rate=0.1, evaluation_interval_worker_steps=1,
+            return keras.Sequential(
+                [keras.Input((4,)), keras.layers.Lambda(lambda x: 2 * x), keras.layers.Dense(1)]
             )
-        """
-        prints = set()
-        for folder in ("one", "another"):
-            path = tmp_path / folder / "job.py"
-            path.parent.mkdir()
-            path.write_text(textwrap.dedent(source))
-            prints.add(fingerprint(load_workload(f"{path}:mine")))
-        assert len(prints) == 1
+
+        mine = Workload(
+            name="mine", model=model, data=None, data_set="d", total_worker_steps=1,
+            batch_size=1, learning_rate=0.1, evaluation_interval_worker_steps=1,
+        )
+    """
+    prints = set()
+    for folder in ("one", "another"):
+        path = tmp_path / folder / "job.py"
+        path.parent.mkdir()
+        path.write_text(textwrap.dedent(source))
+        prints.add(fingerprint(load_workload(f"{path}:mine")))
+    assert len(prints) == 1
 
 
 def functional(keras: Any, skip: bool) -> Callable[[], Any]:
@@ -171,31 +149,29 @@ def functional(keras: Any, skip: bool) -> Callable[[], Any]:
     return build
 
 
-Fields = list[dict[str, Any]]
+Fields = dict[str, list[Any]]
+"""Other values of fields, each of which makes another job."""
+
 OTHER_JOBS: dict[str, Callable[[Any], Fields]] = {
-    "a field": lambda keras: [
-        {"total_worker_steps": 404},
-        {"batch_size": 17},
-        {"learning_rate": 0.021},
-        {"learning_rate_boundaries": ((200, 0.1), (300, 0.02))},
-        {"learning_rate_boundaries": ((200, 0.1), (301, 0.01))},
-        {"learning_rate_boundaries": ()},
-        {"momentum": 0.8},
-        {"data_set": "other"},
-        {"loss": "mse"},
-        {"model": normalized_model},
-    ],
-    "what happens at the switch, and the limit of the scaling": lambda keras: [
-        *({"momentum_after_switch": one} for one in get_args(Momentum) if one != "same"),
-        {"momentum_after_switch": "ramped", "momentum_stage_worker_steps": 10},
-        {"momentum_after_switch": "ramped", "momentum_stage_worker_steps": 20},
-        {"largest_scaling": 2},
-        {"largest_scaling": 3},
-        {"batch_after_switch": "global"},
-    ],
-    "the model": lambda keras: [
-        {"model": one}
-        for one in (
+    "a plain field": lambda keras: {
+        "total_worker_steps": [404],
+        "batch_size": [17],
+        "learning_rate": [0.021],
+        "learning_rate_boundaries": [
+            ((200, 0.1), (300, 0.02)),
+            ((200, 0.1), (301, 0.01)),
+            (),
+        ],
+        "momentum": [0.8],
+        "data_set": ["other"],
+        "evaluation_interval_worker_steps": [7],
+        "momentum_after_switch": [one for one in get_args(Momentum) if one != "same"],
+        "largest_scaling": [2, 3],
+        "batch_after_switch": ["global"],
+    },
+    "the model": lambda keras: {
+        "model": [
+            normalized_model,
             model(keras),
             model(keras, width=25),
             model(keras, activation="tanh"),
@@ -213,11 +189,10 @@ OTHER_JOBS: dict[str, Callable[[Any], Fields]] = {
             model(keras, kernel_regularizer=keras.regularizers.L2(0.2)),
             functional(keras, skip=True),
             functional(keras, skip=False),
-        )
-    ],
-    "the optimizer": lambda keras: [
-        {"optimizer": one}
-        for one in (
+        ]
+    },
+    "the optimizer": lambda keras: {
+        "optimizer": [
             lambda: keras.optimizers.SGD(),
             lambda: keras.optimizers.SGD(momentum=0.9),
             lambda: keras.optimizers.SGD(momentum=0.9, nesterov=True),
@@ -226,33 +201,36 @@ OTHER_JOBS: dict[str, Callable[[Any], Fields]] = {
             lambda: keras.optimizers.Adam(clipnorm=1.0),
             lambda: keras.optimizers.AdamW(),
             lambda: keras.optimizers.AdamW(weight_decay=0.1),
-        )
-    ],
-    "the loss": lambda keras: [
-        {"loss": one}
-        for one in (
+        ]
+    },
+    "loss and metric": lambda keras: {
+        "loss": [
+            "mse",
             lambda: keras.losses.SparseCategoricalCrossentropy(),
             lambda: keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             # Keras leaves the delta of Huber out of its settings.
             lambda: keras.losses.Huber(0.5),
             lambda: keras.losses.Huber(2.0),
-        )
-    ],
-    "what is measured, and how often": lambda keras: [
-        {"evaluation_interval_worker_steps": 7},
-        {"metric": lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=2)},
-        {"metric": lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=3)},
-    ],
+        ],
+        "metric": [
+            lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=2),
+            lambda: keras.metrics.SparseTopKCategoricalAccuracy(k=3),
+        ],
+    },
 }
 
 
 @pytest.mark.parametrize("what", OTHER_JOBS)
 def test_the_fingerprint_changes_with(keras: Any, what: str) -> None:
-    jobs = [DESCRIBED, *(replace(DESCRIBED, **fields) for fields in OTHER_JOBS[what](keras))]
-    prints = [fingerprint(job) for job in jobs]
+    fields = OTHER_JOBS[what](keras)
+    jobs = [replace(DESCRIBED, **{name: one}) for name, values in fields.items() for one in values]
+    prints = [fingerprint(job) for job in [DESCRIBED, *jobs]]
     assert sorted(set(prints)) == sorted(prints)
 
 
-def test_the_fingerprint_changes_with_the_cluster_and_the_protocols() -> None:
+def test_the_fingerprint_changes_with_the_cluster_the_protocols_and_the_stages() -> None:
     pairs = (("bsp", "asp"), ("asp", "bsp"))
     assert len({fingerprint(DESCRIBED, n, pair) for n in (4, 5) for pair in pairs}) == 4
+    ramped = replace(DESCRIBED, momentum_after_switch="ramped")
+    staged = [replace(ramped, momentum_stage_worker_steps=one) for one in (None, 10, 20)]
+    assert len(set(map(fingerprint, staged))) == 3

@@ -37,31 +37,22 @@ def test_tfrecords_are_found_by_their_numbers(tmp_path: Path) -> None:
     assert read(shipped(source), 3) == [b"three"]
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def no_records(path: Path) -> None:
-    path.write_bytes(b"this is a text, and rather long")
-
-
 def cut(path: Path) -> None:
     write_records(path, [b"one", b"two"])
     path.write_bytes(path.read_bytes()[:-1])
-
-
-def compressed(path: Path) -> None:
-    path.write_bytes(gzip.compress(b"x"))
 
 
 @pytest.mark.parametrize(
     ("write", "words"),
     [
         (lambda path: None, "cannot be read here"),
-        (empty, "holds no record"),
-        (no_records, "is not a TFRecord file, or ends within the record at byte 0$"),
+        (Path.touch, "holds no record"),
+        (
+            lambda path: path.write_bytes(b"this is a text, and rather long"),
+            "is not a TFRecord file, or ends within the record at byte 0$",
+        ),
         (cut, "is not a TFRecord file, or ends within the record at byte 19$"),
-        (compressed, "is compressed, .* unpack it, or"),
+        (lambda path: path.write_bytes(gzip.compress(b"x")), "is compressed, .* unpack it, or"),
     ],
 )
 def test_files_that_are_none_are_named_in_one_line(
@@ -78,22 +69,18 @@ def test_there_has_to_be_a_file(given: str | list[str]) -> None:
         TFRecordFiles(given)
 
 
-def longer(path: Path) -> None:
-    write_records(path, [b"1", b"2", b"3"])
-
-
 def later(path: Path) -> None:
     write_records(path, [b"7", b"8"])
     os.utime(path, ns=(1, 1))
 
 
-def gone(path: Path) -> None:
-    path.unlink()
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
-    [(longer, "has changed since"), (later, "has changed since"), (gone, "cannot be read here")],
+    [
+        (lambda path: write_records(path, [b"1", b"2", b"3"]), "has changed since"),
+        (later, "has changed since"),
+        (Path.unlink, "cannot be read here"),
+    ],
 )
 def test_files_have_to_stay_as_they_are(
     tmp_path: Path, change: Callable[[Path], None], words: str
@@ -103,10 +90,9 @@ def test_files_have_to_stay_as_they_are(
     source = TFRecordFiles(path)
     source.check()
     change(path)
-    with pytest.raises(WorkloadError, match=words):
-        read(source, 1)
-    with pytest.raises(WorkloadError, match=words):
-        source.check()
+    for use in (source.check, lambda: read(source, 1)):
+        with pytest.raises(WorkloadError, match=words):
+            use()
 
 
 def test_a_copy_on_another_machine_has_a_time_of_its_own(tmp_path: Path) -> None:
