@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ ETA = 0.25
 
 
 @pytest.fixture(scope="module")
-def make(keras: Any) -> Callable[..., Any]:
+def make(keras: Any) -> Any:
     from syncswitch.trainers.keras_api.callback import PolicyCallback
 
     return PolicyCallback

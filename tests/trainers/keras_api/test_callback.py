@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import textwrap
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,22 +49,48 @@ def moved(model: Any) -> float:
 
 
 @pytest.mark.parametrize(
-    ("percent", "before", "after"), [(0.0, 0, 40), (30.0, 3, 28), (1.0, 1, 36), (100.0, 10, 0)]
+    ("changes", "options", "expected", "told"),
+    [
+        ({}, {}, [N * ETA] * 3 + [ETA] * 28, [SWITCH]),
+        ({"switch_percent": 0.0}, {}, [ETA] * W, [0]),
+        ({"switch_percent": 1.0}, {}, [N * ETA] + [ETA] * 36, [N]),
+        ({"switch_percent": 100.0}, {}, [N * ETA] * 10, []),
+        (
+            {"first_protocol": "asp", "second_protocol": "bsp"},
+            {},
+            [ETA] * SWITCH + [N * ETA] * 7,
+            [SWITCH],
+        ),
+        ({"first_protocol": "ddp", "second_protocol": "post"}, {}, [ETA] * W, [SWITCH]),
+        # Each of n processes has a callback.
+        ({}, {"worker_steps_per_batch": (N, N)}, [N * ETA] * 3 + [ETA] * 7, [SWITCH]),
+        ({}, {"workers": 2, "scale_learning_rate": False}, [ETA] * (6 + 28), [SWITCH]),
+        # A resumed job does what is left.
+        ({}, {"initial_worker_step": 8}, [N * ETA] + [ETA] * 28, [SWITCH]),
+        ({}, {"initial_worker_step": SWITCH}, [ETA] * 28, [SWITCH]),
+        ({}, {"initial_worker_step": 33}, [ETA] * 7, [33]),
+    ],
 )
 def test_the_job_has_its_worker_steps_at_the_rate_of_each_protocol(
-    model: Any, make: Callable[..., Any], rates: Any, percent: float, before: int, after: int
+    model: Any,
+    make: Any,
+    rates: Any,
+    changes: dict[str, Any],
+    options: dict[str, Any],
+    expected: list[float],
+    told: list[int],
 ) -> None:
-    told = []
+    seen = []
     switch = make(
-        replace(JOB, switch_percent=percent),
-        at_switch=lambda given: told.append((given, switch.worker_step)),
+        replace(JOB, **changes),
+        at_switch=lambda given: seen.append((given, switch.worker_step)),
+        **options,
     )
-    assert switch.is_after_switch is (percent == 0.0)
     fit(model, switch, rates)
-    assert rates.seen == [N * ETA] * before + [ETA] * after
-    assert moved(model) == pytest.approx(W * ETA, rel=1e-5)
+    assert rates.seen == expected
+    assert moved(model) == pytest.approx(sum(expected), rel=1e-5)
+    assert seen == [(model, step) for step in told]
     assert switch.worker_step == W
-    assert told == ([] if percent == 100.0 else [(model, before * N)])
     assert float(model.optimizer.learning_rate) == ETA
 
 
@@ -76,11 +101,7 @@ def test_the_job_has_its_worker_steps_at_the_rate_of_each_protocol(
     protocols=st.sampled_from([("bsp", "asp"), ("asp", "bsp"), ("local-sgd", "ssp"), ("ddp", "x")]),
 )
 def test_the_switch_is_where_the_runner_has_it(
-    make: Callable[..., Any],
-    percent: float,
-    workers: int,
-    total: int,
-    protocols: tuple[str, str],
+    make: Any, percent: float, workers: int, total: int, protocols: tuple[str, str]
 ) -> None:
     values: dict[str, Any] = {
         "workers": workers,
@@ -93,32 +114,7 @@ def test_the_switch_is_where_the_runner_has_it(
     assert switch.switch_worker_step == switch_worker_step(spec)
 
 
-@pytest.mark.parametrize(
-    ("protocols", "options", "expected"),
-    [
-        (("asp", "bsp"), {}, [ETA] * SWITCH + [N * ETA] * 7),
-        (("ddp", "post"), {}, [ETA] * W),
-        # Each of n processes has a callback.
-        (("bsp", "asp"), {"worker_steps_per_batch": (N, N)}, [N * ETA] * 3 + [ETA] * 7),
-        (("bsp", "asp"), {"workers": 2, "scale_learning_rate": False}, [ETA] * (6 + 28)),
-    ],
-)
-def test_rounds_and_rates_are_those_of_the_protocols_and_the_distribution(
-    model: Any,
-    make: Callable[..., Any],
-    rates: Any,
-    protocols: tuple[str, str],
-    options: dict[str, Any],
-    expected: list[float],
-) -> None:
-    policy = replace(JOB, first_protocol=protocols[0], second_protocol=protocols[1])
-    fit(model, make(policy, **options), rates)
-    assert rates.seen == expected
-
-
-def test_it_goes_on_from_one_fit_to_the_next(
-    model: Any, make: Callable[..., Any], rates: Any
-) -> None:
+def test_it_goes_on_from_one_fit_to_the_next(model: Any, make: Any, rates: Any) -> None:
     switch = make(JOB, stop_at_switch=True)
     fit(model, switch, rates, epochs=1, batches=2)
     assert (switch.worker_step, switch.is_after_switch) == (2 * N, False)
@@ -132,32 +128,7 @@ def test_it_goes_on_from_one_fit_to_the_next(
         fit(model, switch)
 
 
-@pytest.mark.parametrize(
-    ("done", "before", "after", "switched_at"), [(8, 1, 28, 12), (12, 0, 28, 12), (33, 0, 7, 33)]
-)
-def test_a_resumed_job_does_what_is_left(
-    model: Any,
-    make: Callable[..., Any],
-    rates: Any,
-    done: int,
-    before: int,
-    after: int,
-    switched_at: int,
-) -> None:
-    told: list[int] = []
-    switch = make(
-        JOB,
-        initial_worker_step=done,
-        at_switch=lambda _: told.append(switch.worker_step),
-    )
-    fit(model, switch, rates)
-    assert rates.seen == [N * ETA] * before + [ETA] * after
-    assert told == [switched_at]
-
-
-def test_what_others_do_to_the_rate_is_kept(
-    keras: Any, model: Any, make: Callable[..., Any], rates: Any
-) -> None:
+def test_what_others_do_to_the_rate_is_kept(keras: Any, model: Any, make: Any, rates: Any) -> None:
     def halve(epoch: int, logs: Any) -> None:
         model.optimizer.learning_rate = float(model.optimizer.learning_rate) / 2
 
@@ -168,7 +139,7 @@ def test_what_others_do_to_the_rate_is_kept(
 
 
 def test_an_interrupted_fit_goes_on_without_another_scaling(
-    keras: Any, model: Any, make: Callable[..., Any], rates: Any
+    keras: Any, model: Any, make: Any, rates: Any
 ) -> None:
     def interrupt(batch: int, logs: Any) -> None:
         raise KeyboardInterrupt
@@ -182,7 +153,7 @@ def test_an_interrupted_fit_goes_on_without_another_scaling(
 
 
 def test_executions_of_several_batches_are_counted_whole(
-    keras: Any, own_model: Any, make: Callable[..., Any], rates: Any
+    keras: Any, own_model: Any, make: Any, rates: Any
 ) -> None:
     own_model.compile(keras.optimizers.SGD(ETA), mean_output, steps_per_execution=2)
     switch = make(JOB)
@@ -194,7 +165,7 @@ def test_executions_of_several_batches_are_counted_whole(
 
 
 def test_the_model_may_be_compiled_anew_at_the_switch(
-    keras: Any, own_model: Any, make: Callable[..., Any], rates: Any
+    keras: Any, own_model: Any, make: Any, rates: Any
 ) -> None:
     own_model.compile(keras.optimizers.SGD(ETA), mean_output)
     switch = make(JOB, at_switch=lambda m: m.compile(keras.optimizers.SGD(0.5), mean_output))
@@ -234,7 +205,7 @@ def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
 
 
 def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(
-    keras: Any, own_model: Any, make: Callable[..., Any]
+    keras: Any, own_model: Any, make: Any
 ) -> None:
     schedule = keras.optimizers.schedules.CosineDecay(ETA, 100)
     own_model.compile(keras.optimizers.SGD(schedule), mean_output)
@@ -246,10 +217,7 @@ def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(
 
 
 def test_a_policy_file_and_a_line_in_the_log(
-    model: Any,
-    make: Callable[..., Any],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    model: Any, make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, identity = tmp_path / "policy.json", replace(IDENTITY, workers=N, total_worker_steps=W)
     policy = replace(JOB, fingerprint=identity.fingerprint)
@@ -271,9 +239,7 @@ def test_a_policy_file_and_a_line_in_the_log(
         ({"worker_steps_per_batch": (4, 0)}, "worker_steps_per_batch is 0: give a whole number"),
     ],
 )
-def test_what_cannot_be_is_refused(
-    make: Callable[..., Any], values: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_is_refused(make: Any, values: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make(JOB, **values)
 
@@ -287,7 +253,7 @@ def spoil(model: Any) -> None:
 
 
 def test_after_an_alarm_it_is_as_if_it_had_never_switched(
-    keras: Any, own_model: Any, make: Callable[..., Any], rates: Any
+    keras: Any, own_model: Any, make: Any, rates: Any
 ) -> None:
     """Momentum included, to the last bit."""
 
@@ -308,7 +274,7 @@ def test_after_an_alarm_it_is_as_if_it_had_never_switched(
 
 
 def test_a_policy_for_guarded_trainings_says_so_where_there_is_no_guard(
-    make: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     guarded = replace(JOB, guarded=True, kept_share=0.86)
     make(guarded)
@@ -319,9 +285,7 @@ def test_a_policy_for_guarded_trainings_says_so_where_there_is_no_guard(
 
 
 @pytest.mark.parametrize("options", [{"guard": False}, {"initial_worker_step": SWITCH + 1}])
-def test_without_a_guard_it_trains_on(
-    model: Any, make: Callable[..., Any], options: dict[str, Any]
-) -> None:
+def test_without_a_guard_it_trains_on(model: Any, make: Any, options: dict[str, Any]) -> None:
     switch = make(JOB, at_switch=spoil, **options)
     fit(model, switch)
     assert (switch.alarm, switch.worker_step) == (None, W)
@@ -340,7 +304,7 @@ def test_without_a_guard_it_trains_on(
     ],
 )
 def test_a_fit_that_ends_at_the_switch_ends_at_an_alarm_too(
-    model: Any, make: Callable[..., Any], rates: Any, percent: float, ends: Any, expected: Any
+    model: Any, make: Any, rates: Any, percent: float, ends: Any, expected: Any
 ) -> None:
     switch = make(replace(JOB, switch_percent=percent), at_switch=spoil, stop_at_switch=percent > 0)
     ended = []
@@ -353,7 +317,7 @@ def test_a_fit_that_ends_at_the_switch_ends_at_an_alarm_too(
 
 @pytest.mark.parametrize("is_undone", [True, False])
 def test_a_model_that_was_compiled_anew(
-    keras: Any, own_model: Any, make: Callable[..., Any], rates: Any, is_undone: bool
+    keras: Any, own_model: Any, make: Any, rates: Any, is_undone: bool
 ) -> None:
     """Its caller compiles it again; an optimizer of another kind starts with its own rate."""
     adam, sgd = keras.optimizers.Adam(0.5), keras.optimizers.SGD(ETA)
@@ -373,80 +337,63 @@ def test_a_model_that_was_compiled_anew(
     assert float(own_model.optimizer.learning_rate) == rate
 
 
-def digits_model(*measured: str) -> Any:
-    model = dense_model()
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics=list(measured))
-    return model
-
-
 @pytest.fixture(scope="module")
 def tested(keras: Any) -> Any:
     """Traced once; it learns too little to matter for who comes next."""
-    return digits_model("accuracy", "sparse_categorical_crossentropy")
+    model = dense_model()
+    measured = ["accuracy", "sparse_categorical_crossentropy"]
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=measured)
+    return model
 
 
-def digits_run(model: Any, switch: Any) -> None:
+def band(value: float) -> Band:
+    return Band(value, 0.01, 3, tuple(BandPoint(step, value, 0.0) for step in range(1, W + 1)))
+
+
+def of_error(metric: str, value: float) -> dict[str, Any]:
+    """The callback knows what Keras calls it, and that less of it is better."""
+    kind = {"metric": metric, "metric_goal": "min", "metric_unit": None, "metric_highest": None}
+    return {**kind, "band": band(-value), "target_accuracy": -value}
+
+
+BELOW, ABOVE = (
+    # 3 rounds and 5 worker-steps are the first epoch, whose test is the first; later ones have 8.
+    f"from 33 worker-steps, and on with bsp: 3 tests in a row are {side} what the first protocol"
+    for side in ("below", "above")
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "told"),
+    [
+        ({"band": band(1.0)}, {}, BELOW),
+        (of_error("SparseCategoricalCrossentropy", 0.0001), {}, ABOVE),
+        (of_error("SparseCategoricalCrossentropy", 1000.0), {}, None),
+        (of_error("loss", 0.0001), {}, ABOVE),
+        (of_error("loss", 1000.0), {}, None),
+        (
+            {"target_accuracy": 1.0, "threshold": 0.01, "band": None},
+            {},
+            "from 40 worker-steps, and on with bsp: it ends with ",
+        ),
+        # Only what the policy calls accuracy is looked at.
+        ({"band": band(1.0), "metric": "Own"}, {}, None),
+        ({"band": band(1.0), "metric": "Own"}, {"monitor": "val_accuracy"}, BELOW),
+    ],
+)
+def test_validations_below_the_band_are_an_alarm(
+    tested: Any,
+    make: Any,
+    caplog: pytest.LogCaptureFixture,
+    changes: dict[str, Any],
+    options: dict[str, Any],
+    told: str | None,
+) -> None:
+    switch = make(replace(JOB, **changes), **options)
     data = digits_data()
     x, y = data.train_inputs[:64], data.train_labels[:64]
-    model.fit(x, y, validation_data=(x, y), batch_size=8, epochs=30, verbose=0, callbacks=[switch])
-
-
-ALWAYS_RIGHT = Band(1.0, 0.01, 3, tuple(BandPoint(step, 1.0, 0.0) for step in range(1, W + 1)))
-DIGITS_JOB = replace(JOB, band=ALWAYS_RIGHT)
-
-
-def test_validations_below_the_band_are_an_alarm(
-    tested: Any, make: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    """An epoch after the switch has 8 worker-steps."""
-    switch = make(DIGITS_JOB)
-    with caplog.at_level(logging.WARNING, "syncswitch"):
-        digits_run(tested, switch)
-    assert switch.alarm.startswith("3 tests in a row are below what the first protocol alone")
-    assert (switch.worker_step, switch.is_after_switch) == (W, False)
-    (record,) = caplog.records
-    # 3 rounds and 5 worker-steps are the first epoch; its test is the first.
-    assert (
-        record.message
-        == f"back to the switch from 33 worker-steps, and on with bsp: {switch.alarm}"
-    )
-
-
-LESS_IS_BETTER = {"metric_goal": "min", "metric_unit": None, "metric_highest": None}
-
-
-@pytest.mark.parametrize("metric", ["SparseCategoricalCrossentropy", "loss"])
-def test_of_an_error_validations_above_the_band_are_an_alarm(
-    tested: Any, make: Callable[..., Any], metric: str
-) -> None:
-    """The callback knows what Keras calls it, and that less of it is better."""
-
-    def alarm_of(error: float) -> str | None:
-        curve = tuple(BandPoint(step, -error, 0.0) for step in range(1, W + 1))
-        values = {"band": Band(-error, 0.01, 3, curve), "target_accuracy": -error}
-        switch = make(replace(DIGITS_JOB, metric=metric, **LESS_IS_BETTER, **values))
-        digits_run(tested, switch)
-        alarm: str | None = switch.alarm
-        return alarm
-
-    assert alarm_of(1000.0) is None
-    assert (alarm_of(0.0001) or "").startswith("3 tests in a row are above what the first")
-
-
-def test_an_end_below_the_target_is_one(tested: Any, make: Callable[..., Any]) -> None:
-    switch = make(replace(JOB, target_accuracy=1.0, threshold=0.01, band=None))
-    digits_run(tested, switch)
-    assert switch.alarm.startswith("it ends with ")
-    assert (switch.worker_step, switch.is_after_switch) == (40, False)
-
-
-def test_only_what_the_policy_calls_accuracy_is_looked_at(
-    keras: Any, make: Callable[..., Any]
-) -> None:
-    model = digits_model("sparse_categorical_accuracy")
-    switch = make(DIGITS_JOB)
-    digits_run(model, switch)
-    assert (switch.alarm, switch.worker_step) == (None, W)
-    switch = make(DIGITS_JOB, monitor="val_sparse_categorical_accuracy")
-    digits_run(model, switch)
-    assert switch.alarm is not None
+    tested.fit(x, y, validation_data=(x, y), batch_size=8, epochs=30, verbose=0, callbacks=[switch])
+    assert (switch.alarm is None, switch.worker_step) == (told is None, W)
+    assert switch.is_after_switch is (told is None)
+    back = [line for line in caplog.messages if line.startswith(f"back to the switch {told}")]
+    assert len(back) == (told is not None)

@@ -16,25 +16,19 @@ from tests.trainers.jobs import BRIEF, dense_model, digits_data
 from tests.trainers.simulated.clusters import VARIED, spec_of
 
 
-class Loaded:
-    """Loads data, and counts how often: once for each time that a model is compiled."""
+@pytest.fixture
+def loads() -> list[int]:
+    """Has an entry for each time that the data are loaded: each time that a model is compiled."""
+    return []
 
-    def __init__(self) -> None:
-        self.times = 0
 
-    def __call__(self) -> Any:
-        self.times += 1
+@pytest.fixture
+def first(loads: list[int]) -> Workload:
+    def load() -> Any:
+        loads.append(1)
         return digits_data()
 
-
-@pytest.fixture
-def loaded() -> Loaded:
-    return Loaded()
-
-
-@pytest.fixture
-def first(loaded: Loaded) -> Workload:
-    return replace(BRIEF, data=loaded, total_worker_steps=40, learning_rate_boundaries=((20, 0.1),))
+    return replace(BRIEF, data=load, total_worker_steps=40, learning_rate_boundaries=((20, 0.1),))
 
 
 def trained(workload: Workload, observer: Any = None) -> TrialRecord:
@@ -44,7 +38,7 @@ def trained(workload: Workload, observer: Any = None) -> TrialRecord:
     return record
 
 
-def test_other_hyper_parameters_need_no_other_model(loaded: Loaded, first: Workload) -> None:
+def test_other_hyper_parameters_need_no_other_model(loads: list[int], first: Workload) -> None:
     second = replace(
         first,
         learning_rate=0.02,
@@ -59,11 +53,11 @@ def test_other_hyper_parameters_need_no_other_model(loaded: Loaded, first: Workl
         with kept_for_the_next():
             trained(first)
         found = trained(second)
-        assert loaded.times == 1
+        assert len(loads) == 1
         trained(replace(second, batch_size=8))
-        assert loaded.times == 2
+        assert len(loads) == 2
     assert found.evaluations == trained(second).evaluations
-    assert loaded.times == 3
+    assert len(loads) == 3
 
 
 @pytest.mark.parametrize(
@@ -86,7 +80,7 @@ def test_another_computation_is_compiled(fields: dict[str, Any]) -> None:
     assert one != computation(BRIEF, 4)
 
 
-def test_a_run_that_was_interrupted_leaves_nothing(loaded: Loaded, first: Workload) -> None:
+def test_a_run_that_was_interrupted_leaves_nothing(loads: list[int], first: Workload) -> None:
     class Interrupting(Observer):
         def on_evaluation(self, evaluation: Evaluation) -> Verdict:
             raise KeyboardInterrupt
@@ -95,4 +89,4 @@ def test_a_run_that_was_interrupted_leaves_nothing(loaded: Loaded, first: Worklo
         with pytest.raises(KeyboardInterrupt):
             trained(first, Interrupting())
         trained(first)
-    assert loaded.times == 2
+    assert len(loads) == 2

@@ -42,26 +42,19 @@ def start_of(optimizer: Any) -> tuple[Any, Any, int]:
     return np.ones(4, np.float32), optimizer.initial_slots(), 0
 
 
-class TestMomentumSGD:
-    def test_has_the_known_answer_with_changing_rates(self) -> None:
-        optimizer = make_optimizer(CONSTANT, LAYOUT)
-        assert isinstance(optimizer, MomentumSGD)
-        rates = [0.1, 0.1, 0.01, 0.0, 0.2]
-        state = start_of(optimizer)
-        for rate in rates:
-            state = apply(optimizer, state, rate)
-        parameters, accumulator = momentum_answer(rates, 0.9)
-        np.testing.assert_allclose(state[0], parameters, rtol=1e-6)
-        np.testing.assert_allclose(state[1], accumulator, rtol=1e-6)
-
-    def test_a_changed_momentum_acts_on_what_has_gathered(self) -> None:
-        optimizer = MomentumSGD(LAYOUT)
-        state = apply(optimizer, start_of(optimizer), 0.1)
-        _, slots, _ = apply(optimizer, state, 0.1, momentum=0.0)
-        np.testing.assert_allclose(slots, CONSTANT_GRADIENT)
-
-    def test_names_its_slots_after_the_parameters(self) -> None:
-        assert MomentumSGD(LAYOUT).layout == FlatLayout(("momentum/000-kernel",), ((4, 1),))
+def test_momentum_sgd_has_the_known_answer_with_changing_rates_and_momenta() -> None:
+    optimizer = make_optimizer(CONSTANT, LAYOUT)
+    assert isinstance(optimizer, MomentumSGD)
+    assert optimizer.layout == FlatLayout(("momentum/000-kernel",), ((4, 1),))
+    rates = [0.1, 0.1, 0.01, 0.0, 0.2]
+    state = start_of(optimizer)
+    for rate in rates:
+        state = apply(optimizer, state, rate)
+    parameters, accumulator = momentum_answer(rates, 0.9)
+    np.testing.assert_allclose(state[0], parameters, rtol=1e-6)
+    np.testing.assert_allclose(state[1], accumulator, rtol=1e-6)
+    _, slots, _ = apply(optimizer, state, 0.1, momentum=0.0)
+    np.testing.assert_allclose(slots, CONSTANT_GRADIENT)
 
 
 class TestKerasOptimizer:

@@ -44,18 +44,11 @@ def checkpoint_of(form: StateForm, spec: TrialSpec, path: Path, worker_step: int
     return path
 
 
-class TestStateForm:
-    def test_initial_values_follow_the_seed(self) -> None:
-        one, other = map(form_of(NORMALIZED).initial, (1, 2))
-        again = form_of(NORMALIZED).initial(1)
-        np.testing.assert_array_equal(one.parameters, again.parameters)
-        assert not np.allclose(one.parameters, other.parameters)
-        assert one.updates == 0
-        np.testing.assert_array_equal(one.slots, 0)
-        # Means of 0, variances of 1.
-        np.testing.assert_array_equal(one.statistics, [0.0] * 16 + [1.0] * 16)
+GROUPS = ("parameters", "slots", "statistics")
 
-    def test_models_are_built_once_for_each_seed(self) -> None:
+
+class TestStateForm:
+    def test_initial_values_follow_the_seed_and_are_built_once_for_each(self) -> None:
         built = []
 
         def counted() -> Any:
@@ -66,28 +59,28 @@ class TestStateForm:
         built.clear()
         fresh = {seed: form_of(NORMALIZED).initial(seed) for seed in (1, 2)}
         for seed in (1, 2, 1, 2):
-            state, expected = form.initial(seed), fresh[seed]
-            for group in ("parameters", "slots", "statistics"):
-                np.testing.assert_array_equal(getattr(state, group), getattr(expected, group))
+            state = form.initial(seed)
+            for group in GROUPS:
+                np.testing.assert_array_equal(getattr(state, group), getattr(fresh[seed], group))
                 # As a run may do that is given them.
                 getattr(state, group)[:] = 7.0
         assert len(built) == 2
-
-    def test_a_trial_begins_with_them(self) -> None:
-        form = form_of(NORMALIZED)
+        assert not np.allclose(fresh[1].parameters, fresh[2].parameters)
+        assert fresh[1].updates == 0
+        np.testing.assert_array_equal(fresh[1].slots, 0)
+        # Means of 0, variances of 1.
+        np.testing.assert_array_equal(fresh[1].statistics, [0.0] * 16 + [1.0] * 16)
         spec = spec_of(NORMALIZED, 4, 50.0, seed=2)
-        state = form.begin(spec, log_of(spec))
-        np.testing.assert_array_equal(state.parameters, form.initial(2).parameters)
+        begun = form.begin(spec, log_of(spec))
+        np.testing.assert_array_equal(begun.parameters, fresh[2].parameters)
 
     def test_a_checkpoint_brings_all_of_a_state_back(self, tmp_path: Path) -> None:
         form = form_of(NORMALIZED)
         spec = spec_of(NORMALIZED, 4, 50.0)
-        path = checkpoint_of(form, spec, tmp_path / "one.npz")
-        fork = replace(spec, fork_from=path)
+        fork = replace(spec, fork_from=checkpoint_of(form, spec, tmp_path / "one.npz"))
         log = log_of(fork)
-        state = form_of(NORMALIZED).begin(fork, log)
-        expected = some_state(form)
-        for group in ("parameters", "slots", "statistics"):
+        state, expected = form_of(NORMALIZED).begin(fork, log), some_state(form)
+        for group in GROUPS:
             np.testing.assert_array_equal(getattr(state, group), getattr(expected, group))
         assert state.updates == 17
         assert (log.done, log.elapsed_seconds, log.position.inherited_seconds) == (100, 12.5, 12.5)

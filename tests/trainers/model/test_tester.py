@@ -18,24 +18,32 @@ from syncswitch.trainers.run.record import trial_record
 from tests.identities import GENERATED
 from tests.trainers.jobs import CONSTANT
 
+
+def one_hot(numbers: np.ndarray) -> np.ndarray:
+    return np.eye(3, dtype=np.float32)[numbers]
+
+
 EXAMPLES = 1100
 TRUTH = np.random.default_rng(0).integers(0, 3, EXAMPLES)
 # The model's outputs are its inputs: right for all but every seventh example.
 GUESS = np.where(np.arange(EXAMPLES) % 7 == 0, (TRUTH + 1) % 3, TRUTH)
 ACCURACY = 1 - len(range(0, EXAMPLES, 7)) / EXAMPLES
+GUESSES, TRUTHS = one_hot(GUESS), one_hot(TRUTH)
+HALF = TRUTH % 2
+HALF_GUESS = np.where(np.where(np.arange(EXAMPLES) % 7 == 0, 1 - HALF, HALF), 0.8, 0.3)
+SPARSE = "sparse_categorical_crossentropy"
 
 
 def make_tester(
     keras: Any,
-    outputs: np.ndarray,
-    labels: np.ndarray,
+    outputs: Any = GUESSES,
+    labels: Any = TRUTHS,
     loss: Any = "mse",
-    metric: Any = None,
     test_transform: Any = None,
     **fields: Any,
 ) -> ModelTester:
     """A model whose outputs are its inputs, tested against `labels`."""
-    outputs = outputs.astype(np.float32)
+    outputs, labels = np.asarray(outputs, np.float32), np.asarray(labels)
 
     def model() -> Any:
         return keras.Sequential(
@@ -46,40 +54,15 @@ def make_tester(
         )
 
     data = Data(outputs, labels, outputs, labels, test_transform=test_transform)
-    workload = replace(CONSTANT, model=model, loss=loss, metric=metric, **fields)
+    workload = replace(CONSTANT, model=model, loss=loss, **fields)
     return ModelTester(ModelFunction(workload, data), workload, data, "/CPU:0")
 
 
-def model_of(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Its parameters and statistics."""
-    return np.eye(outputs.shape[1], dtype=np.float32).ravel(), np.zeros(0, np.float32)
-
-
-def accuracy_of(keras: Any, outputs: np.ndarray, *arguments: Any, **fields: Any) -> float:
-    tester = make_tester(keras, outputs, *arguments, **fields)
+def accuracy_of(tester: ModelTester, width: int = 3) -> float:
+    model = np.eye(width, dtype=np.float32).ravel(), np.zeros(0, np.float32)
     # Twice: the first test must leave nothing behind for the second.
-    tester.accuracy(*model_of(outputs))
-    return tester.accuracy(*model_of(outputs))
-
-
-def one_hot(numbers: np.ndarray, classes: int = 3) -> np.ndarray:
-    return np.eye(classes, dtype=np.float32)[numbers]
-
-
-def test_further_metrics_are_measured_beside_the_one_that_decides(keras: Any) -> None:
-    labels = one_hot(TRUTH)
-    fields = {"metric": "mse", "further_metrics": ("accuracy", "loss", "AUC", root)}
-    tester = make_tester(keras, one_hot(GUESS), labels, "mae", **fields)
-    for _ in range(2):
-        accuracy = tester.accuracy(*model_of(one_hot(GUESS)))
-        wrong = 2 / 3 * (1 - ACCURACY)
-        assert accuracy == pytest.approx(-wrong)
-        assert dict(tester.further) == {
-            "accuracy": pytest.approx(ACCURACY),
-            "loss": pytest.approx(wrong),
-            "AUC": pytest.approx(1 - 3 / 4 * (1 - ACCURACY), abs=0.02),
-            "root": pytest.approx(wrong**0.5),
-        }
+    tester.accuracy(*model)
+    return tester.accuracy(*model)
 
 
 def root() -> Any:
@@ -88,199 +71,183 @@ def root() -> Any:
     return metrics.RootMeanSquaredError(name="root")
 
 
+def test_further_metrics_are_measured_beside_the_one_that_decides(keras: Any) -> None:
+    further = ("accuracy", "loss", "AUC", root)
+    tester = make_tester(keras, loss="mae", metric="mse", further_metrics=further)
+    wrong = 2 / 3 * (1 - ACCURACY)
+    assert accuracy_of(tester) == pytest.approx(-wrong)
+    assert dict(tester.further) == {
+        "accuracy": pytest.approx(ACCURACY),
+        "loss": pytest.approx(wrong),
+        "AUC": pytest.approx(1 - 3 / 4 * (1 - ACCURACY), abs=0.02),
+        "root": pytest.approx(wrong**0.5),
+    }
+
+
+def constant(value: float) -> Any:
+    """A metric that always gives this."""
+    from keras import metrics
+
+    return metrics.MeanMetricWrapper(lambda labels, _: value + 0 * labels)
+
+
+def f1() -> Any:
+    from keras import metrics
+
+    return metrics.F1Score(average=None)
+
+
+NO_CLASSES = "labels that are neither classes nor one-hot have no accuracy; give a metric"
+
+
 @pytest.mark.parametrize(
-    ("further", "said"),
+    ("fields", "said"),
     [
-        (("mae", "mae"), "a further metric is called 'mae', like something else"),
-        (("training_loss",), "a further metric is called 'training_loss', like something else"),
-        (("nothing",), "Keras has no metric 'nothing'"),
-        ((lambda: __import__("keras").metrics.F1Score(),), "'f1_score' gives 3 values"),
+        ({"further_metrics": ("mae", "mae")}, "a further metric is called 'mae', like something"),
+        ({"further_metrics": ("training_loss",)}, "is called 'training_loss', like something else"),
+        ({"further_metrics": ("nothing",)}, "Keras has no metric 'nothing'"),
+        ({"further_metrics": (f1,)}, "'f1_score' gives 3 values"),
+        ({"metric": lambda: "accuracy"}, r"keras\.metrics\.Metric"),
+        ({"metric": f1}, r"gives 3 values.*give one that is a"),
+        *(
+            ({"metric": lambda value=value: constant(value)}, f"gives {given}, .* from 0 to 1; giv")
+            for value, given in ((3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1"))
+        ),
+        # Without a metric: values of one output, and those of an autoencoder, say.
+        (
+            {"outputs": [[0.2], [7.5]], "labels": [[0.3], [7.0]], "metric": None},
+            r"labels other than 0 and 1, for one output.* give a metric",
+        ),
+        *(
+            ({"labels": np.array([label] * EXAMPLES, np.float32), "metric": None}, NO_CLASSES)
+            for label in ([1, 1, 0], [0.5, 0.1, 7], [2, -1, 0])
+        ),
     ],
 )
-def test_a_further_metric_that_is_none_is_refused(
-    keras: Any, further: tuple[Any, ...], said: str
+def test_what_is_no_metric_or_no_share_is_refused(
+    keras: Any, fields: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(WorkloadError, match=said):
-        make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric="mse", further_metrics=further)
-
-
-HALF = TRUTH % 2
-HALF_GUESS = np.where(np.where(np.arange(EXAMPLES) % 7 == 0, 1 - HALF, HALF), 0.8, 0.3)
+        make_tester(keras, **{"metric": "mse", **fields})
 
 
 @pytest.mark.parametrize(
     ("outputs", "labels", "loss"),
     [
-        (one_hot(GUESS), TRUTH.astype(np.int32), "sparse_categorical_crossentropy"),
+        (GUESSES, TRUTH.astype(np.int32), SPARSE),
         # As Keras's own CIFAR-10 and CIFAR-100 have them.
-        (one_hot(GUESS), TRUTH.astype(np.uint8)[:, None], "sparse_categorical_crossentropy"),
-        (one_hot(GUESS), one_hot(TRUTH), "categorical_crossentropy"),
+        (GUESSES, TRUTH.astype(np.uint8)[:, None], SPARSE),
+        (GUESSES, TRUTHS, "categorical_crossentropy"),
         *(
             (HALF_GUESS[:, None], labels, "binary_crossentropy")
             for one in (HALF.astype("float32"), HALF.astype("int32"))
             for labels in (one, one[:, None])
         ),
+        # Logits are cut at zero.
+        (
+            np.where(HALF_GUESS > 0.5, 0.3, -0.1)[:, None],
+            HALF,
+            lambda: __import__("keras").losses.BinaryCrossentropy(from_logits=True),
+        ),
     ],
 )
 def test_without_a_metric_it_is_the_accuracy_that_fits_the_labels(
-    keras: Any, outputs: np.ndarray, labels: np.ndarray, loss: str
+    keras: Any, outputs: np.ndarray, labels: np.ndarray, loss: Any
 ) -> None:
-    assert accuracy_of(keras, outputs, labels, loss) == pytest.approx(ACCURACY)
+    tester = make_tester(keras, outputs, labels, loss)
+    assert accuracy_of(tester, outputs.shape[1]) == pytest.approx(ACCURACY)
 
 
-class TestModelTester:
-    @pytest.mark.parametrize("examples", [300, 512, 1024, EXAMPLES])
-    def test_batches_of_all_sizes_are_traced_once(self, keras: Any, examples: int) -> None:
-        traced = []
+@pytest.mark.parametrize("examples", [300, 512, 1024, EXAMPLES])
+def test_batches_of_all_sizes_are_traced_once(keras: Any, examples: int) -> None:
+    traced = []
 
-        def transform(inputs: Any, labels: Any) -> Any:
-            if not tf.executing_eagerly():
-                traced.append(inputs.shape)
-            return inputs, labels
+    def transform(inputs: Any, labels: Any) -> Any:
+        if not tf.executing_eagerly():
+            traced.append(inputs.shape)
+        return inputs, labels
 
-        tester = make_tester(
-            keras, one_hot(GUESS[:examples]), one_hot(TRUTH[:examples]), test_transform=transform
-        )
-        is_uneven = examples > 512 and examples % 512
-        assert traced == [(None if is_uneven else min(examples, 512), 3)]
-        found = tester.accuracy(*model_of(one_hot(GUESS)))
-        assert found == pytest.approx(np.mean(GUESS[:examples] == TRUTH[:examples]))
-        assert len(traced) == 1
+    outputs, labels = one_hot(GUESS[:examples]), one_hot(TRUTH[:examples])
+    tester = make_tester(keras, outputs, labels, test_transform=transform)
+    is_uneven = examples > 512 and examples % 512
+    assert traced == [(None if is_uneven else min(examples, 512), 3)]
+    assert accuracy_of(tester) == pytest.approx(np.mean(GUESS[:examples] == TRUTH[:examples]))
+    assert len(traced) == 1
 
-    @pytest.mark.parametrize(
-        ("build", "said"),
-        [
-            (lambda of: "accuracy", r"keras\.metrics\.Metric"),
-            (lambda of: of.F1Score(average=None), r"gives 3 values.*give one that is a"),
-            *(
-                (
-                    lambda of, value=value: of.MeanMetricWrapper(lambda y, _: value + 0 * y),
-                    f"gives {given}, and .* from 0 to 1; give its range",
-                )
-                for value, given in ((3.77e18, "3.77e\\+18"), (-0.5, "-0.5"), (1.1, "1.1"))
-            ),
-        ],
-    )
-    def test_what_is_no_metric_or_no_share_is_refused(
-        self, keras: Any, build: Any, said: str
-    ) -> None:
-        with pytest.raises(WorkloadError, match=said):
-            make_tester(keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: build(keras.metrics))
 
-    @pytest.mark.parametrize(
-        ("metric", "expected"), [("mae", -2.0), ("mse", -20 / 3), ("R2Score", -0.2)]
-    )
-    def test_an_error_is_compared_as_its_negative(
-        self, keras: Any, metric: str, expected: float
-    ) -> None:
-        outputs = np.array([[3.0], [1.0], [2.0]])
-        labels = np.array([[1.0], [1.0], [6.0]], np.float32)
-        assert accuracy_of(keras, outputs, labels, metric=metric) == pytest.approx(expected)
+@pytest.mark.parametrize(
+    ("outputs", "labels", "fields", "expected"),
+    [
+        # An error is compared as its negative.
+        *(
+            ([[3.0], [1.0], [2.0]], [[1.0], [1.0], [6.0]], {"metric": metric}, expected)
+            for metric, expected in (("mae", -2.0), ("mse", -20 / 3), ("R2Score", -0.2))
+        ),
+        # What is worse than the declared range has diverged.
+        ([[30.0]], [[1.0]], {"metric": "mae", "metric_range": (0, 40)}, -29.0),
+        ([[30.0]], [[1.0]], {"metric": "mae", "metric_range": (0, 20)}, math.nan),
+        # Rounding and infinite values are none of that.
+        ([[1.0]], [[1.0]], {"metric": lambda: constant(1 + 1e-6)}, 1.0),
+        ([[1.0]], [[1.0]], {"metric": lambda: constant(-1e-7)}, 0.0),
+        ([[1.0]], [[1.0]], {"metric": lambda: constant(math.inf)}, math.nan),
+        # The loss of the tests is their mean, whatever the batches.
+        (
+            np.arange(EXAMPLES, dtype=float).reshape(-1, 1) / EXAMPLES,
+            np.zeros((EXAMPLES, 1), np.float32),
+            {"metric": "loss", "loss": "mae"},
+            -(EXAMPLES - 1) / (2 * EXAMPLES),
+        ),
+    ],
+)
+def test_a_metric_becomes_an_accuracy(
+    keras: Any, outputs: Any, labels: Any, fields: dict[str, Any], expected: float
+) -> None:
+    tester = make_tester(keras, outputs, np.asarray(labels, np.float32), **fields)
+    assert accuracy_of(tester, 1) == pytest.approx(expected, rel=1e-5, nan_ok=True)
 
-    def test_the_loss_of_the_tests_is_their_mean_whatever_the_batches(self, keras: Any) -> None:
-        outputs = np.arange(EXAMPLES, dtype=float).reshape(-1, 1) / EXAMPLES
-        labels = np.zeros((EXAMPLES, 1), np.float32)
-        found = accuracy_of(keras, outputs, labels, "mae", metric="loss")
-        assert found == pytest.approx(-(EXAMPLES - 1) / (2 * EXAMPLES), rel=1e-5)
 
-    def test_what_is_worse_than_the_declared_range_has_diverged(self, keras: Any) -> None:
-        outputs, labels = np.array([[30.0]]), np.array([[1.0]], np.float32)
-        for limits, expected in (((0, 40), -29.0), ((0, 20), math.nan)):
-            fields = {"metric": "mae", "metric_range": limits}
-            found = accuracy_of(keras, outputs, labels, **fields)
-            assert found == pytest.approx(expected, nan_ok=True)
+def test_the_test_transform_is_applied(keras: Any) -> None:
+    def turn(inputs: Any, labels: Any) -> Any:
+        return -inputs, (1.0 - labels) / 2
 
-    def test_rounding_and_infinite_values_are_none_of_that(self, keras: Any) -> None:
-        for value, accuracy in ((1 + 1e-6, 1.0), (-1e-7, 0.0)):
-            metric = keras.metrics.MeanMetricWrapper(lambda labels, _, v=value: v + 0 * labels)
-            fields = {"metric": lambda m=metric: m}
-            assert accuracy_of(keras, one_hot(GUESS), one_hot(TRUTH), **fields) == accuracy
-        metric = keras.metrics.MeanMetricWrapper(lambda labels, _: np.inf + 0 * labels)
-        value = accuracy_of(keras, one_hot(GUESS), one_hot(TRUTH), metric=lambda: metric)
-        assert np.isnan(value)
+    # argmax of what was turned round: the first of the two others, of model and of label.
+    first_other = np.array([1, 0, 0])
+    expected = np.mean(first_other[GUESS] == first_other[TRUTH])
+    assert accuracy_of(make_tester(keras, test_transform=turn)) == pytest.approx(expected)
 
-    def test_the_test_transform_is_applied(self, keras: Any) -> None:
-        accuracy = accuracy_of(
-            keras,
-            one_hot(GUESS),
-            one_hot(TRUTH),
-            test_transform=lambda inputs, labels: (-inputs, (1.0 - labels) / 2),
-        )
-        # argmax of what was turned round: the first of the two others, of model and of label.
-        first_other = np.where(np.arange(3) == 0, 1, 0)
-        assert accuracy == pytest.approx(np.mean(first_other[GUESS] == first_other[TRUTH]))
 
-    @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_parameters_that_are_not_finite_have_no_accuracy(
-        self, keras: Any, value: float
-    ) -> None:
-        tester = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
-        parameters, statistics = model_of(one_hot(GUESS))
-        parameters[3] = value
-        assert math.isnan(tester.accuracy(parameters, statistics))
+def test_parameters_that_are_not_finite_have_no_accuracy(keras: Any) -> None:
+    tester = make_tester(keras)
+    for value in (math.nan, math.inf):
+        assert math.isnan(tester.accuracy(np.full(9, value, np.float32), np.zeros(0, np.float32)))
 
-    def test_chance_is_known_for_classes_alone(self, keras: Any) -> None:
-        loss = "sparse_categorical_crossentropy"
-        numbers = make_tester(keras, one_hot(GUESS), TRUTH.astype(np.int32), loss)
-        assert numbers.is_chance(0.34)
-        assert not numbers.is_chance(0.5)
-        hot = make_tester(keras, one_hot(GUESS), one_hot(TRUTH))
-        assert hot.is_chance(0.34)
-        many = np.where(np.arange(len(TRUTH)) < 0.7 * len(TRUTH), 0, TRUTH).astype(np.int32)
-        # A good model may be near the share of a class that makes most of the test set.
-        assert not make_tester(keras, one_hot(GUESS), many, loss).is_chance(0.7)
 
-    @pytest.mark.parametrize(
-        ("accuracy", "switch_percent", "is_told"),
-        [(0.39, 100.0, True), (0.41, 100.0, False), (0.39, 50.0, False)],
-    )
-    def test_bsp_near_chance_is_told(
-        self,
-        keras: Any,
-        accuracy: float,
-        switch_percent: float,
-        caplog: pytest.LogCaptureFixture,
-        *,
-        is_told: bool,
-    ) -> None:
-        """A tenth of the way from a third, the share of each of three classes, is 0.4."""
-        tester = make_tester(keras, one_hot(GUESS), one_hot(np.arange(len(GUESS)) % 3))
-        spec = TrialSpec(GENERATED, switch_percent, seed=1)
+def test_chance_is_known_for_classes_alone(keras: Any) -> None:
+    numbers = make_tester(keras, labels=TRUTH.astype(np.int32), loss=SPARSE)
+    assert numbers.is_chance(0.34)
+    assert not numbers.is_chance(0.5)
+    assert make_tester(keras).is_chance(0.34)
+    many = np.where(np.arange(EXAMPLES) < 0.7 * EXAMPLES, 0, TRUTH).astype(np.int32)
+    # A good model may be near the share of a class that makes most of the test set.
+    assert not make_tester(keras, labels=many, loss=SPARSE).is_chance(0.7)
+
+
+def test_bsp_near_chance_is_told(keras: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A tenth of the way from a third, the share of each of three classes, is 0.4."""
+    tester = make_tester(keras, labels=one_hot(np.arange(EXAMPLES) % 3))
+    W = GENERATED.total_worker_steps
+    for accuracy, percent in ((0.41, 100.0), (0.39, 50.0), (0.39, 100.0)):
         record = trial_record(
-            spec,
+            TrialSpec(GENERATED, percent, seed=1),
             datetime.now(timezone.utc),
-            worker_steps=GENERATED.total_worker_steps,
-            evaluations=(Evaluation(GENERATED.total_worker_steps, 1.0, accuracy, 0.5),),
+            worker_steps=W,
+            evaluations=(Evaluation(W, 1.0, accuracy, 0.5),),
             phases=(),
             training_seconds=1.0,
         )
         tester.warn_if_hardly_above_chance(record)
-        told = (
-            f"BSP alone reached an accuracy of {accuracy:.4f}, where guessing the most frequent"
-            f" class gives 0.3336: the job learns next to nothing on {GENERATED.workers} workers,"
-            " and a search would as well; check learning_rate, which is multiplied by the workers"
-            " (up to largest_scaling)"
-        )
-        assert [line for line in caplog.messages if "guessing" in line] == [told] * is_told
-
-    def test_one_output_of_logits_is_cut_at_zero(self, keras: Any) -> None:
-        accuracy = accuracy_of(
-            keras,
-            np.array([[-2.0], [0.3], [0.2], [-0.1]]),
-            np.array([0, 1, 1, 0], np.int32),
-            lambda: keras.losses.BinaryCrossentropy(from_logits=True),
-        )
-        assert accuracy == 1.0
-
-    def test_one_output_that_is_no_class_needs_a_metric(self, keras: Any) -> None:
-        with pytest.raises(
-            WorkloadError, match=r"labels other than 0 and 1, for one output.* give a metric"
-        ):
-            make_tester(keras, np.array([[0.2], [7.5]]), np.array([[0.3], [7.0]]))
-
-    @pytest.mark.parametrize("label", [[1, 1, 0], [0.5, 0.1, 7], [2, -1, 0]])
-    def test_several_values_have_none(self, keras: Any, label: list[float]) -> None:
-        """Those of an autoencoder, say: where the largest is says nothing of the others."""
-        words = "labels that are neither classes nor one-hot have no accuracy; give a metric"
-        with pytest.raises(WorkloadError, match=words):
-            make_tester(keras, one_hot(GUESS[:2]), np.array([label, label], np.float32))
+    (told,) = (line for line in caplog.messages if "guessing" in line)
+    assert told.startswith(
+        "BSP alone reached an accuracy of 0.3900, where guessing the most frequent class gives"
+        f" 0.3336: the job learns next to nothing on {GENERATED.workers} workers"
+    )
