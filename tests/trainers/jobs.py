@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,45 +24,32 @@ def digits_data() -> Data:
     return digits.data()
 
 
-def dense_model() -> Any:
+def digits_model(*hidden: Any, **last: Any) -> Any:
     from keras import Input, Sequential, layers
 
-    return Sequential(
-        [
-            Input((8, 8, 1)),
-            layers.Flatten(),
-            layers.Dense(24, activation="relu"),
-            layers.Dense(10, activation="softmax"),
-        ]
-    )
+    output = layers.Dense(10, activation="softmax", **last)
+    return Sequential([Input((8, 8, 1)), layers.Flatten(), *hidden, output])
+
+
+def dense_model() -> Any:
+    from keras import layers
+
+    return digits_model(layers.Dense(24, activation="relu"))
 
 
 def normalized_model() -> Any:
-    from keras import Input, Sequential, layers
+    from keras import layers
 
-    return Sequential(
-        [
-            Input((8, 8, 1)),
-            layers.Flatten(),
-            layers.Dense(16, use_bias=False),
-            layers.BatchNormalization(momentum=0.9),
-            layers.Activation("relu"),
-            layers.Dense(10, activation="softmax"),
-        ]
+    return digits_model(
+        layers.Dense(16, use_bias=False),
+        layers.BatchNormalization(momentum=0.9),
+        layers.Activation("relu"),
     )
 
 
 def idle_model() -> Any:
     """Always the same probability for each class, until it is trained."""
-    from keras import Input, Sequential, layers
-
-    return Sequential(
-        [
-            Input((8, 8, 1)),
-            layers.Flatten(),
-            layers.Dense(10, activation="softmax", kernel_initializer="zeros"),
-        ]
-    )
+    return digits_model(kernel_initializer="zeros")
 
 
 DENSE = Workload(
@@ -192,33 +180,28 @@ class RecordingObserver(Observer):
         self._answer = answer
         self._inside = threading.Lock()
 
-    def on_progress(self, worker_step: int) -> None:
-        if not self._inside.acquire(blocking=False):
-            self.overlaps += 1
-            return
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        is_alone = self._inside.acquire(blocking=False)
+        self.overlaps += not is_alone
         try:
-            self.progress.append(worker_step)
+            yield
         finally:
-            self._inside.release()
+            if is_alone:
+                self._inside.release()
+
+    def on_progress(self, worker_step: int) -> None:
+        with self._alone():
+            self.progress.append(worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        if not self._inside.acquire(blocking=False):
-            self.overlaps += 1
-            return Verdict.CONTINUE
-        try:
+        with self._alone():
             self.evaluations.append(evaluation)
             return self._answer(evaluation) if self._answer else Verdict.CONTINUE
-        finally:
-            self._inside.release()
 
     def on_event(self, event: RunEvent) -> None:
-        if not self._inside.acquire(blocking=False):
-            self.overlaps += 1
-            return
-        try:
+        with self._alone():
             self.events.append(event)
-        finally:
-            self._inside.release()
 
 
 class Gate:

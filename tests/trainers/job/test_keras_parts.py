@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
@@ -20,15 +19,6 @@ from syncswitch.trainers.job.keras_parts import (
     schedule_boundaries,
 )
 from tests.trainers.jobs import CONSTANT, DENSE, dense_model
-
-
-def test_a_loss_is_built_from_its_name_or_a_function(keras: Any) -> None:
-    labels, outputs = np.array([0, 1, 1]), np.array([[0.5], [0.25], [0.5]])
-    # As those of `compile`: labels of shape [batch] go with outputs of shape [batch, 1].
-    entropies = build_loss(replace(DENSE, loss="binary_crossentropy"))(labels, outputs)
-    assert np.asarray(entropies) == pytest.approx(-np.log([0.5, 0.25, 0.5]))
-    huber = replace(DENSE, loss=lambda: keras.losses.Huber())
-    assert isinstance(build_loss(huber), keras.losses.Huber)
 
 
 def half(of: Any, precision: str) -> Any:

@@ -17,7 +17,6 @@ from syncswitch.trainers.job.schedule import (
     last_boundary,
     next_segment,
     percent_to_worker_steps,
-    round_worker_steps,
     segments,
     switch_points,
     switch_worker_step,
@@ -223,12 +222,3 @@ def test_the_state_at_a_guarded_switch_is_a_checkpoint_wherever_detours_have_put
         assert not keeps_switch(other)
         written = [one.checkpoint_percents for one in segments(other) if one.checkpoint_percents]
         assert written == [(percent,) for percent in other.checkpoint_percents]
-
-
-def test_packages_are_asked_once_for_a_protocol_that_only_a_command_knows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    spec = trial(1000, 4, 50.3, protocols=("only-a-command-knows-it", "asp"))
-    assert switch_worker_step(spec) == 503
-    monkeypatch.setattr("syncswitch.trainers.job.schedule.choose_protocol", None)
-    assert (round_worker_steps("only-a-command-knows-it", 4), len(segments(spec))) == (1, 2)

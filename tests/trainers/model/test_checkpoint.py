@@ -118,9 +118,10 @@ def pickled(path: Path) -> None:
         Path.mkdir,
         lambda path: path.write_bytes(b"weights"),
         lambda path: np.savez(path, weights=np.ones(3)),
+        lambda path: np.savez(path, embeddings=np.array("no list")),
         pickled,
     ],
-    ids=["missing", "folder", "text", "another archive", "pickled"],
+    ids=["missing", "folder", "text", "another archive", "no list of embeddings", "pickled"],
 )
 def test_what_is_not_a_checkpoint_is_refused(tmp_path: Path, write: Callable[[Path], None]) -> None:
     write(tmp_path / "c.npz")

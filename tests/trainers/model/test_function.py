@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.model.function import ModelFunction, decay_of
 from tests.trainers.jobs import CONSTANT, constant_data
 
@@ -38,90 +37,71 @@ def average(m: float) -> Callable[[Any], Any]:
     return lambda s: np.float32(m) * s + np.float32(1 - m) * X
 
 
-class TestOfAKnownUpdate:
-    @pytest.mark.parametrize(
-        ("move", "decay"),
-        [
-            *((average(m), m) for m in (0.0, 0.1, 0.9, 0.99, 0.999, 0.9999)),
-            pytest.param(lambda s: s + X, 1, id="sum"),
-            pytest.param(lambda s: s, 1, id="constant"),
-            pytest.param(lambda s: X, 0, id="replaced"),
-            pytest.param(lambda s: np.maximum(s, X), 0, id="maximum"),
-            pytest.param(lambda s: s[::-1], 0, id="permuted"),
-            pytest.param(lambda s: s / np.linalg.norm(s + 1), 0, id="normalized"),
-            pytest.param(lambda s: np.sqrt(s), 0, id="root"),
-        ],
-    )
-    def test_it_is_the_factor_or_0(self, move: Callable[[Any], Any], decay: float) -> None:
-        np.testing.assert_array_equal(decay_of(move, START), np.full(4, decay, np.float32))
-
-    def test_each_value_has_its_own(self) -> None:
-        factors = np.array([0.9, 1.0, 0.0, 0.99], np.float32)
-        np.testing.assert_array_equal(decay_of(lambda s: factors * s + X, START), factors)
-
-    def test_what_depends_on_others_has_that_of_its_own_value(self) -> None:
-        """The second follows from the first, the last is an average of the first's square."""
-
-        def move(s: Any) -> Any:
-            first = np.float32(0.9) * s[0] + X[0]
-            return np.array([first, 2 * first + 1, s[2], 0.5 * s[3] + first**2], np.float32)
-
-        expected = np.array([0.9, 0.0, 1.0, 0.5], np.float32)
-        np.testing.assert_array_equal(decay_of(move, START), expected)
+FACTORS = np.array([0.9, 1.0, 0.0, 0.99], np.float32)
 
 
-def random_data() -> Data:
-    return replace(
-        constant_data(),
-        train_inputs=np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32),
-    )
+def dependent(s: Any) -> Any:
+    """The second follows from the first, the last is an average of the first's square."""
+    first = np.float32(0.9) * s[0] + X[0]
+    return np.array([first, 2 * first + 1, s[2], 0.5 * s[3] + first**2], np.float32)
 
 
-def decay_of_layers(keras: Any, *layers: Any, **settings: Any) -> dict[str, float]:
-    """Of each variable that moves; all its values have to have the same."""
+@pytest.mark.parametrize(
+    ("move", "decay"),
+    [
+        *((average(m), m) for m in (0.0, 0.1, 0.9, 0.99, 0.999, 0.9999)),
+        pytest.param(lambda s: s + X, 1, id="sum"),
+        pytest.param(lambda s: s, 1, id="constant"),
+        pytest.param(lambda s: X, 0, id="replaced"),
+        pytest.param(lambda s: np.maximum(s, X), 0, id="maximum"),
+        pytest.param(lambda s: s[::-1], 0, id="permuted"),
+        pytest.param(lambda s: s / np.linalg.norm(s + 1), 0, id="normalized"),
+        pytest.param(lambda s: np.sqrt(s), 0, id="root"),
+        pytest.param(lambda s: FACTORS * s + X, FACTORS, id="each its own"),
+        pytest.param(dependent, [0.9, 0.0, 1.0, 0.5], id="of its own value"),
+    ],
+)
+def test_the_decay_of_a_known_update_is_its_factor_or_0(move: Any, decay: Any) -> None:
+    expected = np.broadcast_to(np.array(decay, np.float32), 4)
+    np.testing.assert_array_equal(decay_of(move, START), expected)
+
+
+def renormalized(of: Any) -> Any:
+    return of.BatchNormalization(momentum=0.9, renorm=True, renorm_momentum=0.8)
+
+
+@pytest.mark.parametrize("settings", [{}, {"batch_size": CONSTANT.batch_size}])
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        # Of batch normalization it is the momentum.
+        (lambda of: [of.BatchNormalization(momentum=0.99) for _ in range(3)], [0.99] * 6),
+        # Frozen, its scale and offset are statistics as well, as they are not trained.
+        (
+            lambda of: [
+                of.BatchNormalization(trainable=False),
+                of.BatchNormalization(momentum=0.9),
+            ],
+            [1.0] * 4 + [0.9] * 2,
+        ),
+        # The variance of batch renormalization follows from the deviation.
+        (lambda of: [renormalized(of)], [0.9, 0.0, 0.9, 0.8, 0.8]),
+        # A power iteration.
+        (lambda of: [of.SpectralNormalization(of.Dense(4))], [0.0]),
+        (lambda of: [of.LayerNormalization()], []),
+    ],
+)
+def test_the_decay_of_a_layer(
+    keras: Any, settings: dict[str, int], layers: Any, expected: list[float]
+) -> None:
     inputs = keras.Input((4,), **settings)
     outputs = inputs
-    for layer in layers:
+    for layer in layers(keras.layers):
         outputs = layer(outputs)
+    random = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     model = keras.Model(inputs, keras.layers.Dense(1)(outputs))
-    function = ModelFunction(CONSTANT, random_data(), model)
+    function = ModelFunction(CONSTANT, replace(constant_data(), train_inputs=random), model)
     named = function.statistics.name(function.statistics_decay)
-    assert all(len(np.unique(values)) == 1 for values in named.values())
-    return {name: float(values.flat[0]) for name, values in named.items()}
-
-
-class TestOfALayer:
-    @pytest.mark.parametrize("settings", [{}, {"batch_size": CONSTANT.batch_size}])
-    def test_of_batch_normalization_it_is_the_momentum(
-        self, keras: Any, settings: dict[str, int]
-    ) -> None:
-        layers = [keras.layers.BatchNormalization(momentum=0.99) for _ in range(3)]
-        found = decay_of_layers(keras, *layers, **settings)
-        assert list(found.values()) == [pytest.approx(0.99, rel=1e-7)] * 6
-
-    def test_a_frozen_one_before_it_changes_nothing(self, keras: Any) -> None:
-        frozen = keras.layers.BatchNormalization(trainable=False)
-        found = decay_of_layers(keras, frozen, keras.layers.BatchNormalization(momentum=0.9))
-        # Frozen, its scale and offset are statistics as well, as they are not trained.
-        assert list(found.values()) == [pytest.approx(m) for m in [1.0] * 4 + [0.9] * 2]
-
-    def test_of_batch_renormalization_the_variance_follows_from_the_deviation(
-        self, keras: Any
-    ) -> None:
-        layer = keras.layers.BatchNormalization(momentum=0.9, renorm=True, renorm_momentum=0.8)
-        found = decay_of_layers(keras, layer)
-        by_name = {name.partition("-")[2]: m for name, m in found.items()}
-        assert by_name == {
-            "moving_mean": pytest.approx(0.9),
-            "moving_variance": 0.0,
-            "moving_stddev": pytest.approx(0.9),
-            "renorm_mean": pytest.approx(0.8),
-            "renorm_stddev": pytest.approx(0.8),
-        }
-
-    def test_of_a_power_iteration_it_is_0(self, keras: Any) -> None:
-        layer = keras.layers.SpectralNormalization(keras.layers.Dense(4))
-        assert list(decay_of_layers(keras, layer).values()) == [0.0]
-
-    def test_of_a_model_without_any_there_is_none(self, keras: Any) -> None:
-        assert decay_of_layers(keras, keras.layers.LayerNormalization()) == {}
+    assert len(named) == len(expected)
+    for (name, values), decay in zip(named.items(), expected, strict=True):
+        np.testing.assert_allclose(values, decay, rtol=1e-7, err_msg=name)

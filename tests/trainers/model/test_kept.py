@@ -60,24 +60,20 @@ def test_other_hyper_parameters_need_no_other_model(loads: list[int], first: Wor
     assert len(loads) == 3
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"model": lambda: dense_model()},
-        {"batch_size": 8},
-        {"loss": "mse"},
-        {"metric": "loss"},
-        {"least_embedding_values": 1},
-        {"class_weight": {1: 2.0}},
-        {"further_metrics": ("loss",)},
-    ],
-    ids=lambda fields: next(iter(fields)),
-)
-def test_another_computation_is_compiled(fields: dict[str, Any]) -> None:
+def test_another_computation_is_compiled() -> None:
     one = computation(BRIEF, 2)
     assert one == computation(replace(BRIEF, learning_rate=0.2), 2)
-    assert one != computation(replace(BRIEF, **fields), 2)
     assert one != computation(BRIEF, 4)
+    for field, value in {
+        "model": lambda: dense_model(),
+        "batch_size": 8,
+        "loss": "mse",
+        "metric": "loss",
+        "least_embedding_values": 1,
+        "class_weight": {1: 2.0},
+        "further_metrics": ("loss",),
+    }.items():
+        assert one != computation(replace(BRIEF, **{field: value}), 2), field
 
 
 def test_a_run_that_was_interrupted_leaves_nothing(loads: list[int], first: Workload) -> None:

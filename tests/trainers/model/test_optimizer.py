@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.model.layout import FlatLayout
@@ -13,10 +16,8 @@ from syncswitch.trainers.model.optimizer import (
     KerasOptimizer,
     MomentumSGD,
     make_optimizer,
-    pack,
-    unpack,
 )
-from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, momentum_answer
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, momentum_answer
 
 # That of `CONSTANT`.
 LAYOUT = FlatLayout(("000-kernel",), ((4, 1),))
@@ -105,13 +106,37 @@ class TestKerasOptimizer:
         assert "\n" not in str(error.value)
 
 
-def test_packed_values_are_unpacked_as_they_were() -> None:
-    from syncswitch.trainers.model.function import ModelFunction
+shapes = st.lists(st.lists(st.integers(1, 4), max_size=3).map(tuple), max_size=6).map(tuple)
 
-    layout = ModelFunction(DENSE, DENSE.data()).parameters
+
+@given(shapes)
+def test_what_is_split_or_named_comes_back(shapes: tuple[tuple[int, ...], ...]) -> None:
+    layout = FlatLayout(tuple(f"{index:03d}-v" for index in range(len(shapes))), shapes)
     flat = np.arange(layout.size, dtype=np.float32)
-    parts = unpack(flat, layout)
-    assert [tuple(part.shape) for part in parts] == list(layout.shapes)
-    np.testing.assert_array_equal(pack(parts), flat)
-    assert unpack(np.zeros(0, np.float32), FlatLayout((), ())) == []
-    assert pack([]).shape == (0,)
+    parts, named = layout.split(flat), layout.name(flat)
+    assert [part.shape for part in parts] == list(shapes)
+    np.testing.assert_array_equal(layout.pack(parts), flat)
+    np.testing.assert_array_equal(layout.from_named(dict(reversed(named.items()))), flat)
+
+
+def test_names_do_not_depend_on_how_many_layers_were_built_before(keras: Any) -> None:
+    def layout() -> FlatLayout:
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+        return FlatLayout.of(enumerate(model.trainable_variables), "parameter")
+
+    assert layout() == layout()
+    assert len(set(layout().names)) == 4
+
+
+def test_a_missing_or_misshapen_array_is_refused() -> None:
+    layout = FlatLayout(("000-v",), ((2, 3),))
+    with pytest.raises(KeyError):
+        layout.from_named({})
+    with pytest.raises(ValueError, match="shape"):
+        layout.from_named({"000-v": np.zeros((3, 2), np.float32)})
+
+
+def test_only_float32_is_taken() -> None:
+    double = SimpleNamespace(name="kernel", shape=(2,), dtype="float64", path="model/kernel")
+    with pytest.raises(WorkloadError, match="parameter 'model/kernel' is float64"):
+        FlatLayout.of([(0, double)], "parameter")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,23 +43,17 @@ def test_a_pipeline_arrives_as_its_graph() -> None:
     assert source.pipeline is piece
 
 
-def of_python(number: Any) -> Any:
+def test_python_in_a_pipeline_is_refused() -> None:
     import tensorflow as tf
 
-    return tf.data.Dataset.range(2).map(lambda one: tf.py_function(float, [one], tf.float32))
-
-
-def generated(number: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_generator(lambda: iter(range(2)), tf.int64)
-
-
-@pytest.mark.parametrize("pipeline", [of_python, generated])
-def test_python_in_a_pipeline_is_refused(pipeline: Callable[[Any], Any]) -> None:
-    source = PipelinePieces(3, pipeline, 2)
-    with pytest.raises(WorkloadError, match=r"or pipeline uses a function of Python .* in-process"):
-        ShippedSource.of(source, CONSTANT)
+    of = tf.data.Dataset
+    for pipeline in (
+        lambda _: of.range(2).map(lambda one: tf.py_function(float, [one], tf.float32)),
+        lambda _: of.from_generator(lambda: iter(range(2)), tf.int64),
+    ):
+        words = "or pipeline uses a function of Python .* in-process"
+        with pytest.raises(WorkloadError, match=words):
+            ShippedSource.of(PipelinePieces(3, pipeline, 2), CONSTANT)
 
 
 class Holder(Source):
@@ -131,15 +124,17 @@ def test_a_class_of_ones_own_comes_with_the_workload_of_the_worker_alone(tmp_pat
     assert "the class Own of the source is not where a worker is" in result.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("module", ["this", "os", "tests.trainers.model.test_shipped"])
 def test_a_module_is_not_imported_because_somebody_names_it(
-    module: str, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    for reference in (None, "digits"):
-        with pytest.raises(WorkloadError, match="class Path of the source is not where"):
-            ShippedSource(module, "Path", {}, {}, None).restored(reference)
-    with pytest.raises(WorkloadError, match=r"class os\.PathLike of the source is not"):
-        ShippedSource(
-            "syncswitch.trainers.job.sources.files", "os.PathLike", {}, {}, None
-        ).restored()
+    sources, here = "syncswitch.trainers.job.sources.files", "tests.trainers.model.test_shipped"
+    for module, name in (
+        ("this", "Path"),
+        ("os", "Path"),
+        (here, "Path"),
+        (sources, "os.PathLike"),
+    ):
+        for reference in (None, "digits"):
+            with pytest.raises(WorkloadError, match=f"class {name} of the source is not where"):
+                ShippedSource(module, name, {}, {}, None).restored(reference)
     assert capfd.readouterr().out == ""

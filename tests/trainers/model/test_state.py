@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,16 @@ import pytest
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.checkpoint import write_checkpoint
+from syncswitch.trainers.model.export import check_model_path, export_model
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.optimizer import make_optimizer
-from syncswitch.trainers.model.state import StateForm, restored_model
+from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import Observer
-from tests.trainers.jobs import DENSE, digits_data, normalized_model, spec_of
+from tests.trainers.clicks import CLICKS, USERS, WIDTH
+from tests.trainers.jobs import DENSE, digits_model, normalized_model, spec_of
 
 NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
 
@@ -37,11 +41,6 @@ def log_of(spec: TrialSpec, done: int = 0) -> RunLog:
     log = RunLog(spec, Observer(), lambda accuracy: False)
     log.fork(done, min(done, 200), 12.5)
     return log
-
-
-def checkpoint_of(form: StateForm, spec: TrialSpec, path: Path, worker_step: int = 100) -> Path:
-    form.save(path, (25.0,), some_state(form), spec, log_of(spec, worker_step))
-    return path
 
 
 GROUPS = ("parameters", "slots", "statistics")
@@ -74,17 +73,6 @@ class TestStateForm:
         begun = form.begin(spec, log_of(spec))
         np.testing.assert_array_equal(begun.parameters, fresh[2].parameters)
 
-    def test_a_checkpoint_brings_all_of_a_state_back(self, tmp_path: Path) -> None:
-        form = form_of(NORMALIZED)
-        spec = spec_of(NORMALIZED, 4, 50.0)
-        fork = replace(spec, fork_from=checkpoint_of(form, spec, tmp_path / "one.npz"))
-        log = log_of(fork)
-        state, expected = form_of(NORMALIZED).begin(fork, log), some_state(form)
-        for group in GROUPS:
-            np.testing.assert_array_equal(getattr(state, group), getattr(expected, group))
-        assert state.updates == 17
-        assert (log.done, log.elapsed_seconds, log.position.inherited_seconds) == (100, 12.5, 12.5)
-
     def test_of_many_checkpoints_the_furthest_stay(self, tmp_path: Path) -> None:
         """Those of an earlier part of the run are among them; by default all stay."""
         form = form_of(DENSE)
@@ -99,30 +87,57 @@ class TestStateForm:
             assert {path.name for path in log.files.paths.values()} == set(names)
             assert len(log.files.paths) == 2 * len(names)
 
-    def test_of_another_model_or_optimizer_it_is_refused(self, keras: Any, tmp_path: Path) -> None:
-        form, spec = form_of(DENSE), spec_of(DENSE, 4, 50.0)
-        others = [NORMALIZED, replace(DENSE, optimizer=lambda: keras.optimizers.Adam())]
-        for number, other in enumerate(others):
-            path = tmp_path / f"{number}.npz"
-            checkpoint_of(form_of(other), spec_of(other, 4, 50.0), path)
-            with pytest.raises(UserError, match="another model or optimizer") as error:
+    def test_of_another_model_or_optimizer_or_beyond_the_end_it_is_refused(
+        self, keras: Any, tmp_path: Path
+    ) -> None:
+        def tanh() -> Any:
+            return digits_model(keras.layers.Dense(24, activation="tanh"))
+
+        form, spec, path = form_of(DENSE), spec_of(DENSE, 4, 100.0), tmp_path / "c.npz"
+        for job, done, words in (
+            (NORMALIZED, 100, "another model or optimizer"),
+            # The same shapes.
+            (replace(DENSE, model=tanh), 100, "another model or optimizer"),
+            (replace(DENSE, optimizer=keras.optimizers.Adam), 100, "another model or optimizer"),
+            (DENSE, 404, "is at worker-step 404, beyond the 403"),
+        ):
+            given = spec_of(job, 4, 100.0)
+            other = form_of(job)
+            other.save(path, (25.0,), some_state(other), given, log_of(given, done))
+            with pytest.raises(UserError, match=f"^checkpoint {path} .*{words}") as error:
                 form.begin(replace(spec, fork_from=path), log_of(spec))
-            assert str(path) in str(error.value)
             assert "\n" not in str(error.value)
 
-    def test_beyond_the_end_it_is_refused(self, tmp_path: Path) -> None:
-        form, spec = form_of(DENSE), spec_of(DENSE, 4, 100.0)
-        path = checkpoint_of(form, spec, tmp_path / "late.npz", worker_step=404)
-        with pytest.raises(UserError):
-            form.begin(replace(spec, fork_from=path), log_of(spec))
+
+def test_a_model_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "model.keras"
+    check_model_path(path)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("config.json", "{}")
+    check_model_path(path)
+    path.write_text("a shopping list")
+    with pytest.raises(UserError, match=r"model\.keras: that file is not a Keras model"):
+        check_model_path(path)
 
 
-def test_a_restored_model_computes_what_the_flat_one_does() -> None:
-    form = form_of(NORMALIZED)
-    state = some_state(form)
-    spec = spec_of(NORMALIZED, 4, 50.0)
-    model = restored_model(NORMALIZED, form.checkpoint(state, spec, log_of(spec)))
-    inputs = digits_data().test_inputs[:5]
-    function = ModelFunction(NORMALIZED, digits_data())
-    expected = function.predict(state.parameters, state.statistics, inputs)
-    np.testing.assert_allclose(model(inputs), expected, rtol=1e-5)
+def test_a_model_with_large_embeddings_is_written_without_holding_them(
+    keras: Any, tmp_path: Path
+) -> None:
+    function = ModelFunction(CLICKS, CLICKS.load_data())
+    form = StateForm(CLICKS, function, make_optimizer(CLICKS, function.parameters))
+    spec = spec_of(CLICKS, 2, 50.0)
+    log = RunLog(spec, Observer(), lambda accuracy: False)
+    write_checkpoint(tmp_path / "c.npz", form.checkpoint(form.initial(3), spec, log))
+    path = tmp_path / "model.keras"
+    export_model(CLICKS, tmp_path / "c.npz", path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["c.npz", "model.keras"]
+    exported = keras.saving.load_model(path)
+    with np.load(tmp_path / "c.npz") as file:
+        for number, variable in enumerate(exported.trainable_variables):
+            stored = file[f"parameters/{number:03d}-{variable.name}"]
+            np.testing.assert_array_equal(variable, stored)
+    table = exported.get_layer("user").get_weights()[0]
+    assert table.shape == (USERS, WIDTH)
+    assert len(np.unique(table)) > USERS
+    inputs = CLICKS.load_data().test_inputs
+    assert exported(inputs).shape == (len(inputs), 2)

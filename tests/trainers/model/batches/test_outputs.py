@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +10,10 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.keras_parts import build_metric, build_model, build_optimizer
 from syncswitch.trainers.model.batches.examples import Weighted
 from syncswitch.trainers.model.batches.outputs import Outputs
 from syncswitch.trainers.model.function import ModelFunction
-from tests.trainers.jobs import CONSTANT, DENSE, dense_model, digits_data
+from tests.trainers.jobs import CONSTANT, DENSE, digits_data
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(8, 3)).astype("float32")
@@ -98,18 +96,18 @@ def test_the_metric_is_told_of_its_output_alone(keras: Any) -> None:
     assert told.loss.__name__ == "mse"
 
 
+SEVERAL = "the 2 outputs 'kind', 'size'; give"
+OUTPUTS = "the model's outputs are 'kind', 'size'"
+
+
 @pytest.mark.parametrize(
     ("changes", "labels", "expected"),
     [
-        ({"loss": {"kin": "mse"}}, NAMED, "loss names 'kin', and the model's outputs are 'kind', "),
-        ({"loss": ["mse"]}, NAMED, "loss has 1 entries for the 2 outputs 'kind', 'size'; give one"),
-        ({"loss_weights": {"kin": 1.0}}, NAMED, "loss_weights names 'kin', and the model's"),
-        (
-            {},
-            {"kind": CLASSES},
-            "the labels are 'kind', and the model's outputs are 'kind', 'size'",
-        ),
-        ({}, VALUES, "gives 1 arrays of labels for the 2 outputs 'kind', 'size'; give a dict"),
+        ({"loss": {"kin": "mse"}}, NAMED, f"loss names 'kin', and {OUTPUTS}"),
+        ({"loss": ["mse"]}, NAMED, f"loss has 1 entries for {SEVERAL} one"),
+        ({"loss_weights": {"kin": 1.0}}, NAMED, f"loss_weights names 'kin', and {OUTPUTS}"),
+        ({}, {"kind": CLASSES}, f"the labels are 'kind', and {OUTPUTS}"),
+        ({}, VALUES, f"gives 1 arrays of labels for {SEVERAL} a dict"),
     ],
 )
 def test_names_that_do_not_fit(
@@ -126,9 +124,7 @@ def test_names_that_do_not_fit(
 def test_of_several_outputs_one_decides(keras: Any, wanted: str | None) -> None:
     model = two_outputs(keras)
     outputs = Outputs(replace(CONSTANT, metric_output=wanted), model)
-    expected = (
-        f"metric_output is {wanted!r}, and the model has the outputs 'kind', 'size'; give the"
-    )
+    expected = f"metric_output is {wanted!r}, and the model has the outputs 'kind', 'size'; give"
     with pytest.raises(WorkloadError, match=expected):
         outputs.decisive(NAMED, model(X))
 
@@ -137,30 +133,48 @@ DIGITS = digits_data().train_labels
 ONE_HOT = np.eye(10, dtype="float32")[DIGITS]
 
 
-def refused(changes: dict[str, Any], expected: str, **examples: Any) -> None:
-    data = replace(digits_data(), **examples)
-    with pytest.raises(WorkloadError, match=expected) as error:
-        ModelFunction(replace(DENSE, **changes), data)
-    assert "\n" not in str(error.value)
+INPUTS = digits_data().train_inputs
 
 
 @pytest.mark.parametrize(
-    ("labels", "loss", "expected"),
+    ("examples", "loss", "expected"),
     [
+        ({"train_labels": DIGITS + 1}, None, "classes from 1 to 10, and .* 10 outputs, for 0 to 9"),
+        ({"train_labels": DIGITS - 1}, None, "classes from -1 to 8, and the model has 10 outputs"),
+        ({"train_labels": ONE_HOT}, None, "one-hot, of shape .10,.; give categorical_crossentropy"),
+        ({"train_labels": DIGITS}, "categorical_crossentropy", "takes one-hot labels, and these"),
+        ({"train_labels": DIGITS.astype(str)}, None, "are text such as .*give numbers of classes"),
         (
-            DIGITS + 1,
-            None,
-            "classes from 1 to 10, and the model has 10 outputs, for 0 to 9",
+            {"train_labels": np.where(DIGITS, DIGITS, np.nan)},
+            "mse",
+            r"\d+ labels are NaN, and so would be",
         ),
-        (DIGITS - 1, None, "classes from -1 to 8, and the model has 10 outputs"),
-        (ONE_HOT, None, "these labels are one-hot, of shape .10,.; give categorical_crossentropy"),
-        (DIGITS, "categorical_crossentropy", "takes one-hot labels, and these are numbers of"),
-        (DIGITS.astype(str), None, "the labels are text such as .*give numbers of classes"),
-        (np.where(DIGITS, DIGITS, np.nan), "mse", r"\d+ labels are NaN, and so would be"),
+        (
+            {"train_inputs": INPUTS.reshape(len(INPUTS), -1)},
+            None,
+            r"has the shape \(64,\), and the model takes \(8, 8, 1\); reshape",
+        ),
+        (
+            {"train_inputs": np.repeat(INPUTS[:, None], 3, 1)},
+            None,
+            "it is a batch of 3; leave out batch",
+        ),
+        (
+            {"train_inputs": np.full(INPUTS.shape, "a")},
+            None,
+            "is text, and the model takes float32; make numbers of it",
+        ),
+        ({"train_inputs": {"a": INPUTS}}, None, "the model takes '.*, and data.. gives 'a'; use"),
+        ({"train_inputs": (INPUTS, INPUTS)}, None, "takes 1 inputs, .*gives 2; give a dict"),
     ],
 )
-def test_labels(keras: Any, labels: Any, loss: str | None, expected: str) -> None:
-    refused({"loss": loss} if loss else {}, expected, train_labels=labels)
+def test_examples_that_the_model_cannot_take_are_refused(
+    keras: Any, examples: dict[str, Any], loss: str | None, expected: str
+) -> None:
+    workload = replace(DENSE, loss=loss) if loss else DENSE
+    with pytest.raises(WorkloadError, match=expected) as error:
+        ModelFunction(workload, replace(digits_data(), **examples))
+    assert "\n" not in str(error.value)
 
 
 def test_a_class_that_is_ignored_is_no_error(keras: Any) -> None:
@@ -168,45 +182,9 @@ def test_a_class_that_is_ignored_is_no_error(keras: Any) -> None:
     ModelFunction(replace(DENSE, loss=loss), replace(digits_data(), train_labels=DIGITS - 1))
 
 
-def test_inputs(keras: Any) -> None:
-    inputs = digits_data().train_inputs
-    flat = inputs.reshape(len(inputs), -1)
-    refused(
-        {}, r"has the shape \(64,\), and the model takes \(8, 8, 1\); reshape", train_inputs=flat
-    )
-    batches = np.repeat(inputs[:, None], 3, 1)
-    refused({}, "it is a batch of 3; leave out batch", train_inputs=batches)
-    words = np.full(inputs.shape, "a")
-    refused({}, "is text, and the model takes float32; make numbers of it", train_inputs=words)
-    refused({}, "the model takes '.*, and data.. gives 'a'; use", train_inputs={"a": inputs})
-    refused({}, "the model takes 1 inputs, .*gives 2; give a dict", train_inputs=(inputs, inputs))
-
-
 def test_missing_values_are_told_and_trained(keras: Any, caplog: pytest.LogCaptureFixture) -> None:
-    inputs = digits_data().train_inputs.copy()
+    inputs = INPUTS.copy()
     inputs[3, 2] = np.nan
     with caplog.at_level(logging.WARNING):
         ModelFunction(replace(DENSE, name="holes"), replace(digits_data(), train_inputs=inputs))
     assert "8 values of train_inputs are NaN" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("field", "make", "build", "expected"),
-    [
-        ("model", lambda _: dense_model(), build_model, "model is a Sequential; give a function"),
-        (
-            "model",
-            lambda _: dense_model(),
-            build_model,
-            "from_compiled makes a workload of a compiled",
-        ),
-        ("optimizer", lambda _: "adam", build_optimizer, "optimizer is 'adam'; give a function"),
-        ("optimizer", lambda of: of.optimizers.Adam(), build_optimizer, "optimizer is a Adam; giv"),
-        ("metric", lambda of: of.metrics.AUC(), build_metric, "metric is a AUC; give a function"),
-    ],
-)
-def test_what_is_no_function_that_builds(
-    keras: Any, field: str, make: Callable[[Any], Any], build: Callable[[Any], Any], expected: str
-) -> None:
-    with pytest.raises(WorkloadError, match=expected):
-        build(replace(DENSE, **{field: make(keras)}))

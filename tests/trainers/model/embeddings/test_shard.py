@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from syncswitch.trainers.model.embeddings.rules import (
     MomentumRule,
     RowRule,
     Update,
+    row_rule,
 )
 from syncswitch.trainers.model.embeddings.shard import (
     EmbeddingShard,
@@ -31,6 +33,7 @@ from syncswitch.trainers.model.embeddings.shard import (
     rows_on,
 )
 from syncswitch.trainers.model.layout import Vector
+from tests.trainers.clicks import CLICKS, adagrad, adam, keras_momentum, keras_sgd
 
 WIDTH = 3
 RULES: list[RowRule] = [
@@ -71,22 +74,6 @@ def loaded(rule: RowRule, values: Vector, updates: int = 0) -> EmbeddingShard:
     return shard
 
 
-def parts_of(shard: EmbeddingShard, rule: RowRule, rows: int) -> list[Vector]:
-    """As they are now, read in two pieces."""
-    shard.mark()
-    found = read_parts(shard, rule, rows)
-    shard.end_read()
-    return found
-
-
-def read_parts(shard: EmbeddingShard, rule: RowRule, rows: int) -> list[Vector]:
-    cut = rows // 2
-    return [
-        np.concatenate([shard.read_rows(0, part, 0, cut), shard.read_rows(0, part, cut, rows)])
-        for part in range(1 + len(rule.slots))
-    ]
-
-
 def gradient(random: np.random.Generator, rows: int) -> RowGradient:
     ids = np.flatnonzero(random.random(rows) < random.choice([0.0, 0.1, 0.6]))
     scale = 10.0 ** random.integers(-6, 2)
@@ -99,42 +86,71 @@ def assert_close(found: Sequence[Vector], wanted: Sequence[Vector]) -> None:
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
 
 
-@st.composite
-def histories(draw: Any) -> tuple[RowRule, int, int, int]:
-    seed = draw(st.integers(0, 2**32 - 1))
-    return draw(st.sampled_from(RULES)), seed, draw(st.integers(1, 9)), draw(st.integers(1, 60))
+class Both:
+    """A shard, and the whole table beside it, which has to be the same."""
+
+    def __init__(self, rule: RowRule, rows: int, seed: int) -> None:
+        self.rule, self.random = rule, np.random.default_rng(seed)
+        self.values = self.random.standard_normal((rows, WIDTH)).astype(np.float32)
+        self.shard, self.dense = loaded(rule, self.values), Dense(rule, self.values)
+
+    def push(self, times: int = 1, rate: float = 0.05, momentum: float = 0.9) -> None:
+        for _ in range(times):
+            pushed = [[gradient(self.random, len(self.values))]]
+            for one in (self.shard, self.dense):
+                one.push(pushed, rate, momentum)
+
+    def marked(self) -> list[Vector]:
+        self.shard.mark()
+        return [part.copy() for part in self.dense.parts]
+
+    def parts(self) -> list[Vector]:
+        """Those at the mark, read in two pieces."""
+        rows, cut = len(self.values), len(self.values) // 2
+        return [
+            np.concatenate([self.shard.read_rows(0, part, *one) for one in ((0, cut), (cut, rows))])
+            for part in range(1 + len(self.rule.slots))
+        ]
+
+    def check(self) -> list[Vector]:
+        wanted = self.marked()
+        found = self.parts()
+        self.shard.end_read()
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+        return found
 
 
-@given(histories())
-def test_rows_are_what_the_whole_table_would_be(case: tuple[RowRule, int, int, int]) -> None:
+@given(st.sampled_from(RULES), st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 60))
+def test_rows_are_what_the_whole_table_would_be(
+    rule: RowRule, seed: int, rows: int, updates: int
+) -> None:
     """Also after long pauses, under rates and momenta that change."""
-    rule, seed, rows, updates = case
-    random = np.random.default_rng(seed)
-    values = random.standard_normal((rows, WIDTH)).astype(np.float32)
-    shard, dense = loaded(rule, values), Dense(rule, values)
-    rate, momentum = 0.01, 0.9
+    both = Both(rule, rows, seed)
+    random, rate, momentum = both.random, 0.01, 0.9
     for _ in range(updates):
         if random.random() < 0.1:
             rate, momentum = 0.1 * random.random(), random.choice([0.0, 0.1125, 0.9])
         pushed = [[gradient(random, rows)] for _ in range(random.integers(1, 4))]
-        for one in (shard, dense):
+        for one in (both.shard, both.dense):
             one.push(pushed, rate, momentum)
         (wanted,) = pushed[0]
-        assert_close(shard.pull([wanted.ids]), [dense.parts[0][wanted.ids]])
-    assert_close(parts_of(shard, rule, rows), dense.parts)
+        assert_close(both.shard.pull([wanted.ids]), [both.dense.parts[0][wanted.ids]])
+    both.check()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_a_row_may_be_left_alone_for_long(rule: RowRule) -> None:
-    values = np.ones((4, WIDTH), np.float32)
-    shard, dense = loaded(rule, values), Dense(rule, values)
+    both = Both(rule, 4, seed=0)
+    both.shard.load_rows(0, 0, 0, np.ones((4, WIDTH), np.float32))
+    both.dense.parts[0][:] = 1.0
     some = RowGradient(np.array([0, 2]), np.full((2, WIDTH), 0.5, np.float32))
     other = RowGradient(np.array([1]), np.full((1, WIDTH), -1e-6, np.float32))
     for number in range(3000):
         pushed = [[some if number % 1500 == 0 else other]]
-        for one in (shard, dense):
+        for one in (both.shard, both.dense):
             one.push(pushed, 1e-3, 0.9 if number < 700 else 0.99)
-    assert_close(parts_of(shard, rule, 4), dense.parts)
+    both.check()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
@@ -143,58 +159,36 @@ def test_the_memory_of_updates_does_not_grow_for_ever(
 ) -> None:
     monkeypatch.setattr(shards, "_MOST_UPDATES", 7)
     monkeypatch.setattr(shards, "_ROWS_AT_ONCE", 2)
-    random = np.random.default_rng(0)
-    values = random.standard_normal((5, WIDTH)).astype(np.float32)
-    shard, dense = loaded(rule, values), Dense(rule, values)
-    for number in range(40):
-        pushed = [[gradient(random, 5)]]
-        if number == 20:
-            shard.mark()
-            wanted = [part.copy() for part in dense.parts]
-        for one in (shard, dense):
-            one.push(pushed, 0.01, 0.9)
-    assert_close(read_parts(shard, rule, 5), wanted)
-    assert_close(parts_of(shard, rule, 5), dense.parts)
+    both = Both(rule, 5, seed=0)
+    both.push(20, rate=0.01)
+    wanted = both.marked()
+    both.push(20, rate=0.01)
+    assert_close(both.parts(), wanted)
+    both.check()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_what_is_read_is_of_the_mark(rule: RowRule) -> None:
-    random = np.random.default_rng(1)
-    values = random.standard_normal((6, WIDTH)).astype(np.float32)
-    shard, dense = loaded(rule, values), Dense(rule, values)
-
-    def push(times: int) -> None:
-        for _ in range(times):
-            pushed = [[gradient(random, 6)]]
-            for one in (shard, dense):
-                one.push(pushed, 0.05, 0.9)
-
-    push(5)
+    both = Both(rule, 6, seed=1)
+    both.push(5)
     for _ in range(2):
-        shard.mark()
-        wanted = [part.copy() for part in dense.parts]
-        push(7)
-        assert_close(read_parts(shard, rule, 6), wanted)
-        push(3)
-        assert_close(read_parts(shard, rule, 6), wanted)
+        wanted = both.marked()
+        for times in (7, 3):
+            both.push(times)
+            assert_close(both.parts(), wanted)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_it_goes_on_where_another_one_was(rule: RowRule) -> None:
-    random = np.random.default_rng(2)
-    values = random.standard_normal((6, WIDTH)).astype(np.float32)
-    shard, dense = loaded(rule, values), Dense(rule, values)
+    both = Both(rule, 6, seed=2)
     for _ in range(3):
-        for _ in range(4):
-            pushed = [[gradient(random, 6)]]
-            for one in (shard, dense):
-                one.push(pushed, 0.05, 0.9)
-        parts = parts_of(shard, rule, 6)
-        shard = loaded(rule, values, dense.updates)
+        both.push(4)
+        parts = both.check()
+        both.shard = loaded(rule, both.values, both.dense.updates)
         for number, part in enumerate(parts):
-            shard.load_rows(0, number, 0, part[:2])
-            shard.load_rows(0, number, 2, part[2:])
-    assert_close(parts_of(shard, rule, 6), dense.parts)
+            both.shard.load_rows(0, number, 0, part[:2])
+            both.shard.load_rows(0, number, 2, part[2:])
+    both.check()
 
 
 def test_the_mean_of_rows_is_that_of_embeddings() -> None:
@@ -240,3 +234,19 @@ def test_what_is_asked_and_sent_arrives(servers: int, wanted: set[int]) -> None:
         for one in own:
             np.testing.assert_array_equal(held[server][one.ids], one.values)
     assert sum(len(own[0].ids) for own in sent) == len(wanted)
+
+
+@pytest.mark.parametrize("optimizer", [keras_momentum, keras_sgd, adagrad, adam])
+def test_a_rule_moves_rows_as_the_optimizer_of_keras_does(optimizer: Any) -> None:
+    from keras import Variable
+
+    rule, random = row_rule(replace(CLICKS, optimizer=optimizer)), np.random.default_rng(0)
+    values = random.standard_normal((5, 3)).astype(np.float32)
+    slots = [np.full_like(values, rule.initial) for _ in rule.slots]
+    table, built = Variable(values), optimizer()
+    for update, rate in enumerate([0.1, 0.1, 0.1, 0.01, 0.01]):
+        gradient = random.standard_normal(values.shape).astype(np.float32)
+        rule.apply(values, slots, gradient, Update(update, rate, momentum=0.3))
+        built.learning_rate = rate
+        built.apply([gradient], [table])
+    np.testing.assert_allclose(values, table.numpy(), rtol=1e-5)
