@@ -31,12 +31,7 @@ def check_trial(spec: TrialSpec, own: WorkloadIdentity) -> None:
 
 
 def check_embeddings(spec: TrialSpec, layers: Sequence[str]) -> None:
-    """Refuses protocols that average whole models if rows are kept on parameter servers.
-
-    Args:
-        spec: The trial.
-        layers: Names of embedding layers whose rows are trained separately.
-    """
+    """Refuses protocols that average whole models if the rows of layers are trained separately."""
     identity = spec.identity
     for text in (identity.first_protocol, identity.second_protocol):
         if layers and choose_protocol(text).exchange is Exchange.REPLICA:

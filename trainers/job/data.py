@@ -162,9 +162,7 @@ def class_numbers(labels: Array) -> Array | None:
 def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:
     """Whether accuracy makes sense for these labels, which must be classes or one-hot.
 
-    Args:
-        labels: Some labels.
-        output_shape: Shape of the model's output, examples first; empty if it is not known.
+    The shape of the model's output has the examples first; it is empty if it is not known.
     """
     width = output_shape[-1] if output_shape else None
     if labels.dtype.kind not in "iubf":
@@ -179,8 +177,7 @@ def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:
 def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
     """Accuracy of always guessing the most frequent class; None if the classes are not known.
 
-    Args:
-        classes: The classes in each batch of the test set, from `class_numbers`.
+    They are those of each batch of the test set, from `class_numbers`.
     """
     known = [one for one in classes if one is not None]
     if len(known) < len(classes):

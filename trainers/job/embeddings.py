@@ -54,9 +54,7 @@ _BUILDING = threading.RLock()
 def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
     """Returns a context in which large `Embedding` layers are built with a single row.
 
-    Args:
-        least_values: Smallest number of values that makes a table large.
-        but: Indices of large layers that are built as they are.
+    Tables are large from this number of values on; those with the indices `but` are built whole.
     """
     from keras import layers
 

@@ -24,10 +24,7 @@ _LOG = logging.getLogger(__name__)
 def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
     """Builds the model, with fresh initial values.
 
-    Args:
-        workload: The workload.
-        is_whole: Whether to build large embeddings too, which take memory; by default their layers
-            have a single row, see `embeddings`.
+    Layers of large embeddings have a single row, see `embeddings`, unless it `is_whole`.
     """
     if is_whole or workload.least_embedding_values is None:
         return _built_model(workload)

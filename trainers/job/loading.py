@@ -168,12 +168,7 @@ def place_of(kind: type) -> tuple[str, str]:
 def class_at(module: str, name: str, reference: str | None) -> type | None:
     """Finds a class that `place_of` named in another process; None if it is not here.
 
-    Only syncswitch's own sources and the workload's module are imported for it.
-
-    Args:
-        module: Module of the class.
-        name: Qualified name of the class.
-        reference: Reference of the workload; None if it has none.
+    Only syncswitch's own sources and the module of the workload (`reference`) are imported for it.
     """
     if module.startswith(_SOURCES):
         found: Any = importlib.import_module(module)

@@ -128,13 +128,7 @@ def fit(
 
 
 def band_for(policy: TimingPolicy, known: WorkloadIdentity, mine: WorkloadIdentity) -> Band | None:
-    """Returns the policy's band if its search was of this job, as far as that is known.
-
-    Args:
-        policy: Perhaps with a band.
-        known: The job that it was found for, as far as it is known.
-        mine: The job that is trained.
-    """
+    """Returns the policy's band, if any, if the job it was found for is mine, as far as known."""
     of_policy = (policy.total_worker_steps, policy.workers)
     is_same = of_policy == (mine.total_worker_steps, mine.workers) and all(
         getattr(known, name) == getattr(mine, name) for name in ("model", "batch_size", "metric")

@@ -249,13 +249,9 @@ def _read_batches(given: Any, part: str) -> tuple[Any, ...]:
 def _tested_parts(
     given: Sequence[Any], test: Any, share: float
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Returns inputs, labels and weights to train and to test with.
+    """Returns inputs, labels and weights (or None) to train and to test with.
 
-    Args:
-        given: Inputs, labels, and weights or None.
-        test: The `validation_data`; None to split `given` as Keras does: the last examples are to
-            test with.
-        share: Share of these.
+    Without `test` a share of those given is to test with: the last examples, as with Keras.
     """
     if test is not None:
         return given, _read(test, "validation_data")

@@ -204,10 +204,7 @@ def written_checkpoints(
 ) -> Iterator[tuple[tuple[float, ...], Path]]:
     """Yields the files that a trial has left up to a worker-step, each behind its percents.
 
-    Args:
-        spec: The trial.
-        plans: The trial as it was carried out, see `Guarding.plans`.
-        worker_step: The last worker-step whose file is wanted.
+    The plans are the trial as it was carried out, see `Guarding.plans`.
     """
     steps = checkpoint_steps(plans[-1])
     for plan in plans:

@@ -50,9 +50,6 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
     Args:
         move: One batch's update, from the statistics before it to those after it.
         start: Initial statistics, shape [S].
-
-    Returns:
-        m of each value, shape [S].
     """
     decay = np.zeros(start.size, np.float32)
     moved = move(start).astype(np.float64)
@@ -92,12 +89,6 @@ def _slope(
 
 class ModelFunction:
     """Computes batches, gradients and predictions; keeps no state of the training.
-
-    Args:
-        workload: The workload that is trained.
-        data: Its data.
-        model: A model that computes the same as the workload's, with the same variables; None to
-            build the workload's.
 
     Attributes:
         batch_size: B.
@@ -151,9 +142,7 @@ class ModelFunction:
     def move(self, statistics: Any, contribution: Any) -> Any:
         """Returns the statistics after a batch, `m s + c`, of arrays or tensors of shape [S].
 
-        Args:
-            statistics: s, the present ones, which need not be those that `gradient` was given.
-            contribution: c, of the batch.
+        The present ones, s, need not be those that `gradient` was given with the batch of c.
         """
         return self.statistics_decay * statistics + contribution
 
@@ -206,12 +195,7 @@ class ModelFunction:
     ) -> tuple[Any, Any, Any]:
         """Computes loss, flat gradient and contribution to the statistics (see `move`) of a batch.
 
-        Args:
-            parameters: Shape [P].
-            statistics: Shape [S].
-            inputs: Inputs of the batch.
-            labels: Labels of the batch, or `Weighted`.
-            seed: Shape [2], for random layers.
+        Parameters have the shape [P]; see `gradients` for the rest.
         """
         values = unpack(parameters, self.parameters)
         loss, gradients, contribution = self.gradients(values, statistics, inputs, labels, seed)
@@ -293,15 +277,9 @@ class ModelFunction:
             return self._predict(unpack(parameters, self.parameters), statistics, inputs)
 
     def ids(self, inputs: Any, trained: Any, *, training: bool) -> list[Any]:
-        """Finds the numbers of the rows that a batch looks up in each embedding.
+        """Finds the numbers of the rows that a batch looks up in each embedding, in its order.
 
-        Args:
-            inputs: Inputs of the batch.
-            trained: Scalar tensor in place of all trained values, on which they may not depend.
-            training: True to call the model in training mode.
-
-        Returns:
-            Int64 tensors with one dimension, in which a row is as often as it is looked up.
+        The scalar tensor `trained` stands for all trained values, on which they may not depend.
         """
         asked = [[tf.zeros([0], tf.int64)] for _ in self.embeddings]
 

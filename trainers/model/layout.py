@@ -41,14 +41,7 @@ class ModelState:
 
 @dataclass(frozen=True)
 class EmbeddingForm:
-    """Name and shape of one embedding in checkpoints.
-
-    Attributes:
-        name: Logical name of its values, as for other parameters.
-        slots: Names of the optimizer's slots.
-        rows: Number of rows.
-        width: Values of each row.
-    """
+    """Name and shape of one embedding in checkpoints, and the names of its optimizer's slots."""
 
     name: str
     slots: tuple[str, ...]
@@ -79,11 +72,7 @@ class EmbeddingBlock(NamedTuple):
 
 
 class EmbeddingSource(ABC):
-    """Embeddings with their slots, which are read block by block and never held as a whole.
-
-    Args:
-        forms: The forms of the embeddings.
-    """
+    """Embeddings with their slots, which are read block by block and never held as a whole."""
 
     is_initial = False
     """True if the slots are those with which the optimizer begins."""
@@ -98,8 +87,7 @@ class EmbeddingSource(ABC):
     def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
         """Reads all rows: embedding by embedding, part by part, in their order.
 
-        Args:
-            skips_initial: Leave out slots that are as the optimizer begins with them.
+        With `skips_initial` without the slots that are as the optimizer begins with them.
         """
         for table, form in enumerate(self.forms):
             parts = 1 if skips_initial and self.is_initial else 1 + len(form.slots)
@@ -124,11 +112,7 @@ class FlatLayout:
 
     @classmethod
     def of(cls, variables: Iterable[tuple[int, Any]], called: str) -> FlatLayout:
-        """Lays out Keras variables.
-
-        Args:
-            variables: Each behind its position.
-            called: Kind of these variables, for errors.
+        """Lays out Keras variables, each behind its position.
 
         Raises:
             WorkloadError: One is not float32.

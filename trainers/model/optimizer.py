@@ -114,9 +114,6 @@ class KerasOptimizer(Optimizer):
     def slots_of_variables(self, servers: int) -> list[tuple[int, int | None]]:
         """Returns the size of each slot and the number of its variable; None for a shared scalar.
 
-        Args:
-            servers: Number of parameter servers that are to share the slots, for messages.
-
         Raises:
             UserError: They cannot share them, as an update of one variable depends on others.
         """

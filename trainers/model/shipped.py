@@ -25,12 +25,9 @@ _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 @dataclass(frozen=True)
 class Captured:
-    """A value that a function has captured, an input after its arguments.
+    """A value (a TensorProto) that a function has captured, an input after its arguments.
 
-    Attributes:
-        type: TensorFlow's name of its type.
-        values: TensorFlow's TensorProto.
-        is_variable: True for a variable, of which each process has its own.
+    Of a variable each process has its own.
     """
 
     type: str
@@ -115,9 +112,7 @@ class ShippedFunction:
 class ShippedPipeline:
     """The pipelines of a `PipelinePieces` without Python.
 
-    Attributes:
-        function: Makes the pipeline of a piece, given its number.
-        element: TensorFlow's StructuredValue of the elements of a pipeline.
+    Its function makes the pipeline of a piece; `element` is the StructuredValue of its elements.
     """
 
     function: ShippedFunction
@@ -191,11 +186,8 @@ class ShippedSource:
     def restored(self, reference: str | None = None) -> Source:
         """Restores the source in the process that received it.
 
-        Its class is one of syncswitch, or comes with the workload for which this process was
-        started: the sender cannot have anything else imported.
-
-        Args:
-            reference: Reference of that workload, as `load_workload` takes it.
+        Its class is one of syncswitch, or comes with the workload (`reference`) for which this
+        process was started: the sender cannot have anything else imported.
 
         Raises:
             WorkloadError: Its class is not here.

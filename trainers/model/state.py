@@ -193,11 +193,7 @@ class StateForm:
         """Returns the state of a guarded run at its switch, to which it can go back from now on.
 
         Without room for a copy of embeddings that is the state of the checkpoint there; without
-        one, the run goes on without a guard, and None is returned.
-
-        Args:
-            keep: Copies the present state.
-            log: The log of the run.
+        one, the run goes on without a guard, and None is returned. `keep` copies the present state.
         """
         try:
             state = keep()

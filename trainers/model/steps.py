@@ -33,11 +33,8 @@ def trace_step(
 ) -> Any:
     """Traces one worker-step up to its gradient.
 
-    Args:
-        function: The model's functions.
-        data: The data whose training examples the step will get.
-        beside: Device on which a batch is made; None for that of the step.
-        is_compiled: Have XLA compile all but the batch, if it can.
+    Its batch is made on the device `beside`, by default that of the step; XLA compiles the rest if
+    `is_compiled` and it can.
 
     Returns:
         A concrete function `(model, examples ..., worker-step and seed) -> (loss, contribution,
@@ -134,12 +131,7 @@ def as_array(tensor: Any) -> Vector:
 
 
 class EmbeddingSteps:
-    """Finds the rows of embeddings that a batch needs, and passes them to and from a step.
-
-    Args:
-        embeddings: The embeddings.
-        ids: The function of `trace_ids`.
-    """
+    """Finds the rows of embeddings that a batch needs (with `trace_ids`), and passes them on."""
 
     def __init__(
         self, embeddings: Sequence[EmbeddingTable], ids: Callable[..., Sequence[Any]]
@@ -149,10 +141,6 @@ class EmbeddingSteps:
 
     def wanted(self, examples: Sequence[Any], numbers: Any) -> list[Ids]:
         """Returns the numbers of the rows of each embedding that a batch needs.
-
-        Args:
-            examples: Examples as the step gets them.
-            numbers: Worker-step and seed.
 
         Raises:
             ValueError: An embedding does not have one of them.
@@ -177,11 +165,6 @@ class EmbeddingSteps:
 
 def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[Any]) -> Any:
     """Traces the look-up of the rows of embeddings that a worker-step needs.
-
-    Args:
-        function: The model's functions.
-        workload: The workload, for errors.
-        examples: Shapes and types of the examples that `ModelFunction.batch` takes.
 
     Returns:
         A concrete function `(examples ..., worker-step and seed, 0) -> numbers of rows ...`, for

@@ -69,12 +69,7 @@ def click_model(dense: int, tables: int, rows: int) -> Any:
 
     Source: Naumov et al., Deep Learning Recommendation Model for Personalization and Recommendation
     Systems (arXiv 1906.00091). Embeddings and dense features are multiplied in pairs, and
-    passed on beside the products.
-
-    Args:
-        dense: Number of features, which come first in the input.
-        tables: Number of tables, for each of which a row number follows.
-        rows: Number of rows of each table.
+    passed on beside the products. The input has the dense features, then a row of each table.
     """
     from keras import Input, Model, layers
 

@@ -44,10 +44,7 @@ def bottleneck_network(blocks: Sequence[int], classes: int) -> Any:
     The stem is one 3 x 3 convolution with 64 filters that keeps the size; the paper's stem would
     leave 8 x 8 pixels. Where the shape changes, the shortcut is a 1 x 1 convolution
     (option B). A stage halves the size in its first 3 x 3 convolution, as in Tensor2Tensor.
-
-    Args:
-        blocks: Number of blocks of each stage; the stages have 64, 128, 256, ... filters.
-        classes: Number of classes.
+    The stages have 64, 128, 256, ... filters.
     """
     from keras import Input, Model, layers
 
@@ -123,10 +120,7 @@ PADDING = 4
 def load_pictures(name: str) -> Data:
     """Loads a data set as bytes; a batch becomes float32 on the worker that trains on it.
 
-    Keras downloads it once, into the folder `KERAS_HOME`.
-
-    Args:
-        name: `cifar10` or `cifar100`, with the fine labels.
+    It is `cifar10` or `cifar100`, with the fine labels, which Keras downloads once.
     """
     from keras import datasets
 
@@ -138,10 +132,7 @@ def load_pictures(name: str) -> Data:
 def augment(inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
     """Shifts and mirrors each picture at random, then standardizes it.
 
-    Args:
-        inputs: Uint8, shape [batch, height, width, channels].
-        labels: Returned as they are.
-        seed: Shape [2]; the same seed gives the same pictures.
+    The same seed, shape [2], gives the same pictures, shape [batch, height, width, channels].
     """
     import tensorflow as tf
 

@@ -28,12 +28,7 @@ Paths = str | Path | Iterable[str | Path]
 
 @dataclass(eq=False)
 class FileSet:
-    """Files that must not change until the training ends, each known by its index.
-
-    Attributes:
-        paths: Absolute paths.
-        sizes: Sizes in bytes.
-    """
+    """Files that must not change until the training ends: absolute paths, and sizes in bytes."""
 
     paths: tuple[str, ...]
     sizes: tuple[int, ...]

@@ -54,10 +54,8 @@ class SparseLeaf(Leaf):
 def apart(field: str, given: Any) -> tuple[Rows, Form]:
     """Takes apart inputs, labels or weights as `fit` would get them.
 
-    Args:
-        field: Name of the field, for errors.
-        given: An array, or dicts, tuples and lists of several; each may be a `tf.RaggedTensor` with
-            one ragged dimension, or a sparse matrix of SciPy or TensorFlow.
+    They are an array, or dicts, tuples and lists of several; each may be a `tf.RaggedTensor` with
+    one ragged dimension, or a sparse matrix of SciPy or TensorFlow.
 
     Returns:
         The arrays, those of a dict in the order of its keys, and their form.
@@ -87,12 +85,7 @@ def together(form: Form, rows: Iterator[Any]) -> Any:
 
 
 def taken(given: Any, numbers: Array) -> Any:
-    """Selects examples from anything that `apart` takes; the result has the same form.
-
-    Args:
-        given: All examples.
-        numbers: Indices of the wanted ones, in the wanted order.
-    """
+    """Selects examples by their indices from what `apart` takes; the result has the same form."""
     if isinstance(given, dict):
         return {name: taken(part, numbers) for name, part in given.items()}
     if isinstance(given, tuple | list) and all(map(_is_part, given)):

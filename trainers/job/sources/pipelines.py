@@ -180,10 +180,6 @@ class PipelinePieces(Source):
 def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
     """Reads all inputs, labels and possibly weights of a `tf.data` pipeline of single examples.
 
-    Args:
-        dataset: The pipeline.
-        part: Name of this part of the data, for errors.
-
     Raises:
         WorkloadError: It is endless, or yields something else.
     """

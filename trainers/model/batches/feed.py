@@ -33,11 +33,7 @@ class Feed(ABC):
 
 
 class HeldFeed(Feed):
-    """All examples, in memory; a step picks its own.
-
-    Args:
-        rows: Arrays or tensors.
-    """
+    """All examples, in memory; a step picks its own."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self._rows = tensors(rows)
@@ -50,11 +46,8 @@ class HeldFeed(Feed):
 class ReadFeed(Feed):
     """The examples of a batch, read ahead of the step if it can guess which.
 
-    Args:
-        source: Source of the examples.
-        batch_size: B.
-        askers: Number of workers that share it, whose steps follow each other. A single worker is
-            expected to advance by the same distances as before.
+    The steps of several workers (`askers`) that share it follow each other. A single one is
+    expected to advance by the same distances as before.
     """
 
     def __init__(self, source: Source, batch_size: int, askers: int = 1) -> None:

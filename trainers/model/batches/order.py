@@ -30,12 +30,7 @@ def shuffled(places: Any, seeds: Any, last: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Epoch:
-    """The order of the blocks in one epoch.
-
-    Attributes:
-        blocks: Numbers of the blocks.
-        ends: Number of examples up to the end of each of them.
-    """
+    """The order of the blocks in one epoch, and the number of examples up to each one's end."""
 
     blocks: Array
     ends: Array
@@ -46,10 +41,6 @@ class Order:
 
     Each epoch shuffles the blocks and cuts them into windows of `Source.blocks_in_window`; the
     examples are shuffled within each window. A single window has the order of examples in memory.
-
-    Args:
-        source: Source of the examples.
-        batch_size: B.
 
     Attributes:
         windows: Number of windows in an epoch.

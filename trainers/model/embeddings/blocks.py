@@ -39,14 +39,7 @@ def _cuts(form: EmbeddingForm) -> Iterator[tuple[int, int]]:
 
 
 class InitialEmbeddings(EmbeddingSource):
-    """Rows as the initializers of their layers make them; they depend on the run's seed alone.
-
-    Args:
-        forms: The forms of the embeddings.
-        initializers: The initializers of their layers.
-        rule: The optimizer.
-        seed: Seed of the run, from which each block gets one of its own.
-    """
+    """Rows as the initializers of their layers make them; they depend on the run's seed alone."""
 
     is_initial = True
 
@@ -136,9 +129,7 @@ def kept_embeddings(source: EmbeddingSource) -> StoredEmbeddings:
 class EmbeddingServers(EmbeddingSource):
     """The embeddings on all parameter servers; read as a source they are those at the last mark.
 
-    Args:
-        servers: Each an `EmbeddingShard`, or a proxy of one in another process.
-        forms: The forms of the embeddings.
+    A server is an `EmbeddingShard`, or a proxy of one in another process.
     """
 
     def __init__(self, servers: Sequence[Any], forms: Sequence[EmbeddingForm]) -> None:
@@ -170,15 +161,7 @@ class EmbeddingServers(EmbeddingSource):
 
 
 class LocalEmbeddings:
-    """Embeddings in this process that all workers share; for one thread.
-
-    Args:
-        plan: All rows.
-        forms: The forms of the embeddings.
-
-    Attributes:
-        shard: All rows.
-    """
+    """Embeddings in this process that all workers share, in one shard; for one thread."""
 
     def __init__(self, plan: ShardPlan, forms: Sequence[EmbeddingForm]) -> None:
         self.shard = EmbeddingShard(plan)

@@ -10,12 +10,7 @@ from syncswitch.trainers.model.tensorflow_api import tf
 
 
 class EmbeddingRows(NamedTuple):
-    """Some rows of an embedding.
-
-    Attributes:
-        ids: Their numbers, int64, ascending.
-        values: Their values, shape [U, width].
-    """
+    """Some rows of an embedding: their numbers, int64, ascending, and values, shape [U, width]."""
 
     ids: Any
     values: Any

@@ -31,13 +31,7 @@ _FIRST_LENGTH = 1024
 
 
 class Update(NamedTuple):
-    """The settings of one update.
-
-    Attributes:
-        before: Number of updates applied before it.
-        rate: Learning rate.
-        momentum: Momentum of SGD as the workload sets it.
-    """
+    """The settings of one update: those before it, its rate, and the workload's momentum."""
 
     before: int
     rate: float
@@ -77,8 +71,7 @@ class Memory:
 class _Sums(Memory):
     """A memory with sums: one entry, a row of numbers, for each number of updates from 0 on.
 
-    Args:
-        newest: The entry of rows that know all updates.
+    `newest` is the entry of rows that know all updates.
     """
 
     is_empty = False
@@ -106,10 +99,7 @@ class _MomentumMemory(_Sums):
     """For `accumulator *= factor; values += weight * accumulator`, where both may change.
 
     An entry has the sum of the weights, each times the factors up to it, and the product of these.
-
-    Args:
-        own: Keras' momentum, whose accumulator holds steps and not gradients; None for the
-            built-in SGD.
+    The accumulator of Keras' momentum (`own`) holds steps, that of the built-in SGD gradients.
     """
 
     def __init__(self, own: float | None) -> None:
@@ -206,12 +196,7 @@ def _adams_weights(beta_1: float, beta_2: float) -> npt.NDArray[np.float64]:
 
 
 class RowRule(msgspec.Struct, frozen=True, tag=True):
-    """An optimizer of rows and its settings.
-
-    Attributes:
-        slots: Names of the variables that it keeps for each row.
-        initial: Their initial value.
-    """
+    """An optimizer of rows: its settings, and the variables, with their initial value, of a row."""
 
     slots: ClassVar[tuple[str, ...]] = ()
     initial = 0.0

@@ -34,12 +34,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class RowGradient(NamedTuple):
-    """The gradient of one embedding.
-
-    Attributes:
-        ids: The rows that have one.
-        values: Their gradients, shape [U, d].
-    """
+    """The gradient of one embedding: of the rows `ids` alone, shape [U, d]."""
 
     ids: Ids
     values: Vector
@@ -52,12 +47,7 @@ class RowGradient(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """The embeddings of one server.
-
-    Attributes:
-        shapes: Number and width of the rows of each embedding.
-        rule: The optimizer.
-    """
+    """The embeddings of one server: number and width of the rows of each, and the optimizer."""
 
     shapes: tuple[tuple[int, int], ...]
     rule: AnyRule
@@ -72,9 +62,7 @@ class EmbeddingShard:
     A row is brought up to date when it is wanted: to what the optimizer would have made of it with
     gradients of 0 since its last update. A chief calls `load_rows`, `read_rows` and `end_read`.
 
-    Args:
-        plan: The embeddings that it holds.
-        changing: A lock that these three take; callers of all others have to hold it.
+    These three take the lock `changing`, which callers of all others have to hold.
     """
 
     def __init__(
@@ -130,14 +118,7 @@ class EmbeddingShard:
             table.mark = _Mark(memory, np.zeros(table.rows, np.int32))
 
     def read_rows(self, table: int, part: int, start: int, stop: int) -> Vector:
-        """Returns rows as they were at the last `mark`.
-
-        Args:
-            table: Number of the embedding.
-            part: 0 for the values, from 1 on for slots.
-            start: First row.
-            stop: One after the last row.
-        """
+        """Returns rows of an embedding, or of a slot (`part` 1 on), as at the last `mark`."""
         with self._changing:
             return self._tables[table].marked(start, stop)[part]
 
