@@ -53,30 +53,17 @@ def plain_local_sgd(workload: Workload, workers: int, period_steps: int, seed: i
     return Final(*(np.mean(parts, 0) for parts in zip(*replicas, strict=True)))
 
 
-def plain_stale_sgd(workload: Workload, seed: int) -> Final:
-    """SGD with momentum whose gradients, but for the first, are one update old."""
+def plain_stale(workload: Workload, seed: int, at_once: int = 1) -> Final:
+    """SGD with momentum whose first gradient of each update is one update old."""
     loop = _Loop(workload, seed)
     parameters, slots, statistics = loop.start
     before = parameters
-    for step in range(workload.total_worker_steps):
-        gradient, contribution = loop.gradient(step, before)
-        before = parameters
-        slots = workload.momentum * slots + gradient
-        parameters = parameters - loop.rate(step) * slots
-        statistics = loop.move(statistics, contribution)
-    return Final(parameters, slots, statistics)
-
-
-def plain_gba(workload: Workload, seed: int) -> Final:
-    """Two workers at once: the first one begins again just before their update is made."""
-    loop = _Loop(workload, seed)
-    parameters, slots, statistics = loop.start
-    before = parameters
-    for first in range(0, workload.total_worker_steps, 2):
-        parts = [loop.gradient(first, before), loop.gradient(first + 1, parameters)]
+    for first in range(0, workload.total_worker_steps, at_once):
+        parts = [loop.gradient(first, before)]
+        parts += [loop.gradient(step, parameters) for step in range(first + 1, first + at_once)]
         slots = workload.momentum * slots + np.mean([part[0] for part in parts], 0)
         before = parameters
-        parameters = parameters - 2 * loop.rate(first) * slots
+        parameters = parameters - at_once * loop.rate(first) * slots
         statistics = loop.move(statistics, np.mean([part[1] for part in parts], 0))
     return Final(parameters, slots, statistics)
 

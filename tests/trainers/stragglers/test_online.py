@@ -23,22 +23,17 @@ class Run:
     online: str
     workers: int
     before_switch: bool = True
-    settings: DetectorSettings = QUICK
     done: int = 0
     now_seconds: float = 0.0
-    at_work: set[int] = field(default_factory=set)
     away: set[int] = field(default_factory=set)
     protocol: str = "first"
     events: list[RunEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.controller = OnlineController(self.online, range(self.workers), self.settings)
+        self.controller = OnlineController(self.online, range(self.workers), QUICK)
         self.at_work = set(range(self.workers))
 
-    def round(self, slow: Collection[int] = (), times: int = 1) -> list[Decision]:
-        return [self._round(slow) for _ in range(times)]
-
-    def _round(self, slow: Collection[int]) -> Decision:
+    def round(self, slow: Collection[int] = ()) -> Decision:
         for worker in sorted(self.at_work):
             assert self._judge() == NO_DECISION, "not all have pushed"
             self.controller.observe(worker, SLOW_SECONDS if worker in slow else FAST_SECONDS)
@@ -48,11 +43,9 @@ class Run:
         self.carry_out(decision)
         return decision
 
-    def switch(self) -> Decision:
+    def switch(self) -> None:
         self.before_switch = False
-        decision = self.controller.at_switch(self.done, self.now_seconds)
-        self.carry_out(decision)
-        return decision
+        self.carry_out(self.controller.at_switch(self.done, self.now_seconds))
 
     def lose(self, worker: int) -> None:
         self.controller.lost(worker)
@@ -86,7 +79,8 @@ class Run:
                 (self.lose if step[0] == "-" else self.bring_back)(int(step[1:]))
             else:
                 times, _, slow = step.partition(":")
-                self.round(set(map(int, filter(None, slow.split(",")))), int(times))
+                for _ in range(int(times)):
+                    self.round(set(map(int, filter(None, slow.split(",")))))
         return self
 
     def kinds(self) -> list[tuple[str, int | None]]:
@@ -111,7 +105,7 @@ def played(online: str, steps: Sequence[Step], before_switch: bool = True) -> Ru
     run = Run(online, WORKERS, before_switch)
     for slow, lost, returned in steps:
         before = len(run.at_work)
-        removed = sum(len(one.remove) for one in run.round(slow))
+        removed = len(run.round(slow).remove)
         assert not removed or before - removed >= (WORKERS + 1) // 2
         if lost is not None and lost not in run.away and len(run.away) < WORKERS - 1:
             run.lose(lost)
