@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from bisect import insort
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 from syncswitch.trainers.protocols.base import NOBODY, Exchange, Release, SyncProtocol
@@ -25,7 +25,9 @@ def partition(
     """
     digits = _digits(len(roster), group_size)
     if digits is None:
-        shuffled = sorted(roster, key=lambda worker: _lot(worker, round_number))
+        # By a hash, as the streams of random generators may differ between versions.
+        lots = {one: sha256(f"syncswitch {round_number} {one}".encode()).digest() for one in roster}
+        shuffled = sorted(roster, key=lots.__getitem__)
         groups = [shuffled[i : i + group_size] for i in range(0, len(shuffled), group_size)]
     else:
         place = group_size ** (round_number % digits)
@@ -152,8 +154,3 @@ def _digits(workers: int, group_size: int) -> int | None:
     while power < workers:
         digits, power = digits + 1, power * group_size
     return digits if power == workers else None
-
-
-def _lot(worker: int, round_number: int) -> bytes:
-    # A hash, as the streams of random generators may differ between versions.
-    return hashlib.sha256(f"syncswitch {round_number} {worker}".encode()).digest()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -185,9 +184,9 @@ class TrainingLearner(Learner):
             self._count(mean, len(group.workers))
         else:
             parts = {step: self._in_buffer.pop(step) for step in group.worker_steps}
-            mean = mean_of(
-                [_emptied(one) if step in group.stale else one for step, one in parts.items()]
-            )
+            for step in group.stale:
+                parts[step] = _without_weight(parts[step])
+            mean = mean_of(list(parts.values()))
         rate = self._configuration.rate(worker_step, len(group.workers))
         self._apply(mean, rate, worker_step)
 
@@ -219,15 +218,11 @@ class TrainingLearner(Learner):
         pulled = [self._waiting.pop(worker) for worker in workers]
         call = self._source.submit(pulled, self._seed)
         for position, worker in enumerate(workers):
-            self._computing[worker] = partial(_one_of, call, position)
+            self._computing[worker] = partial(lambda place: call.result()[place], position)
 
 
-def _one_of(call: Future[list[Gradient]], position: int) -> Gradient:
-    return call.result()[position]
-
-
-def _emptied(gradient: Gradient) -> Gradient:
-    """A gradient without weight, whose batch still moves the statistics."""
+def _without_weight(gradient: Gradient) -> Gradient:
+    """Its batch still moves the statistics."""
     rows = [one.none for one in gradient.rows]
     return replace(gradient, values=np.zeros_like(gradient.values), rows=rows)
 

@@ -10,12 +10,7 @@ from dataclasses import replace
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.trainers.faults.active import ActiveInjections
-from syncswitch.trainers.faults.injections import (
-    Extent,
-    Injection,
-    check_injections,
-    injections,
-)
+from syncswitch.trainers.faults.injections import Extent, check_injections, injections
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.stragglers.online import (
     NO_DECISION,
@@ -23,6 +18,8 @@ from syncswitch.trainers.stragglers.online import (
     OnlineController,
     controller_of,
 )
+
+_AWAY = Extent(3.0, is_percent=False)
 
 
 class Membership:
@@ -168,7 +165,11 @@ def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
     found = injections(conditions.injections, identity.workers, spec.switch_percent)
     check_injections(found, "simulated")
     active = ActiveInjections(
-        (_with_return(one) for one in found),
+        (
+            # A killed worker that is not said to stay away for longer is back after 3 s.
+            replace(one, lasting=one.lasting or _AWAY) if one.kind == "kill" else one
+            for one in found
+        ),
         identity.total_worker_steps,
         done=log.done,
         now_seconds=log.elapsed_seconds,
@@ -176,10 +177,3 @@ def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
     )
     online = controller_of(conditions.online, workers)
     return Membership(workers, active, online, log.add_event)
-
-
-def _with_return(injection: Injection) -> Injection:
-    """The injection; a killed worker that is not said to stay away for longer is back after 3 s."""
-    if injection.kind != "kill" or injection.lasting is not None:
-        return injection
-    return replace(injection, lasting=Extent(3.0, is_percent=False))

@@ -85,7 +85,7 @@ class Timeline:
     def _switch_worker_step(self, segment: Segment) -> float:
         """The worker-step of the timing policy's switch; see `Membership.begin`."""
         missing = switch_worker_step(self._spec) - self._log.first_protocol_done
-        if missing <= 0 or self._log.guarding.failed:
+        if missing <= 0:
             return 0
         return math.inf if self._membership.is_detour else segment.start_worker_step + missing
 

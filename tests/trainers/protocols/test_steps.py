@@ -174,8 +174,10 @@ def test_cut_short_or_stopped_it_finishes_what_was_begun_and_nothing_else(
     (driver.steps.stop if is_stopped else driver.steps.cut)()
     out = (ticket.worker_steps for ticket in driver.out.values())
     begun = {*driver.finished, *itertools.chain(*out)}
+    next_step = driver.steps.next_step
     driver.to_its_end()
     assert driver.steps.is_over
+    assert driver.steps.next_step == next_step
     assert len(driver.finished) == len(set(driver.finished))
     assert begun <= set(driver.finished)
     if is_stopped:

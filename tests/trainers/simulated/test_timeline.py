@@ -324,3 +324,5 @@ def test_times_alone_are_known(
 ) -> None:
     phases = simulate_phases(profile, job, switch_percent, 0)
     assert sum(phase.seconds for phase in phases) == pytest.approx(expected)
+    is_replica = job.protocols[0] == "local-sgd:1"
+    assert (phases[0].mean_staleness is None, phases[0].max_staleness is None) == (is_replica,) * 2
