@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from typing_extensions import override
@@ -15,42 +14,26 @@ _DEFAULT_LOW, _DEFAULT_HIGH = 3, 15  # the paper's experiments
 _LARGEST = 1000  # the controller tries every number of steps up to this
 
 
-@dataclass(frozen=True, slots=True)
-class LastPushes:
-    """Times of a worker's last two pushes; `previous_seconds` is None after the first."""
-
-    last_seconds: float
-    previous_seconds: float | None = None
-
-    @property
-    def interval_seconds(self) -> float | None:
-        """Time between the two pushes; None if there was only one."""
-        if self.previous_seconds is None:
-            return None
-        return self.last_seconds - self.previous_seconds
+Pushes = tuple[float, float]
+"""The time of a worker's last push, and that between its last two."""
 
 
-def extra_steps(
-    fast: LastPushes | None, slow: LastPushes | None, range_steps: int, most_steps: int
-) -> int:
+def extra_steps(fast: Pushes, slow: Pushes, range_steps: int, most_steps: int) -> int:
     """The number of further steps of the fastest worker that end closest to a push of the slowest.
 
     Both workers are assumed to keep the pace of their last step. `range_steps`, r_max, is the
     number of pushes of the slowest predicted after its next. The answer is from 0 to `most_steps`,
-    the smallest of equally good ones; 0 if a worker has no pace yet.
+    the smallest of equally good ones.
     """
-    pace = fast.interval_seconds if fast else None
-    slow_pace = slow.interval_seconds if slow else None
-    if fast is None or slow is None or pace is None or slow_pace is None:
-        return 0
-    first_push = slow.last_seconds + slow_pace
+    (fast_seconds, pace), (slow_seconds, slow_pace) = fast, slow
+    first_push = slow_seconds + slow_pace
 
     def wait_seconds(steps: int) -> float:
-        end = fast.last_seconds + steps * pace
+        end = fast_seconds + steps * pace
         position = (end - first_push) / slow_pace if slow_pace > 0 else 0.0
         before = int(min(max(position, 0.0), range_steps))
         return min(
-            abs(slow.last_seconds + (push + 1) * slow_pace - end)
+            abs(slow_seconds + (push + 1) * slow_pace - end)
             for push in (before, min(before + 1, range_steps))
         )
 
@@ -93,7 +76,8 @@ class DSSP(SSP):
         self._high_steps = high_steps
         self._range_steps = high_steps - low_steps
         self._bounded = bounded
-        self._pushes: dict[int, LastPushes] = {}
+        self._last_seconds: dict[int, float] = {}
+        self._pushes: dict[int, Pushes] = {}
 
     @override
     @classmethod
@@ -121,8 +105,9 @@ class DSSP(SSP):
         if worker not in self.active:
             return NOBODY
         self._arrive(worker)
-        before = self._pushes.get(worker)
-        self._pushes[worker] = LastPushes(now_seconds, before.last_seconds if before else None)
+        if worker in self._last_seconds:
+            self._pushes[worker] = now_seconds, now_seconds - self._last_seconds[worker]
+        self._last_seconds[worker] = now_seconds
         if not self._runs_ahead(worker):
             return self._wake()
         self._waiting.discard(worker)
@@ -136,6 +121,7 @@ class DSSP(SSP):
     def remove(self, worker: int) -> Release:
         """Releases the workers that waited for `worker`; its credit and history are dropped."""
         self.credit.pop(worker, None)
+        self._last_seconds.pop(worker, None)
         self._pushes.pop(worker, None)
         return super().remove(worker)
 
@@ -156,9 +142,9 @@ class DSSP(SSP):
 
     def _grant(self, worker: int) -> int:
         slowest = min(self._steps, key=lambda other: (self._steps[other], other))
+        if worker not in self._pushes or slowest not in self._pushes:
+            return 0  # one of them has no pace yet
         most = self._range_steps
         if self._bounded:
             most = min(most, self._high_steps - self._lead(worker) + 1)
-        return extra_steps(
-            self._pushes.get(worker), self._pushes.get(slowest), self._range_steps, most
-        )
+        return extra_steps(self._pushes[worker], self._pushes[slowest], self._range_steps, most)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.protocols import ASP, DSSP, SSP, Exchange
-from syncswitch.trainers.protocols.dssp import LastPushes, extra_steps
+from syncswitch.trainers.protocols.dssp import Pushes, extra_steps
 from tests.properties import more_examples
 from tests.trainers.protocols.protocol_contract import (
     EVENTS,
@@ -21,7 +21,7 @@ LOW = st.integers(0, 4)
 RANGE = st.integers(0, 6)
 # Eighths are exact in binary, so that both ways of computing see the same ties.
 SECONDS = st.integers(0, 80).map(lambda eighths: eighths / 8)
-LAST_PUSHES = st.builds(lambda first, more: LastPushes(first + more, first), SECONDS, SECONDS)
+PUSHES = st.tuples(SECONDS, SECONDS)
 
 
 def dssp(low: int, more: int, range_steps: int, mode: str) -> tuple[Cluster, DSSP]:
@@ -120,27 +120,12 @@ class TestDSSP(ProtocolContract):
         assert protocol.credit[0] == 0
         assert driven.push(0, 1.0) == [], "one push is no pace"
 
-    @given(
-        LAST_PUSHES,
-        LAST_PUSHES,
-        st.integers(0, 12),
-        st.integers(-3, 12),
-    )
+    @given(PUSHES, PUSHES, st.integers(0, 12), st.integers(-3, 12))
     @more_examples(30)
     def test_the_controller_is_the_papers(
-        self, fast: LastPushes, slow: LastPushes, range_steps: int, most_steps: int
+        self, fast: Pushes, slow: Pushes, range_steps: int, most_steps: int
     ) -> None:
-        pace, slow_pace = fast.interval_seconds, slow.interval_seconds
-        assert pace is not None
-        assert slow_pace is not None
-        ends = [fast.last_seconds + r * pace for r in range(max(most_steps, 0) + 1)]
-        foreseen = [slow.last_seconds + (k + 1) * slow_pace for k in range(range_steps + 1)]
+        ends = [fast[0] + r * fast[1] for r in range(max(most_steps, 0) + 1)]
+        foreseen = [slow[0] + (k + 1) * slow[1] for k in range(range_steps + 1)]
         gaps = [min(abs(push - end) for push in foreseen) for end in ends]
         assert extra_steps(fast, slow, range_steps, most_steps) == gaps.index(min(gaps))
-
-    @given(st.sampled_from([None, LastPushes(4.0)]), LAST_PUSHES)
-    def test_without_two_pushes_of_either_nothing_is_granted(
-        self, new: LastPushes | None, other: LastPushes
-    ) -> None:
-        assert extra_steps(new, other, 12, 12) == 0
-        assert extra_steps(other, new, 12, 12) == 0
