@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncswitch.trainers.cluster.exchange.wire import packed, unpacked
+from syncswitch.trainers.cluster.exchange.wire import Message, packed
 from syncswitch.trainers.job.sources.source import Source
 from syncswitch.trainers.model.shipped import ShippedSource
 from tests.trainers.jobs import CONSTANT
@@ -13,7 +13,7 @@ from tests.trainers.jobs import CONSTANT
 def received(message: Any, kind: Any = None) -> Any:
     """A message at the other end, of its own type or of this one."""
     content, arrays = packed(message)
-    return unpacked(memoryview(content), arrays, kind or type(message))
+    return Message(memoryview(content), arrays).read(kind or type(message))
 
 
 def shipped(source: Source, reference: str | None = None) -> Any:

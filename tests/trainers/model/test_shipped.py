@@ -100,10 +100,11 @@ print("imported")
 RESTORED = """
 import sys, msgspec, numpy as np
 from pathlib import Path
-from syncswitch.trainers.cluster.exchange.wire import unpacked
+from syncswitch.trainers.cluster.exchange.wire import Message
 from syncswitch.trainers.model.shipped import ShippedSource
 content, beside = msgspec.msgpack.decode(Path("sent").read_bytes())
-found = unpacked(memoryview(content), [memoryview(bytearray(one)) for one in beside], ShippedSource)
+arrays = [memoryview(bytearray(one)) for one in beside]
+found = Message(memoryview(content), arrays).read(ShippedSource)
 print(*found.restored({reference}).read(np.array([2])))
 """
 

@@ -7,11 +7,7 @@ from dataclasses import dataclass, field
 
 
 class TrainingClock:
-    """Measures training time: it runs while the cluster trains, up to the last update.
-
-    Args:
-        elapsed_seconds: The training time so far.
-    """
+    """Measures training time: it runs while the cluster trains, up to the last update."""
 
     def __init__(self, elapsed_seconds: float) -> None:
         self._elapsed_seconds = elapsed_seconds
@@ -71,12 +67,8 @@ class TrainingClock:
 class LostChief:
     """The state of a run when its chief was last heard of, before it died.
 
-    Attributes:
-        worker_step: The number of worker-steps done.
-        elapsed_seconds: The training time.
-        told_step: The worker-step of the last evaluation that was reported; -1 for none.
-        heard_seconds: The time of the report, on the monotonic clock.
-        reason: How the chief died.
+    `told_step` is the worker-step of the last evaluation that was reported, -1 for none;
+    `heard_seconds` is on the monotonic clock.
     """
 
     worker_step: int = 0

@@ -90,13 +90,8 @@ class Coordinator:
     ) -> None:
         """Starts a segment; the previous one must be drained.
 
-        If all workers are lost, waits until one comes back or `stop` is called.
-
-        Args:
-            machine: Makes the state machine of the protocol.
-            end_step: The worker-step at which the segment ends.
-            undone: See `SegmentSteps`.
-            batches: See `SegmentSteps`.
+        If all workers are lost, waits until one comes back or `stop` is called. For `undone` and
+        `batches` see `SegmentSteps`.
         """
         with self._lock:
             self._steps, self.staleness = None, StalenessCount()
@@ -116,11 +111,8 @@ class Coordinator:
     ) -> None:
         """Records a finished worker-step, joins complete groups, and releases workers.
 
-        Args:
-            worker: The worker that did it.
-            loss: The training loss of its batch.
-            staleness: The number of updates between pull and push; None for replicas.
-            busy_seconds: The time that the step took, without waiting for others.
+        `staleness` is the number of updates between pull and push, None for replicas;
+        `busy_seconds` do not include waiting for others.
         """
         with self._lock:
             assert self._steps is not None

@@ -24,11 +24,7 @@ _LEAVE_SECONDS = 30.0
 class EvaluationRequest:
     """A copy of the model to be tested.
 
-    Attributes:
-        worker_step: The number of worker-steps done.
-        elapsed_seconds: The training time.
-        training_loss: The mean training loss since the previous request.
-        model: The parameters, the statistics, and the embedding rows that the test needs.
+    `model` holds the parameters, the statistics, and the embedding rows that the test needs.
     """
 
     worker_step: int
@@ -38,13 +34,7 @@ class EvaluationRequest:
 
 
 class Evaluator:
-    """Tests copies of the model, in order, in a thread of its own.
-
-    Args:
-        tester: Computes the accuracy.
-        model_bytes: The size of a copy of the model.
-        on_evaluation: Called in that thread with each evaluation.
-    """
+    """Tests copies of the model, in order, in a thread of its own."""
 
     def __init__(
         self, tester: ModelTester, model_bytes: int, on_evaluation: Callable[[Evaluation], None]
@@ -79,9 +69,7 @@ class Evaluator:
     def finish(self, meanwhile: Callable[[], None], every_seconds: float) -> None:
         """Waits until all requests are answered, and ends the thread.
 
-        Args:
-            meanwhile: Called repeatedly while it waits.
-            every_seconds: The time between these calls.
+        Calls `meanwhile` every `every_seconds` while it waits.
 
         Raises:
             BaseException: Whatever a test or `on_evaluation` raised.

@@ -17,12 +17,7 @@ Note = Callable[..., None]
 
 
 class FaultInjector:
-    """The injections of one run.
-
-    Args:
-        active: The injections, and which of them are active.
-        cluster: The cluster to disturb.
-    """
+    """The injections of one run."""
 
     def __init__(self, active: ActiveInjections, cluster: Cluster) -> None:
         self._active = active

@@ -20,16 +20,6 @@ class ClusterLearner:
     The threads of workers call `step`; the coordinator calls the other methods, one at a time. The
     methods that return a list of workers return those that could not be reached, and raise
     `ServerLostError` if no replica is left.
-
-    Args:
-        cluster: The cluster to train on.
-        configuration: The learning rates and momenta.
-        seed: The seed of the run.
-        members: Returns the workers that take part.
-        note: Adds an event to the log of the run.
-
-    Attributes:
-        exchange: How the segment's protocol exchanges gradients.
     """
 
     def __init__(
@@ -86,14 +76,7 @@ class ClusterLearner:
     ) -> tuple[float, int | None]:
         """Does the step of a ticket.
 
-        Args:
-            ticket: The worker and its worker-steps.
-            hold: How the worker is slowed down.
-            number: The number of the task, see `Task`; by default the next one.
-            taken: The parameter servers that have the step already; see `Task`.
-
-        Returns:
-            The loss, and the staleness where parameters are shared.
+        Returns the loss, and the staleness where parameters are shared.
         """
         exchange, rate, momentum = self.exchange, 0.0, 0.0
         if exchange in (Exchange.PUSH, Exchange.REPLICA):
@@ -154,20 +137,18 @@ class ClusterLearner:
             ServerLostError: No replica is left.
         """
         if self.exchange is Exchange.REPLICA and self._start is None:
-            self._put(self._cluster.mean_replica(self._holders()))
+            state = self._cluster.mean_replica(self._holders())
+            try:
+                self._cluster.load(state)
+            except ServerLostError as error:
+                # The parameter servers may have been lost unnoticed.
+                start = time.perf_counter()
+                self._note("lost", str(error))
+                self._cluster.restart_servers()
+                self._cluster.load(state)
+                reason = "another parameter server has the mean of the replicas"
+                self._note("rebuilt", reason, None, time.perf_counter() - start)
         self.exchange = Exchange.PUSH
-
-    def _put(self, state: ModelState) -> None:
-        """Loads a state onto the parameter servers, which may have been lost unnoticed."""
-        try:
-            self._cluster.load(state)
-        except ServerLostError as error:
-            start = time.perf_counter()
-            self._note("lost", str(error))
-            self._cluster.restart_servers()
-            self._cluster.load(state)
-            reason = "another parameter server has the mean of the replicas"
-            self._note("rebuilt", reason, None, time.perf_counter() - start)
 
     def _momentum(self, worker_step: int) -> float:
         return self._configuration.momentum(worker_step, self._second_since)

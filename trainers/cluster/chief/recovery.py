@@ -28,10 +28,6 @@ class TakenSteps:
     """The servers that already have steps whose workers died during the push.
 
     Whoever does such a step again leaves these servers out, so that each has it once.
-
-    Args:
-        servers: The number of parameter servers.
-        undone: The steps that only some servers have when the run begins.
     """
 
     def __init__(self, servers: int, undone: Undone) -> None:
@@ -51,13 +47,8 @@ class TakenSteps:
     def add(self, worker_step: int, number: int, pushed: Sequence[int]) -> bool:
         """Notes which servers have received the step of a lost worker.
 
-        Args:
-            worker_step: The step.
-            number: The number of its task.
-            pushed: The number of the worker's last task that each server has received.
-
-        Returns:
-            Whether all servers have the step by now.
+        `pushed` has the number of the worker's last task that each server has received. Returns
+        whether all servers have the step by now.
         """
         found = self._taken.get(worker_step, frozenset()) | _having(number, pushed)
         if found:
@@ -69,11 +60,8 @@ class TakenSteps:
     ) -> tuple[dict[int, frozenset[int]], list[Ticket]]:
         """Finds out which servers have which steps in a copy of the state.
 
-        Args:
-            pushed: For each worker, the numbers as for `add`.
-
-        Returns:
-            The servers that have each step, and the tickets of steps that all servers have.
+        `pushed` has the numbers of `add` for each worker. Returns the servers that have each step,
+        and the tickets of steps that all servers have.
         """
         found = defaultdict[int, frozenset[int]](frozenset, self._taken)
         tasks = list(self._tasks.values())
@@ -90,12 +78,6 @@ class Recovery:
     """Takes lost workers out of a run and brings them back.
 
     Each method is called in the thread of the worker.
-
-    Args:
-        cluster: The cluster.
-        coordinator: Hands out the steps of the run.
-        note: Adds an event to the log of the run.
-        taken: The steps that some servers have.
     """
 
     def __init__(
@@ -113,14 +95,7 @@ class Recovery:
     def lose(self, ticket: Ticket, number: int, error: BaseException, exchange: Exchange) -> bool:
         """Handles an error in a worker's task, and tells the coordinator.
 
-        Args:
-            ticket: The ticket of the task.
-            number: The number of the task.
-            error: The error that was raised.
-            exchange: How the protocol exchanges gradients.
-
-        Returns:
-            Whether only the worker is lost; otherwise the run fails.
+        Returns whether only the worker is lost; otherwise the run fails.
         """
         worker = ticket.worker
         if isinstance(error, WorkerLostError):
@@ -149,8 +124,7 @@ class Recovery:
     def bring_back(self, worker: int) -> bool:
         """Replaces a lost worker and lets it take part again.
 
-        Returns:
-            Whether it is back; False if it cannot come back, or the run is ending.
+        Returns False if it cannot come back, or the run is ending.
         """
         problem = f"it was lost {_MOST_LOSSES + 1} times"
         for _ in range(_MOST_ATTEMPTS if self._losses[worker] <= _MOST_LOSSES else 0):

@@ -43,10 +43,7 @@ from syncswitch.trainers.stragglers.online import (
 class Backup:
     """A copy of the state, from which a run goes on if a parameter server is lost.
 
-    Attributes:
-        state: The state of the training.
-        mark: The position of the run in this state.
-        undone: The worker-steps before this position that are missing from the state.
+    `undone` are the worker-steps before the position `mark` that are missing from the state.
     """
 
     state: ModelState
@@ -58,16 +55,7 @@ class Backup:
 class ClusterTrial:
     """A trial, on as many clusters as it takes.
 
-    Attributes:
-        spec: The trial as it was requested.
-        log: The log of the run, with its position.
-        clock: The clock of the run.
-        configuration: The learning rates and momenta.
-        fault_injector: Carries out injections.
-        controller: The online policy; None without one.
-        backup: The newest copy of the state.
-        switch_state: The state at the switch, to which a guard can go back; None before the switch,
-            and without a guard.
+    `switch_state` is None before the switch, and without a guard.
     """
 
     spec: TrialSpec
@@ -87,14 +75,7 @@ _NO_COPY = "the run goes on, but will go back further if a parameter server is l
 
 
 class Backups:
-    """Copies the state of a run for its trial: periodically, and at its switch.
-
-    Args:
-        trial: The trial that keeps the copies.
-        cluster: The cluster that holds the state.
-        coordinator: Hands out the steps of the run.
-        taken: The steps that some parameter servers have.
-    """
+    """Copies the state of a run for its trial: periodically, and at its switch."""
 
     def __init__(
         self,
@@ -111,12 +92,7 @@ class Backups:
         self._pause_seconds = _PAUSE_SECONDS
 
     def take_if_due(self, segment: Segment, exchange: Exchange) -> None:
-        """Copies the state if it is time to; not that of replicas, which the workers hold.
-
-        Args:
-            segment: The current segment.
-            exchange: How its protocol exchanges gradients.
-        """
+        """Copies the state if it is time to; not that of replicas, which the workers hold."""
         start = time.monotonic()
         is_due = start - self._last_seconds >= self._pause_seconds
         if not is_due or not self._cluster.has_processes or exchange is Exchange.REPLICA:
@@ -185,12 +161,8 @@ _LEAVE_SECONDS = 30.0
 class TrainingRun:
     """Trains from the state on the parameter servers to the end of the job; used once.
 
-    Args:
-        trial: The trial and its position, which are kept up to date.
-        cluster: The cluster, with the initial state of the run.
-        tester: Computes the accuracy.
-        restarts_at_switch: Whether to end at the switch, so that the cluster can be restarted.
-        undone: Worker-steps to do first, although later ones are done.
+    With `restarts_at_switch` it ends at the switch, so that the cluster can be restarted. `undone`
+    are worker-steps to do first, although later ones are done.
     """
 
     def __init__(
@@ -237,8 +209,7 @@ class TrainingRun:
     def execute(self) -> bool:
         """Runs to the end, to divergence or an alarm, or until the observer stops it.
 
-        Returns:
-            False if the cluster has to be restarted for the switch before the run goes on.
+        Returns False if the cluster has to be restarted for the switch before the run goes on.
 
         Raises:
             ServerLostError: A parameter server is gone, and with it the state.

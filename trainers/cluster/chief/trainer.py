@@ -46,12 +46,6 @@ class ClusterTrainer(Trainer):
     Lost workers are brought back. If a parameter server is lost, all are replaced, and the run goes
     on from the last copy of the state; the time that this costs counts as training time.
 
-    Args:
-        workload: The workload to train.
-        workers: The number of workers, n.
-        new_cluster: Starts the cluster; by default as threads of this process.
-        has_gpus: Whether each worker has a GPU, or a share of one.
-
     Raises:
         UserError: Model, data and loss of the workload do not fit together.
     """
@@ -80,13 +74,7 @@ class ClusterTrainer(Trainer):
         observer: Observer | None = None,
         lost: LostChief | None = None,
     ) -> TrialRecord:
-        """See `Trainer`.
-
-        Args:
-            spec: The trial.
-            observer: Watches the run.
-            lost: A chief that began the run and died; None without one.
-        """
+        """See `Trainer`. `lost` is a chief that began the run and died."""
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)
         check_trial(spec, workload_identity(self._workload, self._workers, *pair))
         check_embeddings(spec, [table.layer for table in self._program.function.embeddings])

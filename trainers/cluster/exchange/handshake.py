@@ -48,27 +48,18 @@ class StrangerError(ConnectionRefusedError):
 class Identity:
     """The part of the cluster that a process is, and the secret that proves it.
 
-    Attributes:
-        part: The part of the cluster.
-        secret: The secret of the cluster; None where everybody is trusted and nothing is encrypted.
+    A secret of None means that everybody is trusted and nothing is encrypted.
     """
 
     part: Part
     secret: bytes | None = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if self.secret is not None and len(self.secret) < LEAST_SECRET_BYTES:
-            raise ValueError(f"a secret of less than {LEAST_SECRET_BYTES} bytes")
 
 
 @dataclass(frozen=True)
 class Session:
     """The outcome of a handshake.
 
-    Attributes:
-        peer: The part at the other end.
-        sending: The key for what is sent; None where nothing is encrypted.
-        receiving: The key for what is received.
+    The keys for what is sent and received are None where nothing is encrypted.
     """
 
     peer: Part
@@ -81,12 +72,7 @@ def request_entry(
 ) -> Session:
     """Runs the dialer's side of the handshake.
 
-    Args:
-        connected: The connection to the listener.
-        own: The part that dials.
-        role: The role that the listener must have.
-        address: The address that was dialed.
-        deadline: When to give up, on the monotonic clock.
+    `deadline` is on the monotonic clock.
 
     Raises:
         StrangerError: The listener is not the one that was meant, or does not know the secret.
@@ -116,12 +102,7 @@ def admit(
 ) -> Session:
     """Runs the listener's side of the handshake.
 
-    Args:
-        connected: The connection from whoever dialed.
-        own: The part that listens.
-        roles: The roles that are admitted.
-        address: The address by which others find the listener.
-        deadline: When to give up, on the monotonic clock.
+    `address` is that by which others find the listener, `deadline` on the monotonic clock.
 
     Raises:
         StrangerError: The dialer has no such role, or does not know the secret.

@@ -26,9 +26,7 @@ RowGradients = Sequence[RowGradient]
 class Computed(NamedTuple):
     """The results of a worker's step.
 
-    Attributes:
-        vector: The gradient followed by the contribution to the statistics, shape [P + S].
-        rows: The gradients of embedding rows.
+    `vector` is the gradient followed by the contribution to the statistics, shape [P + S].
     """
 
     vector: Vector
@@ -38,8 +36,7 @@ class Computed(NamedTuple):
 class GradientBuffer:
     """Copies of gradients by worker-step, kept until they are applied together.
 
-    Args:
-        places: The most that are kept, so that no worker can fill the memory.
+    At most `places` are kept, so that no worker can fill the memory.
     """
 
     def __init__(self, places: int) -> None:
@@ -72,10 +69,7 @@ class GradientBuffer:
     ) -> list[Computed]:
         """Removes gradients, whose memory is to be returned with `give_back`.
 
-        Args:
-            worker_steps: The worker-steps of the gradients.
-            stale: The worker-steps among them whose gradients become zero.
-            parameters: The number of parameters, P.
+        The stale ones among them become zero.
         """
         for worker_step in stale:
             vector, rows = self._kept[worker_step]
@@ -120,12 +114,8 @@ class Caller(NamedTuple):
 class Pulled(NamedTuple):
     """The parameters that a worker computes with.
 
-    Attributes:
-        updates: The number of updates applied so far.
-        buffer: The number of the buffer that holds them.
-        model: The parameters followed by the statistics; unchanged until the worker pushes or pulls
-            again.
-        rows: The embedding rows that it asked for, of each table.
+    `model` holds the parameters followed by the statistics, and is unchanged until the worker
+    pushes or pulls again; `buffer` is the number of the buffer that it is in.
     """
 
     updates: int
@@ -139,19 +129,9 @@ class ParameterServer:
 
     An update is written to a buffer that nobody reads, so that nobody waits for a reader and nobody
     sees half an update. Each push names its process and step: a process that was replaced is
-    refused, and `fence` tells whether its last push came in time.
-
-    Args:
-        sizes: The lengths of the vectors.
-        workers: The number of workers.
-        update: Applies gradients.
-        decay: The factors by which a batch multiplies the statistics; see `ModelFunction.move`.
-        new_buffer: Makes a vector of `sizes.model` values; called at most n + 3 times.
-        embeddings: The embedding rows that it holds.
-
-    Attributes:
-        embeddings: The rows of embeddings.
-        buffers: The buffers of parameters and statistics.
+    refused, and `fence` tells whether its last push came in time. `decay` has the factors by which
+    a batch multiplies the statistics, see `ModelFunction.move`. `new_buffer` makes vectors of
+    `sizes.model` values, and is called at most n + 3 times.
     """
 
     def __init__(
@@ -196,8 +176,7 @@ class ParameterServer:
     def mark(self) -> Sequence[int]:
         """Marks the current state, for `marked`.
 
-        Returns:
-            The task number of each worker's last push.
+        Returns the task number of each worker's last push.
         """
         with self._changing:
             if self._marked is not None:
@@ -240,16 +219,8 @@ class ParameterServer:
     ) -> int:
         """Applies a worker's gradient as one update.
 
-        Args:
-            caller: The worker.
-            step: The number of its task.
-            computed: The gradient followed by the contribution to the statistics, shape [P + S].
-            rate: The learning rate.
-            momentum: The momentum of the optimizer.
-            rows: The gradients of embedding rows.
-
-        Returns:
-            The number of updates so far, this one included.
+        `computed` is the gradient followed by the contribution to the statistics, shape [P + S].
+        Returns the number of updates so far, this one included.
 
         Raises:
             FencedError: The worker was replaced; nothing has happened.
@@ -310,8 +281,7 @@ class ParameterServer:
     def fence(self, worker: int) -> tuple[int, int]:
         """Refuses every further call of the process that was this worker.
 
-        Returns:
-            The number of the process that replaces it, and the task number of the last push.
+        Returns the number of the process that replaces it, and the task number of the last push.
         """
         with self._changing:
             self._incarnations[worker] += 1

@@ -52,10 +52,8 @@ _BESIDES_WORKERS = 4
 class ServerPart:
     """A parameter server as a process: answers its chief and its workers.
 
-    Attributes:
-        admits: The roles that may connect to it.
-        calls: The calls that its chief may make.
-        methods: The methods for these calls, as far as they can be called yet.
+    `admits` are the roles that may connect to it; `methods` answer the `calls` of its chief, as far
+    as they can be called yet.
     """
 
     admits = (WORKER,)
@@ -222,12 +220,7 @@ PULSE_SECONDS = 0.5
 class Place:
     """The place of a process in its cluster.
 
-    Attributes:
-        part: Its role and number.
-        chief: The address of the chief.
-        listen: The address at which it listens.
-        secret: The secret of the cluster; see `Identity`.
-        reference: The workload, as `load_workload` takes it; None where that is not known.
+    `reference` is the workload, as `load_workload` takes it; None where that is not known.
     """
 
     part: Part

@@ -25,9 +25,8 @@ class StepError(Exception):
 class Hello:
     """The first message on a wire to the chief.
 
-    Attributes:
-        token: Identifies the process: the same on all its wires, different for each process.
-        address: The address at which others reach it; None on the wire for heartbeats.
+    `token` is the same on all wires of a process, and different for each; `address` is None on the
+    wire for heartbeats.
     """
 
     token: str
@@ -38,10 +37,7 @@ class Hello:
 class Plan:
     """The plan of a part that holds parameters.
 
-    Attributes:
-        sizes: The lengths of the vectors.
-        decay: The factors by which a batch multiplies the statistics.
-        update: The optimizer; None for SGD with momentum.
+    `update` is the optimizer; None for SGD with momentum.
     """
 
     sizes: Sizes
@@ -53,11 +49,7 @@ class Plan:
 class ServerPlan(Plan):
     """The plan of a parameter server.
 
-    Attributes:
-        workers: The number of workers, n.
-        shard: Its piece of what workers pull.
-        model: The length of all that workers pull.
-        embeddings: The rows of embeddings that it holds.
+    `shard` is its piece of what workers pull, `model` the length of all of that.
     """
 
     workers: int
@@ -70,13 +62,8 @@ class ServerPlan(Plan):
 class WorkerPlan(Plan):
     """The plan of a worker.
 
-    Attributes:
-        step: The step, made by `trace_step`.
-        source: The source of the training examples.
-        batch_size: The batch size, B.
-        compiled: The step for XLA to compile, for a worker with a GPU.
-        embeddings: The embeddings of the model.
-        ids: Finds the rows that a batch needs, see `trace_ids`; None without embeddings.
+    `compiled` is the step for XLA to compile, for a worker with a GPU. `ids` finds the rows that a
+    batch needs, see `trace_ids`; None without embeddings.
     """
 
     step: ShippedFunction
@@ -91,9 +78,8 @@ class WorkerPlan(Plan):
 class Hold:
     """How a worker is slowed down on purpose.
 
-    Attributes:
-        seconds: The delay between computing a gradient and pushing it.
-        slowdown: The factor on the time that computing a gradient takes.
+    `seconds` pass between computing a gradient and pushing it; `slowdown` is a factor on the time
+    that computing it takes.
     """
 
     seconds: float = 0.0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -46,16 +46,8 @@ Methods = Mapping[str, Callable[..., Any]]
 class Remote:
     """The far end of a wire; its methods can be called from any thread, one call at a time.
 
-    For example, `remote.step(task)` is `remote.call("step", task)`.
-
-    Args:
-        wire: The wire to it.
-        name: Its name, for people.
-        calls: The calls that it answers.
-        lost: The class of error to raise once it is gone.
-
-    Attributes:
-        calling: The lock that is held during a call.
+    For example, `remote.step(task)` is `remote.call("step", task)`. Once the far end is gone, calls
+    raise `lost`. `calling` is held during a call.
     """
 
     def __init__(
@@ -73,10 +65,7 @@ class Remote:
     def call(self, method: str, *arguments: Any, into: Vector | None = None) -> Any:
         """Calls a method and waits for its result.
 
-        Args:
-            method: The name of the method.
-            arguments: Its arguments.
-            into: See `Wire.receive`.
+        For `into` see `Wire.receive`.
 
         Raises:
             LostError: The other end is gone; whether it completed the call is not known.
@@ -119,14 +108,7 @@ class Remote:
 
 @dataclass(frozen=True)
 class Call:
-    """A call, for `call_all`.
-
-    Attributes:
-        remote: The far end to call.
-        method: The name of the method.
-        arguments: Its arguments.
-        into: See `Wire.receive`.
-    """
+    """A call, for `call_all`. For `into` see `Wire.receive`."""
 
     remote: Remote
     method: str
@@ -181,11 +163,7 @@ _ASKED = tuple[str, msgspec.Raw]
 def serve(wire: Wire, calls: Calls, methods: Methods, into: Vector | None = None) -> None:
     """Answers calls until the other end is gone.
 
-    Args:
-        wire: The wire to the caller.
-        calls: The calls that the caller may make.
-        methods: The methods for these calls; those that are missing cannot be called yet.
-        into: See `Wire.receive`.
+    Those that `methods` lacks cannot be called yet. For `into` see `Wire.receive`.
     """
     with suppress(OSError, EOFError):
         while True:
@@ -211,16 +189,8 @@ def _answer(message: Message, calls: Calls, methods: Methods) -> tuple[str | Non
 class RemoteServer:
     """A parameter server in another process, as a worker sees it.
 
-    Args:
-        wire: The wire to a `ServerPart`.
-        name: Its name, for people.
-        shard: Its piece of the vector that workers pull.
-        computed: The memory for the worker's results.
-
-    Attributes:
-        remote: The far end, for calls.
-        shard: Its piece of the vector that workers pull.
-        buffers: Its buffers, where memory is shared; None elsewhere.
+    `shard` is its piece of what workers pull, `computed` the memory for the worker's results.
+    `buffers` are None where no memory is shared.
     """
 
     def __init__(self, wire: Wire, name: str, shard: slice, computed: Block) -> None:
@@ -239,10 +209,6 @@ class RemoteServers:
 
     They receive pushes independently, so those of several workers may arrive in a different order
     at each.
-
-    Args:
-        servers: The servers, in the order of their shards.
-        size: The length of what is pulled.
     """
 
     def __init__(self, servers: Sequence[RemoteServer], size: int) -> None:
@@ -331,9 +297,7 @@ class RemoteServers:
 class RemotePeer:
     """A worker in another process from which pieces of its replica can be fetched.
 
-    Args:
-        address: The address at which it listens; it is connected to at the first fetch.
-        own: The part that fetches.
+    It is connected to at the first fetch.
     """
 
     def __init__(self, address: Address, own: Identity) -> None:
@@ -343,19 +307,17 @@ class RemotePeer:
 
     def fetch(self, what: str, start: int, stop: int) -> Vector:
         """See `Worker.fetch`."""
-        found: Vector
+        arguments = "fetch", what, start, stop
         if self._remote is not None:
             # If it is lost, another process may have taken its place.
             with suppress(LostError):
-                found = self._remote.fetch(what, start, stop)
-                return found
+                return cast(Vector, self._remote.call(*arguments))
         name = f"the worker at {self._address}"
         try:
             self._remote = Remote(dial(self._address, WORKER, self._own), name, TO_WORKER)
         except OSError as error:
             raise LostError(f"{name} is gone") from error
-        found = self._remote.fetch(what, start, stop)
-        return found
+        return cast(Vector, self._remote.call(*arguments))
 
     def close(self) -> None:
         """Closes the wire."""

@@ -46,11 +46,6 @@ class Sealed:
     direction, with its number as the nonce, so that a record that is changed, repeated, left out or
     reordered is detected. The end of the connection is not authenticated: readers treat it as a
     loss.
-
-    Args:
-        connected: The socket to the other end.
-        sending: The key for what is sent.
-        receiving: The key for what is received.
     """
 
     def __init__(self, connected: socket.socket, sending: bytes, receiving: bytes) -> None:

@@ -21,15 +21,8 @@ _BYTES = 4
 class Block:
     """Vectors of equal length in shareable memory; zero, and taking no memory, until written.
 
-    Args:
-        rows: The number of vectors.
-        size: The number of values in each.
-        descriptor: The file of a block that another process has made; by default a new anonymous
-            file, which ends with the processes that hold it.
-
-    Attributes:
-        descriptor: The file of its memory.
-        rows: The vectors.
+    `descriptor` is the file of a block that another process has made; by default a new anonymous
+    file, which ends with the processes that hold it.
     """
 
     def __init__(self, rows: int, size: int, descriptor: int | None = None) -> None:

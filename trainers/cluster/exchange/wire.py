@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args, get_origin
 
@@ -42,8 +43,7 @@ class OddMessageError(OSError):
 def packed(message: Any) -> tuple[bytes, list[memoryview]]:
     """Encodes a message; its arrays are left where they are, beside it.
 
-    Returns:
-        The message without its arrays, and the memory of these.
+    Returns the message without its arrays, and the memory of these.
 
     Raises:
         TypeError: It holds something other than data.
@@ -62,27 +62,6 @@ def packed(message: Any) -> tuple[bytes, list[memoryview]]:
         raise TypeError(f"a {type(value).__name__} is not data")
 
     return msgspec.msgpack.encode(message, enc_hook=put), arrays
-
-
-def unpacked(content: memoryview, arrays: Sequence[memoryview], kind: Any) -> Any:
-    """Decodes a message.
-
-    Args:
-        content: The message without its arrays.
-        arrays: The memory of its arrays.
-        kind: The expected type.
-
-    Raises:
-        OddMessageError: It is something else.
-    """
-    decoder = _decoder(kind)
-    _reading.arrays = arrays
-    try:
-        return decoder.decode(content)
-    except Exception as error:  # whatever somebody sends
-        raise OddMessageError(f"not what was expected: {error}") from error
-    finally:
-        del _reading.arrays
 
 
 @cache
@@ -151,17 +130,12 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 
 
+@dataclass(frozen=True)
 class Message:
-    """A message that was received and not decoded yet.
+    """A message that was received and not decoded yet, and the memory of its arrays beside it."""
 
-    Args:
-        content: The message without its arrays.
-        arrays: The memory of its arrays.
-    """
-
-    def __init__(self, content: memoryview, arrays: list[memoryview]) -> None:
-        self._content = content
-        self._arrays = arrays
+    content: memoryview
+    arrays: Sequence[memoryview]
 
     def read(self, kind: Any) -> Any:
         """Decodes it as a value of this type; only until the next message is received.
@@ -169,15 +143,20 @@ class Message:
         Raises:
             OddMessageError: It is something else.
         """
-        return unpacked(self._content, self._arrays, kind)
+        decoder = _decoder(kind)
+        _reading.arrays = self.arrays
+        try:
+            return decoder.decode(self.content)
+        except Exception as error:  # whatever somebody sends
+            raise OddMessageError(f"not what was expected: {error}") from error
+        finally:
+            del _reading.arrays
 
 
 class Wire:
     """A connection to one other process; one thread may send while another receives.
 
-    Args:
-        connected: The socket to that process.
-        session: The outcome of the handshake; None for a process of this machine that needs none.
+    `session` is the outcome of the handshake; None for a process of this machine that needs none.
     """
 
     def __init__(self, connected: socket.socket, session: Session | None = None) -> None:
@@ -217,8 +196,7 @@ class Wire:
     def receive(self, into: Any = None) -> Message:
         """Waits for a message.
 
-        Args:
-            into: A vector that takes the first array of the same length, instead of new memory.
+        The first array that is as long as `into` goes there instead of into new memory.
 
         Raises:
             EOFError: The other end is gone.
@@ -266,16 +244,9 @@ class Wire:
 class Listener:
     """Accepts connections and admits those that prove to be parts of this cluster.
 
-    Each connection has a thread of its own, first for the handshake and then for `on_wire`.
-
-    Args:
-        address: Where to listen; port 0 for any that is free.
-        own: The part that listens.
-        roles: The roles that are admitted.
-        on_wire: Called with each admitted wire; an error that it raises closes the wire.
-
-    Attributes:
-        address: The address by which others find it.
+    Each connection has a thread of its own, first for the handshake and then for `on_wire`. Port 0
+    is any that is free; the attribute `address` has it. An error that `on_wire` raises closes the
+    wire.
     """
 
     def __init__(
@@ -387,10 +358,7 @@ class Listener:
 def dial(address: Address, role: str, own: Identity) -> Wire:
     """Connects to a listener.
 
-    Args:
-        address: The address of the listener.
-        role: The role that the listener must have.
-        own: The part that dials.
+    `role` is the one that the listener must have.
 
     Raises:
         OSError: Nobody listens there, or not the part that was meant.

@@ -34,15 +34,8 @@ _LONGEST_REASON = 300
 class Worker:
     """One worker. Only one thread may call it, except for `fetch`.
 
-    Args:
-        sizes: The lengths of the vectors.
-        step: Computes loss and gradients; see `trace_step`.
-        feed: Gives the training examples.
-        computed: The memory for its results, shape [P + S].
-        decay: The factors by which a batch multiplies the statistics; see `ModelFunction.move`.
-        new_update: Makes the update of its replica.
-        computing: A context that is entered for each gradient, before parameters are pulled.
-        embeddings: The handling of embeddings; None without any.
+    `computed` is the memory for its results, shape [P + S]; for `decay` see `ModelFunction.move`.
+    The context `computing` is entered for each gradient, before parameters are pulled.
     """
 
     def __init__(
@@ -119,9 +112,8 @@ class Worker:
     def reduce(self, position: int, peers: Sequence[Any]) -> None:
         """Computes this worker's piece of the mean of a group's replicas.
 
-        Args:
-            position: The position of this worker in the group.
-            peers: The group in ascending order: `Worker`s or `RemotePeer`s.
+        `peers` is the group in ascending order, `Worker`s or `RemotePeer`s, with this one at
+        `position`.
         """
         start, stop = self._piece(position, len(peers))
         self._mean[start:stop] = mean_of([peer.fetch("model", start, stop) for peer in peers])
@@ -141,10 +133,7 @@ class Worker:
     def fetch(self, what: str, start: int, stop: int) -> Vector:
         """Copies a piece of a vector that it holds; may be called during a step.
 
-        Args:
-            what: The vector: `model`, `mean` or `slots`.
-            start: The start of the piece.
-            stop: The end of the piece.
+        `what` is `model`, `mean` or `slots`.
         """
         with self._moving:
             held = {"model": self._model, "mean": self._mean, "slots": self._slots}[what]

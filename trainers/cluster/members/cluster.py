@@ -83,9 +83,7 @@ class Cluster(ABC):
     def load(self, state: ModelState, undone: Undone = MappingProxyType({})) -> None:
         """Puts a state onto the parameter servers.
 
-        Args:
-            state: The new state.
-            undone: The worker-steps that only some of the servers have in it.
+        `undone` are the worker-steps that only some of the servers have in it.
         """
         count, dense = len(self.servers), replace(state, embeddings=None)
         ahead = [sum(number in taken for taken in undone.values()) for number in range(count)]
@@ -105,8 +103,7 @@ class Cluster(ABC):
     def mark(self) -> list[tuple[int, ...]]:
         """Marks the current state, for `marked`.
 
-        Returns:
-            For each worker, the number of its last task that each server has received.
+        Returns, for each worker, the number of its last task that each server has received.
         """
         return list(zip(*self._call_servers("mark"), strict=True))
 
@@ -209,10 +206,8 @@ class Cluster(ABC):
         """Replaces these workers' parameters and statistics by their means; slots stay local.
 
         They exchange pieces among themselves. Replicas change only when all workers have the whole
-        mean, so that the others can begin again if one is lost.
-
-        Returns:
-            The workers that could not be reached; they are left out of the mean.
+        mean, so that the others can begin again if one is lost. Returns the workers that could not
+        be reached; they are left out of the mean.
         """
         left, lost = list(workers), list[int]()
         while len(left) > 1:
@@ -308,8 +303,7 @@ class Cluster(ABC):
     def fence(self, worker: int) -> tuple[int, ...]:
         """Refuses every further call of the process that was this worker, and gives it up.
 
-        Returns:
-            The number of its last task that each parameter server has received.
+        Returns the number of its last task that each parameter server has received.
 
         Raises:
             ServerLostError: A parameter server is gone as well.
@@ -329,9 +323,7 @@ class Cluster(ABC):
     ) -> None:
         """Replaces a lost worker, after `fence`.
 
-        Args:
-            worker: The worker to replace.
-            is_wanted: Whether to go on waiting for it; called repeatedly.
+        `is_wanted` tells whether to go on waiting for it, and is called repeatedly.
 
         Raises:
             RetryableError: It does not come back.

@@ -44,13 +44,8 @@ from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
 class Arrival:
     """A process that has connected.
 
-    Attributes:
-        token: Its token; see `Hello`.
-        address: The address at which others reach it.
-        wire: The wire for calls.
-        heard_seconds: The time of its last heartbeat, on the monotonic clock.
-        is_gone: Whether it has ended or was given up.
-        pulse: The wire for heartbeats, once it is there.
+    `heard_seconds` is the time of its last heartbeat, on the monotonic clock; `pulse` the wire for
+    heartbeats, once it is there.
     """
 
     token: str
@@ -73,15 +68,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 class Hub:
-    """Where the parts of a cluster connect to their chief.
-
-    Args:
-        address: The address to listen at.
-        secret: The secret of the cluster; see `Identity`.
-
-    Attributes:
-        address: The address by which parts find it.
-    """
+    """Where the parts of a cluster connect to their chief."""
 
     def __init__(self, address: Address, secret: bytes | None) -> None:
         self._there: dict[Part, Arrival] = {}
@@ -159,12 +146,6 @@ _SLOW_SECONDS = 5.0
 
 class ConnectedCluster(Cluster):
     """Workers and parameter servers that are processes, on this machine or others.
-
-    Args:
-        program: The computations of workers and parameter servers.
-        workers: The number of workers.
-        engine: Starts the processes.
-        servers: The number of parameter servers that share the state.
 
     Raises:
         UserError: The optimizer needs the whole state in one parameter server.

@@ -27,9 +27,7 @@ class Life(enum.Enum):
 class Condition:
     """The condition of a process.
 
-    Attributes:
-        life: Whether it runs.
-        report: How it ended, or why it may be late, for people; empty where that is not known.
+    `report` says how it ended, or why it may be late, for people; empty where that is not known.
     """
 
     life: Life
@@ -58,10 +56,6 @@ class Engine(ABC):
     @abstractmethod
     def start(self, part: Part, chief: Address) -> None:
         """Ends the process of a part, if there is one, and starts another.
-
-        Args:
-            part: The part of the cluster.
-            chief: The address of its chief.
 
         Raises:
             RetryableError: It cannot be started now.
@@ -93,9 +87,7 @@ _LONGEST_LINE = 200
 def condition_of(process_id: int, exit_code: int | None) -> Condition:
     """Returns the condition of a child process.
 
-    Args:
-        process_id: The process ID of the child.
-        exit_code: Its exit code as in `subprocess`: negative for a signal, None while it runs.
+    `exit_code` is as in `subprocess`: negative for a signal, None while it runs.
     """
     if exit_code is not None:
         return Condition(Life.DEAD, _ended(exit_code))

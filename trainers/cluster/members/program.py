@@ -40,21 +40,11 @@ BESIDE_GPU = "/device:CPU:0"
 class Program:
     """The computations of workers and parameter servers, traced once.
 
-    Args:
-        workload: The workload to train.
-        data: Its data.
-        has_gpus: Whether workers compute on GPUs of their own.
+    `step` computes loss and gradients, see `trace_step`. `ids` finds the embedding rows of a batch,
+    see `trace_ids`; None without embeddings.
 
     Raises:
         WorkloadError: Model, data and loss do not fit together.
-
-    Attributes:
-        data: The data of the workload.
-        function: The model.
-        form: The form of its states.
-        sizes: The lengths of its vectors.
-        step: Computes loss and gradients; see `trace_step`.
-        ids: Finds the embedding rows of a batch, see `trace_ids`; None without embeddings.
     """
 
     def __init__(self, workload: Workload, data: AnyData, *, has_gpus: bool = False) -> None:

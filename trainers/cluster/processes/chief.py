@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChiefPlan:
-    """The plan of a chief that is a process of its own.
-
-    Attributes:
-        reference: The workload, as `load_workload` takes it.
-        workers: The number of workers, n.
-        launcher: Starts the other processes.
-        folder: A folder for sockets and logs.
-    """
+    """The plan of a chief that is a process of its own."""
 
     reference: str
     workers: int

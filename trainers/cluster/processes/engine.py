@@ -27,12 +27,6 @@ class LocalEngine(Engine):
 
     They connect through sockets in a folder that no other user may enter; nothing of the cluster is
     on any network.
-
-    Args:
-        zygote: Forks the processes.
-        placement: The devices of the workers.
-        folder: The folder for sockets and logs.
-        reference: The workload; see `Place`.
     """
 
     kind = "processes"

@@ -30,11 +30,7 @@ class Launcher(ABC):
     def new_engine(self, reference: str, workers: int, folder: Path, zygote: Zygote) -> Engine:
         """Makes the engine, in the process of the chief.
 
-        Args:
-            reference: The workload, as `load_workload` takes it.
-            workers: The number of workers.
-            folder: A folder for sockets and logs.
-            zygote: Forks processes that end with the chief.
+        `folder` is for sockets and logs.
 
         Raises:
             UserError: There is no such cluster, or it is too small.
@@ -44,12 +40,7 @@ class Launcher(ABC):
 
 @dataclass(frozen=True)
 class LocalLauncher(Launcher):
-    """Starts the processes on this machine.
-
-    Attributes:
-        placement: The devices of the workers.
-        servers: The number of parameter servers.
-    """
+    """Starts the processes on this machine."""
 
     placement: Placement
     servers: int = 1

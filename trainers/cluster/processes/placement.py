@@ -26,9 +26,7 @@ GROWTH: Mapping[str, str] = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 class Placement:
     """The environments with which the workers of a cluster are started.
 
-    Attributes:
-        workers: The environment of each worker, in order; other parts have `NO_GPU`.
-        has_gpus: Whether steps run on GPUs.
+    Parts other than workers have `NO_GPU`.
     """
 
     workers: tuple[Mapping[str, str], ...]
@@ -58,10 +56,8 @@ def place_on_cpus(workers: int) -> Placement:
 def place_on_gpus(workers: int, gpus: Sequence[str], gpus_per_worker: float) -> Placement:
     """Assigns each worker a GPU, or a share of one.
 
-    Args:
-        workers: The number of workers, n.
-        gpus: The GPUs that may be used, as `CUDA_VISIBLE_DEVICES` names them.
-        gpus_per_worker: 1; 0 for none; or a fraction for workers that share one, 0.5 for two.
+    `gpus` are named as in `CUDA_VISIBLE_DEVICES`. `gpus_per_worker` is 1, 0 for none, or a fraction
+    for workers that share one, 0.5 for two.
 
     Raises:
         UserError: There are not enough GPUs, or the share is not possible.
@@ -100,9 +96,7 @@ def check_gpus_per_worker(gpus_per_worker: float) -> None:
 def visible_gpus(environment: Mapping[str, str], count: int) -> tuple[str, ...]:
     """Returns the names of the GPUs that this process sees, for `CUDA_VISIBLE_DEVICES`.
 
-    Args:
-        environment: The environment of this process.
-        count: The number of GPUs that TensorFlow sees: CUDA stops at the first unknown name.
+    `count` is the number of GPUs that TensorFlow sees: CUDA stops at the first unknown name.
     """
     named = environment.get(VISIBLE_GPUS)
     if named is None:

@@ -31,11 +31,7 @@ _PAUSE_SECONDS = 0.25
 class TfConfigLauncher(Launcher):
     """Joins a cluster that a platform starts.
 
-    Attributes:
-        config: The cluster.
-        limit_seconds: How long a part may take to connect, at first and after a loss.
-        secret: The secret of the cluster; see `Identity`.
-        has_gpus: Whether each worker has a GPU, or a share of one.
+    A part may take `limit_seconds` to connect, at first and after a loss.
     """
 
     config: TfConfig
@@ -119,8 +115,7 @@ def await_name(host: str, limit_seconds: float) -> None:
 def cluster_secret(*, is_open: bool) -> bytes | None:
     """Reads the secret by which the parts of a cluster recognize each other.
 
-    Args:
-        is_open: Do without a secret and without encryption.
+    With `is_open` there is none, and no encryption.
 
     Raises:
         UserError: The environment has none, or one that is too short.
@@ -149,12 +144,8 @@ def serve_until_chief_is_gone(
 ) -> None:
     """Runs the part that TF_CONFIG names until its chief has gone.
 
-    Args:
-        cluster: The cluster.
-        grace_seconds: How long to wait for a chief that has gone: it may be restarted.
-        say: Called with lines for the user.
-        gpus_per_worker: The share of a GPU that each worker uses.
-        reference: The workload; see `Place`.
+    A chief that has gone may be started again within `grace_seconds`; `say` is called with lines
+    for the user.
 
     Raises:
         UserError: It cannot listen at its address.

@@ -38,12 +38,8 @@ class _ClusterLostError(RetryableError):
 class ProcessTrainer(Trainer):
     """Trains on a cluster whose chief is a process of its own, as the other parts are.
 
-    A cluster that fails is discarded, and the next trial starts another.
-
-    Args:
-        reference: The workload, as `load_workload` takes it.
-        workers: The number of workers, n.
-        launcher: Starts the other processes; by default on the CPUs of this machine.
+    A cluster that fails is discarded, and the next trial starts another. By default the other
+    processes are on the CPUs of this machine.
 
     Raises:
         UserError: The workload cannot be loaded, or there is no such cluster.

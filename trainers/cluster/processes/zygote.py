@@ -76,15 +76,8 @@ class Zygote:
     ) -> int:
         """Forks a process.
 
-        Args:
-            target: See `ForkRequest`.
-            argument: See `ForkRequest`.
-            log: See `ForkRequest`.
-            environment: Changes to the environment of this process.
-            connection: A socket for a target that takes connections.
-
-        Returns:
-            The process ID.
+        `environment` changes that of this process; for the rest see `ForkRequest`. Returns the
+        process ID.
 
         Raises:
             LostError: The zygote is gone; so are the methods below.

@@ -32,7 +32,7 @@ from syncswitch.trainers.cluster.members.engine import (
     with_last_words,
 )
 from syncswitch.trainers.cluster.processes.placement import GROWTH, NO_GPU, thread_limits
-from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions, bundles, check_capacity
+from syncswitch.trainers.cluster.ray.options import AUTO, RayLauncher, bundles, check_capacity
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _QUIET = {
 }
 
 
-def connect(options: RayOptions) -> None:
+def connect(options: RayLauncher) -> None:
     """Connects this process to the Ray cluster, as a driver.
 
     Raises:
@@ -78,11 +78,10 @@ def connect(options: RayOptions) -> None:
     _warn_of_open_network()
 
 
-def reserve(options: RayOptions, workers: int) -> Any:
+def reserve(options: RayLauncher, workers: int) -> Any:
     """Reserves room for each parameter server and worker, and waits until it is free.
 
-    Returns:
-        The placement group, with the bundles of parameter servers first.
+    Returns the placement group, with the bundles of parameter servers first.
 
     Raises:
         UserError: They would not fit even if the cluster were empty.
@@ -130,15 +129,7 @@ def _warn_of_open_network() -> None:
 
 
 class PartActor:
-    """An actor with the process of a part, which ends with it; Ray makes one call at a time.
-
-    Args:
-        part: The part of the cluster.
-        chief: The address of its chief.
-        secret: The secret of the cluster.
-        environment: Changes to the environment of the actor, where Ray names the GPUs.
-        reference: The workload; see `Place`.
-    """
+    """An actor with the process of a part, which ends with it; Ray makes one call at a time."""
 
     def __init__(
         self,
@@ -186,19 +177,13 @@ _CAUSE = re.compile(r"\bactor (?:is dead|died) because\b|^[\w.]+(?:Error|Excepti
 
 
 class RayEngine(Engine):
-    """Starts an actor for each part, in one placement group; they end with this process.
-
-    Args:
-        group: The placement group: bundles of parameter servers, then of workers.
-        options: The resources of each part.
-        reference: The workload; see `Place`.
-    """
+    """Starts an actor for each part, in one placement group; they end with this process."""
 
     kind = "ray"
     # To be placed, maybe on another node, and to import TensorFlow while others do.
     start_seconds = 120.0
 
-    def __init__(self, group: Any, options: RayOptions, reference: str | None = None) -> None:
+    def __init__(self, group: Any, options: RayLauncher, reference: str | None = None) -> None:
         import ray
 
         self._reference = reference

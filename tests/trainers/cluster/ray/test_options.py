@@ -1,13 +1,19 @@
+"""The options of a Ray cluster, whether its parts fit, and what is said of those that died."""
+
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.ray.options import RayOptions
+from syncswitch.trainers.cluster.ray.engine import cause_of_death
+from syncswitch.trainers.cluster.ray.options import RayLauncher, bundles, check_capacity
 
 
 @pytest.fixture(autouse=True)
@@ -16,27 +22,28 @@ def _ray_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_usual_options_are_accepted() -> None:
-    RayOptions().check()
-    RayOptions("10.0.0.1:6379", 0.5, 0.25, 2.0, "pack").check()
+    for options in (RayLauncher(), RayLauncher("10.0.0.1:6379", 0.5, 0.25, 2.0, "pack")):
+        options.check()
+    assert RayLauncher("[::1]:6379").host_and_port() == ("::1", 6379)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (RayOptions(cpus_per_worker=0.0), ("--cpus-per-worker", "0", "above 0")),
-        (RayOptions(cpus_per_ps=-1.0), ("--cpus-per-ps", "-1")),
-        (RayOptions(cpus_per_ps=float("nan")), ("--cpus-per-ps", "nan")),
-        (RayOptions(cpus_per_ps=float("inf")), ("--cpus-per-ps", "inf")),
-        (RayOptions(gpus_per_worker=2.0), ("--gpus-per-worker", "2")),
-        (RayOptions("head"), ("--ray-address", "'head'", "host:port")),
-        (RayOptions("head:"), ("'head:'", "host:port")),
-        (RayOptions(":6379"), ("':6379'", "host:port")),
-        (RayOptions("head:70000"), ("'head:70000'", "host:port")),
-        (RayOptions("ray://head:10001"), ("ray://head:10001", "Client", "node", "auto")),
+        (RayLauncher(cpus_per_worker=0.0), ("--cpus-per-worker", "0", "above 0")),
+        (RayLauncher(cpus_per_ps=-1.0), ("--cpus-per-ps", "-1")),
+        (RayLauncher(cpus_per_ps=float("nan")), ("--cpus-per-ps", "nan")),
+        (RayLauncher(cpus_per_ps=float("inf")), ("--cpus-per-ps", "inf")),
+        (RayLauncher(gpus_per_worker=2.0), ("--gpus-per-worker", "2")),
+        (RayLauncher("head"), ("--ray-address", "'head'", "host:port")),
+        (RayLauncher("head:"), ("'head:'", "host:port")),
+        (RayLauncher(":6379"), ("':6379'", "host:port")),
+        (RayLauncher("head:70000"), ("'head:70000'", "host:port")),
+        (RayLauncher("ray://head:10001"), ("ray://head:10001", "Client", "node", "auto")),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(
-    options: RayOptions, words: tuple[str, ...]
+    options: RayLauncher, words: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as error:
         options.check()
@@ -49,18 +56,126 @@ def test_what_cannot_work_is_refused_in_one_line(
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'syncswitch\[ray\]'"):
-        RayOptions().check()
+        RayLauncher().check()
 
 
-@given(address=st.text(max_size=20))
-def test_an_address_has_two_parts_or_is_refused(address: str) -> None:
-    try:
-        host, port = RayOptions(address).host_and_port()
-    except UserError:
-        return
-    assert host
-    assert 0 < port < 65536
+AMOUNTS = st.integers(0, 4).map(float)
+NODES = st.lists(st.fixed_dictionaries({"CPU": AMOUNTS, "GPU": AMOUNTS}), max_size=3)
 
 
-def test_the_address_of_a_host_may_be_one_of_ipv6() -> None:
-    assert RayOptions("[::1]:6379").host_and_port() == ("::1", 6379)
+def fits(nodes: list[dict[str, float]], wanted: list[dict[str, float]]) -> bool:
+    """Tries all ways to place the bundles."""
+    for places in itertools.product(range(len(nodes)), repeat=len(wanted)):
+        left = [dict(node) for node in nodes]
+        for bundle, place in zip(wanted, places, strict=True):
+            for name, amount in bundle.items():
+                left[place][name] -= amount
+        if all(amount >= 0 for node in left for amount in node.values()):
+            return True
+    return False
+
+
+@given(
+    nodes=NODES,
+    cpus=st.sampled_from([0.5, 1.0, 2.0, 3.0]),
+    gpus=st.sampled_from([0.0, 0.5, 1.0]),
+    cpus_of_server=st.sampled_from([0.5, 1.0, 2.0]),
+    workers=st.integers(1, 3),
+    servers=st.integers(1, 3),
+)
+def test_it_says_what_trying_all_places_says(
+    nodes: list[dict[str, float]],
+    cpus: float,
+    gpus: float,
+    cpus_of_server: float,
+    workers: int,
+    servers: int,
+) -> None:
+    options = RayLauncher("auto", cpus, gpus, cpus_of_server, servers=servers)
+    if fits(nodes, bundles(options, workers)):
+        check_capacity(nodes, options, workers)
+    else:
+        with pytest.raises(UserError) as error:
+            check_capacity(nodes, options, workers)
+        assert "\n" not in str(error.value)
+
+
+def test_the_message_says_what_was_asked_and_what_there_is() -> None:
+    nodes = [{"CPU": 2.0}, {"CPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}]
+    options = RayLauncher(cpus_per_worker=2, gpus_per_worker=1)
+    with pytest.raises(UserError) as error:
+        check_capacity(nodes, options, 2)
+    assert str(error.value).startswith(
+        "the Ray cluster has no room for a parameter server with 1 CPU and 2 workers with 2 CPUs"
+        " and 1 GPU each: it has 2 nodes with 2 CPUs, 1 node with 8 CPUs and 1 GPU; use fewer"
+    )
+    with pytest.raises(UserError, match="no living node"):
+        check_capacity([], RayLauncher(), 1)
+
+
+def test_shares_that_fill_a_node_fit() -> None:
+    for cpus, workers in ((1.1, 10), (0.3, 2)):
+        check_capacity([{"CPU": cpus}], RayLauncher(cpus_per_worker=0.1, cpus_per_ps=0.1), workers)
+
+
+def test_parameter_servers_come_first_and_have_no_gpu() -> None:
+    options = RayLauncher(cpus_per_worker=1, gpus_per_worker=0.5, cpus_per_ps=2, servers=2)
+    assert bundles(options, 3) == [{"CPU": 2}] * 2 + [{"CPU": 1, "GPU": 0.5}] * 3
+
+
+# Texts of Ray 2.60.
+KILLED = """The actor died unexpectedly before finishing this task.
+\tclass_name: PartActor
+\tactor_id: 2d0057eb49b87bedbbeb052302000000
+\tpid: 28879
+\tip: 127.0.0.1
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit.
+"""
+NODE = """The actor died unexpectedly before finishing this task.
+\tclass_name: PartActor
+The actor died because its node has died. Node Id: d92359f37fa8
+\tthe actor's node was terminated unexpectedly
+"""
+MISSING = """The actor died because of an error raised in its creation task, ray::K.__init__()
+RuntimeError: The actor with name K failed to import on the worker. This may be because needed:
+
+ray::K.__init__() (pid=31684, ip=127.0.0.1)
+                  ^^^^^^^^^
+ModuleNotFoundError: No module named 'syncswitch'
+"""
+FAR = "The actor c909 is unavailable: The actor is temporarily unavailable: RpcError. The task may."
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (KILLED, "The actor is dead because its worker process has died"),
+        (NODE, "The actor died because its node has died"),
+        (
+            MISSING,
+            "ModuleNotFoundError: No module named 'syncswitch'; pip install 'syncswitch[ray]' on"
+            " each node",
+        ),
+        (FAR, "The actor c909 is unavailable: The actor is temporarily unavailable: RpcError"),
+        ("", "it says nothing"),
+    ],
+)
+def test_the_telling_sentence_is_found(text: str, cause: str) -> None:
+    assert cause_of_death(text) == cause
+
+
+@given(text=st.text())
+def test_it_is_always_a_short_line(text: str) -> None:
+    cause = cause_of_death(text)
+    assert len(cause.splitlines()) <= 1
+    assert len(cause) <= 160
+
+
+def test_neither_ray_nor_tensorflow_is_imported_before_it_is_needed() -> None:
+    program = """
+import sys
+import syncswitch.searcher.backends.ray, syncswitch.trainers.cluster.ray.engine
+print({"ray", "tensorflow"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
