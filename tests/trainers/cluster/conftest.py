@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -14,14 +15,7 @@ def program_of() -> Callable[[Any], Any]:
     """Traces a workload, or returns its program again."""
     from syncswitch.trainers.cluster.members.program import Program
 
-    programs: dict[Any, Any] = {}
-
-    def make(workload: Any) -> Any:
-        if workload not in programs:
-            programs[workload] = Program(workload, workload.load_data())
-        return programs[workload]
-
-    return make
+    return functools.cache(lambda workload: Program(workload, workload.load_data()))
 
 
 @pytest.fixture(scope="session")
@@ -33,22 +27,23 @@ def connected_of(
     `by_network` has them talk over this machine's loopback as parts elsewhere do.
     """
     from syncswitch.trainers.cluster.members.connected import ConnectedCluster
-    from tests.trainers.cluster.engines import new_engine
+    from tests.trainers.cluster.engines import EngineOnLoopback, LocalEngine, new_engine
 
-    clusters: dict[Any, Any] = {}
+    with ExitStack() as started:
 
-    def make(workload: Any, workers: int, *, by_network: bool = False, servers: int = 1) -> Any:
-        key = (workload, workers, by_network, servers)
-        if key not in clusters:
-            folder = tmp_path_factory.mktemp("cluster")
-            engine = new_engine(Path(folder), workers, by_network=by_network)
-            clusters[key] = ConnectedCluster(program_of(workload), workers, engine, servers)
-        clusters[key].repair()
-        return clusters[key]
+        @functools.cache
+        def start(workload: Any, workers: int, by_network: bool = False, servers: int = 1) -> Any:
+            kind = EngineOnLoopback if by_network else LocalEngine
+            engine = new_engine(tmp_path_factory.mktemp("cluster"), workers, kind)
+            cluster = ConnectedCluster(program_of(workload), workers, engine, servers)
+            return started.enter_context(closing(cluster))
 
-    yield make
-    for cluster in clusters.values():
-        cluster.close()
+        def make(*arguments: Any, **fields: Any) -> Any:
+            cluster = start(*arguments, **fields)
+            cluster.repair()
+            return cluster
+
+        yield make
 
 
 @pytest.fixture(scope="session")
@@ -56,11 +51,4 @@ def threads_of(program_of: Callable[[Any], Any]) -> Callable[[Any, int], Any]:
     """Makes a cluster in this process, or returns that for the same arguments."""
     from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 
-    clusters: dict[Any, Any] = {}
-
-    def make(workload: Any, workers: int) -> Any:
-        if (workload, workers) not in clusters:
-            clusters[workload, workers] = ThreadsCluster(program_of(workload), workers)
-        return clusters[workload, workers]
-
-    return make
+    return functools.cache(lambda workload, workers: ThreadsCluster(program_of(workload), workers))

@@ -29,10 +29,12 @@ class EngineOnLoopback(LocalEngine):
 
 
 def new_engine(
-    folder: Path, workers: int, *, by_network: bool = False, reference: str | None = None
+    folder: Path,
+    workers: int,
+    kind: type[LocalEngine] = LocalEngine,
+    reference: str | None = None,
 ) -> LocalEngine:
     """Makes an engine whose processes are forked by the zygote of this one."""
-    kind = EngineOnLoopback if by_network else LocalEngine
     return kind(shared_zygote(), place_on_cpus(workers), folder, reference)
 
 

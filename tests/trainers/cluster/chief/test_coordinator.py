@@ -3,21 +3,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
+from syncswitch.trainers.cluster.chief.recovery import TakenSteps, loss_of
 from syncswitch.trainers.protocols import ASP, choose_protocol
 from syncswitch.trainers.protocols.steps import Group, SegmentSteps, Ticket
 from tests.processes import until
-from tests.properties import more_examples
-from tests.trainers.job.test_schedule import segments, trial
-
-PAIRS = [("bsp", "asp"), ("asp", "bsp"), ("ssp:2", "local-sgd:3"), ("dssp:1-4", "bsp")]
 
 
 class FakeCluster:
@@ -28,14 +24,11 @@ class FakeCluster:
         workers: int,
         step: Callable[[int, Ticket], None] = lambda worker, ticket: None,
         on_done: Callable[[int], None] = lambda done: None,
-        apply_round: Callable[[Sequence[int], int], object] = lambda workers, first: None,
+        join: Callable[[Group, int], object] = lambda group, first: None,
     ) -> None:
-        self.rounds: list[tuple[tuple[int, ...], int]] = []
-        self.done: list[int] = []
         self.tickets: list[tuple[int, Ticket]] = []
-        self._lock = threading.Lock()
-        self._step, self._on_done, self._apply = step, on_done, apply_round
-        self.coordinator = Coordinator(range(workers), self._apply_round, self._note_done)
+        self._step, self._join = step, join
+        self.coordinator = Coordinator(range(workers), self._joined, on_done)
         self._threads = [
             threading.Thread(target=self._work, args=(worker,), daemon=True)
             for worker in range(workers)
@@ -53,82 +46,19 @@ class FakeCluster:
             thread.join(10)
             assert not thread.is_alive()
 
-    def run(self, protocol: str, end_step: int) -> None:
-        self.coordinator.begin(choose_protocol(protocol).machine, end_step)
-        assert self.coordinator.wait_until_drained(20), "the segment never ended"
-
     def _work(self, worker: int) -> None:
         while (ticket := self.coordinator.inboxes[worker].get()) is not Notice.END:
             assert isinstance(ticket, Ticket)
-            with self._lock:
-                self.tickets.append((worker, ticket))
+            self.tickets.append((worker, ticket))
             try:
                 self._step(worker, ticket)
                 self.coordinator.acknowledge(worker, 0.0, 0)
             except BaseException as error:
                 self.coordinator.fail(worker, error)
 
-    def _apply_round(self, group: Group, first_step: int) -> tuple[int, ...]:
-        self.rounds.append((group.workers, first_step))
-        self._apply(group.workers, first_step)
+    def _joined(self, group: Group, first_step: int) -> tuple[int, ...]:
+        self._join(group, first_step)
         return ()
-
-    def _note_done(self, done: int) -> None:
-        self.done.append(done)
-        self._on_done(done)
-
-
-@given(
-    W=st.integers(1, 90),
-    workers=st.integers(2, 5),
-    percent=st.integers(0, 100),
-    pair=st.sampled_from(PAIRS),
-)
-@more_examples(8)
-def test_every_worker_step_is_done_once_and_none_beyond_the_end(
-    W: int, workers: int, percent: int, pair: tuple[str, str]
-) -> None:
-    with FakeCluster(workers) as cluster:
-        for segment in segments(trial(W, workers, percent, (), pair)):
-            cluster.run(segment.protocol, segment.end_worker_step)
-            assert cluster.coordinator.done == segment.end_worker_step
-            assert len(cluster.tickets) == segment.end_worker_step
-            assert cluster.coordinator.staleness.pushes == (
-                segment.end_worker_step - segment.start_worker_step
-            )
-    steps = sorted(ticket.worker_step for _, ticket in cluster.tickets)
-    assert steps == list(range(W))
-    assert cluster.done == sorted(set(cluster.done))
-    assert cluster.done[-1] == W
-
-
-def test_in_asp_a_slow_worker_holds_up_nobody() -> None:
-    release = threading.Event()
-
-    def step(worker: int, ticket: Ticket) -> None:
-        if worker == 0:
-            assert release.wait(20)
-
-    with FakeCluster(3, step) as cluster:
-        cluster.coordinator.begin(ASP, 100)
-        until(lambda: cluster.coordinator.done == 99)
-        assert not cluster.coordinator.wait_until_drained(0.05)
-        release.set()
-        assert cluster.coordinator.wait_until_drained(20)
-    assert Counter(worker for worker, _ in cluster.tickets)[0] == 1
-    assert cluster.coordinator.done == 100
-
-
-@pytest.mark.parametrize("kind", ["bsp", "asp"])
-def test_stopped_it_finishes_what_is_out_and_starts_nothing(kind: str) -> None:
-    cluster = FakeCluster(3, on_done=lambda done: cluster.coordinator.stop() if done >= 6 else None)
-    with cluster:
-        cluster.run(kind, 1000)
-        assert 6 <= cluster.coordinator.done <= 9
-        assert cluster.coordinator.done == len(cluster.tickets)
-        done = cluster.coordinator.done
-        cluster.run(kind, 1000)
-        assert cluster.coordinator.done == done
 
 
 def lost(*_: object) -> None:
@@ -146,34 +76,24 @@ def lost_at_step_7(worker: int, ticket: Ticket) -> None:
         ("bsp", 3, {"step": lost_at_step_7}),
         ("asp", 3, {"step": lost_at_step_7}),
         # As when the parameter server is lost between the pushes and the update.
-        ("bsp", 1, {"apply_round": lost}),
-        ("bsp", 3, {"apply_round": lost}),
+        ("bsp", 1, {"join": lost}),
+        ("bsp", 3, {"join": lost}),
         # A copy of the model that fails.
         ("asp", 1, {"on_done": lost}),
-        ("local-sgd:1", 2, {"apply_round": lost}),
+        ("local-sgd:1", 2, {"join": lost}),
     ],
 )
 def test_what_a_step_or_an_update_raises_ends_the_segment(
     kind: str, workers: int, broken: dict[str, Any]
 ) -> None:
     with FakeCluster(workers, **broken) as cluster:
-        cluster.run(kind, 100_000)
+        cluster.coordinator.begin(choose_protocol(kind).machine, 100_000)
+        assert cluster.coordinator.wait_until_drained(20), "the segment never ended"
         assert cluster.coordinator.stopping
         assert str(cluster.coordinator.error) == "lost"
         assert cluster.coordinator.done < 100_000
-        if (kind, *broken) == ("bsp", "apply_round"):
+        if (kind, *broken) == ("bsp", "join"):
             assert cluster.coordinator.done == 0
-
-
-def test_drained_is_it_only_when_all_who_got_a_step_have_done_it() -> None:
-    coordinator = Coordinator([0], lambda workers, first: (), lambda done: None)
-    coordinator.begin(ASP, 20)
-    coordinator.inboxes[0].get()
-    coordinator.acknowledge(0, 0.0, 0)
-    coordinator.stop()
-    assert not coordinator.wait_until_drained(0.01), "its second step is under way"
-    coordinator.acknowledge(0, 0.0, 0)
-    assert coordinator.wait_until_drained(0.01)
 
 
 def test_at_rest_nobody_is_given_a_step_or_noted_to_have_done_one() -> None:
@@ -211,12 +131,12 @@ class TestReplicas:
     def test_a_group_goes_on_while_another_one_is_averaged(self) -> None:
         release, joined = threading.Event(), list[tuple[int, ...]]()
 
-        def join(workers: Sequence[int], first: int) -> None:
-            joined.append(tuple(workers))
-            if 0 in workers and len(joined) <= 2:
+        def join(group: Group, first: int) -> None:
+            joined.append(group.workers)
+            if 0 in group.workers and len(joined) <= 2:
                 assert release.wait(20)
 
-        with FakeCluster(4, apply_round=join) as cluster:
+        with FakeCluster(4, join=join) as cluster:
             coordinator = cluster.coordinator
             coordinator.begin(choose_protocol("ds-sync:2").machine, 16)
             until(lambda: coordinator.done >= 6)
@@ -240,12 +160,46 @@ class TestReplicas:
         assert coordinator.done == 3
 
 
-def test_a_stop_ends_the_wait_for_a_worker() -> None:
+def test_a_stop_ends_the_wait_for_a_worker_but_not_for_a_step_that_is_out() -> None:
     coordinator = Coordinator([0], lambda workers, first: (), lambda done: None)
-    coordinator.lose(0, is_applied=False)
-    beginning = threading.Thread(target=coordinator.begin, args=(ASP, 20), daemon=True)
-    beginning.start()
+    coordinator.begin(ASP, 20)
     coordinator.stop()
-    beginning.join(10)
-    assert not beginning.is_alive()
+    assert not coordinator.wait_until_drained(0.01)
+    coordinator.lose(0, is_applied=True)
     assert coordinator.wait_until_drained(0.01)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(coordinator.begin, ASP, 20).result(10)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("worker 1 is gone", "worker 1 is gone"),
+        ("it was told to end", "worker 1: it was told to end"),
+        ("worker 12 is gone", "worker 1: worker 12 is gone"),
+    ],
+)
+def test_a_lost_worker_is_named_once(reason: str, said: str) -> None:
+    assert loss_of(1, reason) == said
+
+
+def test_a_step_is_done_once_all_servers_have_it() -> None:
+    taken = TakenSteps(3, {})
+    assert not taken.add(5, 11, (10, 10, 10)), "these are of the push before"
+    assert taken.by(5) == ()
+    assert not taken.add(5, 11, (11, 10, 10))
+    # Another worker, that left out the first server.
+    assert not taken.add(5, 12, (3, 3, 12))
+    assert taken.by(5) == (0, 2)
+    assert taken.add(5, 13, (4, 13, 4))
+
+
+def test_a_copy_has_what_was_pushed_since_and_before() -> None:
+    taken = TakenSteps(2, {5: (1,), 6: (0,)})
+    assert (taken.by(5), taken.by(6)) == ((1,), (0,))
+    for number, ticket in enumerate((Ticket(0, 5), Ticket(1, 7), Ticket(2, 8)), start=30):
+        taken.ask(ticket, number)
+    found, applied = taken.at_mark([(30, 4), (31, 2), (1, 2)])
+    assert {step: set(by) for step, by in found.items() if by} == {5: {0, 1}, 6: {0}, 7: {0}}
+    assert applied == [Ticket(0, 5)]
+    assert taken.by(7) == (), "the step may still be done"

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.searcher.training.resume import RunCheckpoints
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
@@ -92,98 +91,79 @@ class TestStragglers:
     def test_greedy_leaves_the_first_protocol_and_comes_back_to_it(
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
-        trainer = make_trainer(COUNTING, 5)
-        record, _ = train_each_step_once(trainer, self.spec("greedy"), tmp_path)
+        """A detour has the second protocol's momentum."""
+        workload = replace(COUNTING, momentum=0.9, momentum_after_switch="zero")
+        spec = self.spec("greedy", workload)
+        record, state = train_to_end(make_trainer(workload, 5), spec, tmp_path)
         protocols = [phase.protocol for phase in record.phases]
         assert protocols[:2] == ["bsp", "asp"]
+        assert record.phases[1].start_worker_step < 0.5 * W
         first = [phase for phase in record.phases if phase.protocol == "bsp"]
         done = sum(phase.end_worker_step - phase.start_worker_step for phase in first)
         if len(first) > 1 and protocols[-1] == "asp":
             assert done == 420, "the first protocol has its full share, detours not counted"
         assert done <= 420
-
-    def test_a_detour_has_the_second_protocols_momentum(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        workload = replace(COUNTING, momentum=0.9, momentum_after_switch="zero")
-        trainer = make_trainer(workload, 5)
-        record, state = train_to_end(trainer, self.spec("greedy", workload), tmp_path)
-        assert [phase.protocol for phase in record.phases][:2] == ["bsp", "asp"]
-        assert record.phases[1].start_worker_step < 0.5 * W
         np.testing.assert_allclose(state.parameters, phases_answer(workload, record), rtol=1e-4)
 
 
-class TestRestartAtTheSwitch:
-    def test_it_trains_what_a_hot_switch_trains(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        pair = ("bsp", "ds-sync:4")
-        records = [
-            make_trainer(BRIEF, 4).train(
-                spec_of(
-                    BRIEF,
-                    4,
-                    50.0,
-                    protocols=pair,
-                    conditions=RunConditions(switch_mechanism=mechanism),
-                    checkpoint_directory=tmp_path,
-                )
-            )
-            for mechanism in ("hot", "restart")
-        ]
-        hot, restarted = records
-        assert [one.accuracy for one in hot.evaluations] == [
-            one.accuracy for one in restarted.evaluations
-        ]
-        assert restarted.switch_overhead_seconds > hot.switch_overhead_seconds > 0
-        (event,) = [event for event in restarted.events if event.kind == "switched"]
-        assert event.seconds == restarted.switch_overhead_seconds
-        # It is the price of the switch, so it is part of the time.
-        total = sum(phase.seconds for phase in restarted.phases)
-        assert total == pytest.approx(restarted.training_seconds)
-        assert restarted.phases[1].seconds > restarted.switch_overhead_seconds
-        assert not list(tmp_path.iterdir()), "the checkpoint of the switch is of no further use"
-
-
-class Interrupting(RecordingObserver):
-    """Interrupts a run at the first evaluation from a worker-step on."""
-
-    def __init__(self, worker_step: int) -> None:
-        super().__init__()
-        self._worker_step = worker_step
-
-    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        if evaluation.worker_step >= self._worker_step:
-            raise KeyboardInterrupt
-        return super().on_evaluation(evaluation)
+def test_a_restart_at_the_switch_trains_what_a_hot_switch_trains(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    spec = spec_of(BRIEF, 4, 50.0, protocols=("bsp", "ds-sync:4"), checkpoint_directory=tmp_path)
+    hot, restarted = (
+        make_trainer(BRIEF, 4).train(
+            replace(spec, conditions=RunConditions(switch_mechanism=mechanism))
+        )
+        for mechanism in ("hot", "restart")
+    )
+    assert [one.accuracy for one in hot.evaluations] == [
+        one.accuracy for one in restarted.evaluations
+    ]
+    assert restarted.switch_overhead_seconds > hot.switch_overhead_seconds > 0
+    (event,) = [event for event in restarted.events if event.kind == "switched"]
+    assert event.seconds == restarted.switch_overhead_seconds
+    # It is the price of the switch, so it is part of the time.
+    total = sum(phase.seconds for phase in restarted.phases)
+    assert total == pytest.approx(restarted.training_seconds)
+    assert restarted.phases[1].seconds > restarted.switch_overhead_seconds
+    assert not list(tmp_path.iterdir()), "the checkpoint of the switch is of no further use"
 
 
 class TestResume:
-    PERCENTS = (20.0, 40.0, 60.0, 80.0)
+    @pytest.fixture
+    def trainer(self, make_trainer: MakeTrainer) -> ClusterTrainer:
+        return make_trainer(BRIEF, 4)
 
-    def spec(self, folder: Path, **fields: Any) -> Any:
-        pair = ("bsp", "local-sgd:1")  # both repeatable
+    def spec(self, folder: Path, **fields: Any) -> TrialSpec:
         return spec_of(
-            BRIEF,
-            4,
-            50.0,
-            protocols=pair,
-            checkpoint_percents=self.PERCENTS,
+            *(BRIEF, 4, 50.0),
+            protocols=("bsp", "local-sgd:1"),  # both repeatable
+            checkpoint_percents=(20.0, 40.0, 60.0, 80.0),
             checkpoint_directory=folder,
             **fields,
         )
 
     def interrupt(self, trainer: ClusterTrainer, folder: Path) -> None:
+        def at_step_120(evaluation: Evaluation) -> Verdict:
+            if evaluation.worker_step >= 120:
+                raise KeyboardInterrupt
+            return Verdict.CONTINUE
+
         with pytest.raises(KeyboardInterrupt):
-            trainer.train(self.spec(folder), Interrupting(120))
+            trainer.train(self.spec(folder), RecordingObserver(at_step_120))
         assert len(list(folder.glob("*.npz"))) >= 2
 
-    def test_it_ends_as_the_whole_run_does(self, make_trainer: MakeTrainer, tmp_path: Path) -> None:
-        trainer = make_trainer(BRIEF, 4)
+    def test_it_ends_as_the_whole_run_does_though_the_last_checkpoint_is_damaged(
+        self, trainer: ClusterTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         whole, state = train_to_end(trainer, self.spec(tmp_path / "whole"), tmp_path)
-        self.interrupt(trainer, tmp_path / "broken")
-        spec = self.spec(tmp_path / "broken", resume=True)
-        resumed, found = train_to_end(trainer, spec, tmp_path)
+        broken = tmp_path / "broken"
+        self.interrupt(trainer, broken)
+        last = max(broken.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+        last.write_bytes(last.read_bytes()[:-200])
+        resumed, found = train_to_end(trainer, self.spec(broken, resume=True), tmp_path)
+        assert f"{last}" in caplog.text
+        assert "passing over it" in caplog.text
         np.testing.assert_array_equal(found.parameters, state.parameters)
         assert [(one.worker_step, one.accuracy) for one in resumed.evaluations] == [
             (one.worker_step, one.accuracy) for one in whole.evaluations
@@ -196,57 +176,25 @@ class TestResume:
         seconds = [one.elapsed_seconds for one in resumed.evaluations]
         assert seconds == sorted(seconds)
 
-    def test_of_many_small_steps_the_newest_three_stay(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        trainer = make_trainer(BRIEF, 4)
-
-        def checkpoints(*, resume: bool) -> RunCheckpoints:
-            spec = spec_of(BRIEF, 4, 50.0, protocols=("bsp", "local-sgd:1"), resume=resume)
-            return RunCheckpoints(spec, tmp_path, 2.0)
-
-        with pytest.raises(KeyboardInterrupt):
-            trainer.train(checkpoints(resume=False).spec, Interrupting(80))
-        assert len(list(tmp_path.glob("*.npz"))) == 3
-        resumed = trainer.train(checkpoints(resume=True).spec)
-        assert kinds(resumed)["resumed"] == 1
-        assert resumed.worker_steps == BRIEF.total_worker_steps
-        assert sorted(resumed.checkpoints) == [96.0, 98.0, 100.0]
-        assert set(tmp_path.iterdir()) == set(resumed.checkpoints.values())
-
-    def test_a_damaged_checkpoint_is_passed_over(
-        self, make_trainer: MakeTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        trainer = make_trainer(BRIEF, 4)
-        self.interrupt(trainer, tmp_path)
-        last = max(tmp_path.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
-        last.write_bytes(last.read_bytes()[:-200])
-        resumed = trainer.train(self.spec(tmp_path, resume=True))
-        assert resumed.worker_steps == BRIEF.total_worker_steps
-        assert str(last) in caplog.text
-        assert "passing over it" in caplog.text
-
     def test_without_a_checkpoint_it_starts_afresh(
-        self, make_trainer: MakeTrainer, tmp_path: Path
+        self, trainer: ClusterTrainer, tmp_path: Path
     ) -> None:
         """Files that a killed chief left half-written are removed."""
         spec = self.spec(tmp_path, resume=True)
-        unfinished = checkpoint_path(spec, 40.0, ".npz").with_name(
-            f".{checkpoint_path(spec, 40.0, '.npz').name}.4711"
-        )
+        path = checkpoint_path(spec, 40.0, ".npz")
+        unfinished, somebody_elses = tmp_path / f".{path.name}.4711", tmp_path / ".profile"
         unfinished.write_bytes(b"PK")
-        somebody_elses = tmp_path / ".profile"
         somebody_elses.touch()
-        record = make_trainer(BRIEF, 4).train(spec)
+        record = trainer.train(spec)
         assert record.worker_steps == BRIEF.total_worker_steps
         assert kinds(record)["resumed"] == 0
         assert not unfinished.exists()
         assert somebody_elses.exists()
 
     def test_a_checkpoint_of_another_job_is_refused(
-        self, make_trainer: MakeTrainer, tmp_path: Path
+        self, make_trainer: MakeTrainer, trainer: ClusterTrainer, tmp_path: Path
     ) -> None:
-        self.interrupt(make_trainer(BRIEF, 4), tmp_path)
+        self.interrupt(trainer, tmp_path)
         other = replace(BRIEF, learning_rate=0.03)
         identity = spec_of(other, 4, 50.0, protocols=("bsp", "local-sgd:1")).identity
         spec = replace(self.spec(tmp_path, resume=True), identity=identity)

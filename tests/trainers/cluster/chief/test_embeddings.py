@@ -65,18 +65,6 @@ def test_rows_are_trained_as_the_whole_table_would_be(
     assert 10 < len(np.unique(table[:, 0])) < USERS, "some were used, others never"
 
 
-@pytest.mark.slow
-def test_it_does_not_matter_where_the_rows_lie(
-    make_trainer: Callable[[Workload, int], ClusterTrainer], tmp_path: Path
-) -> None:
-    """On two servers over the network, and in this process."""
-    engine = new_engine(tmp_path, 2, by_network=True)
-    with connected_trainer(CLICKS, 2, engine, 2) as trainer:
-        spec = spec_of(CLICKS, 2, 100.0)
-        found = final_arrays(trainer, spec, tmp_path / "network")
-    assert_alike(found, final_arrays(make_trainer(CLICKS, 2), spec, tmp_path / "threads"))
-
-
 W = 768
 ROWS = 8
 COUNTS = np.array([13, 0, 7, 1, 20, 3, 0, 20])

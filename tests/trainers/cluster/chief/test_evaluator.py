@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -10,106 +11,83 @@ from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
 
 
-class FakeTester:
-    """Returns the first parameter as the accuracy."""
+class Held(Evaluator):
+    """Tests begin once they are let; the first parameter is the accuracy."""
 
     further = ()
 
-    def __init__(self) -> None:
-        self.first = threading.Event()
+    def __init__(self, model_bytes: int = 1 << 40) -> None:
+        self.begun, self.is_let = threading.Event(), threading.Event()
+        self.seen: list[Evaluation] = []
+        super().__init__(self, model_bytes, self.seen.append)  # type: ignore[arg-type]
 
     def accuracy(self, parameters: Any, statistics: Any) -> float:
-        assert self.first.wait(20)
+        self.begun.set()
+        assert self.is_let.wait(20)
         if parameters < 0:
             raise RuntimeError("broken")
         return float(parameters)
 
+    def ask(self, step: int, accuracy: float = 0.5) -> None:
+        self.submit(EvaluationRequest(step, step / 10, 0.5, (accuracy, None)))
 
-def request(step: int, accuracy: float) -> EvaluationRequest:
-    return EvaluationRequest(step, step / 10, 0.5, (accuracy, None))
 
-
-def finish(evaluator: Evaluator) -> None:
+def test_a_few_requests_do_not_wait_and_all_are_answered_in_order() -> None:
+    evaluator = Held()
+    for step in range(2):
+        evaluator.ask(step, step / 10)
+    assert evaluator.seen == []
+    evaluator.is_let.set()
+    for step in range(2, 5):
+        evaluator.ask(step, step / 10)
     evaluator.finish(lambda: None, 1.0)
+    assert evaluator.seen == [Evaluation(step, step / 10, step / 10, 0.5) for step in range(5)]
 
 
-class TestEvaluator:
-    def test_a_few_requests_do_not_wait_and_all_are_answered_in_order(self) -> None:
-        tester = FakeTester()
-        seen: list[Evaluation] = []
-        evaluator = Evaluator(tester, 1 << 40, seen.append)  # type: ignore[arg-type]
-        for step in range(2):
-            evaluator.submit(request(step, step / 10))
-        assert seen == []
-        tester.first.set()
-        for step in range(2, 5):
-            evaluator.submit(request(step, step / 10))
-        finish(evaluator)
-        assert seen == [Evaluation(step, step / 10, step / 10, 0.5) for step in range(5)]
+@pytest.mark.parametrize(("model_bytes", "waiting"), [(1 << 40, 2), (1 << 28, 4), (100, 16)])
+def test_the_training_waits_for_tests_that_take_longer(model_bytes: int, waiting: int) -> None:
+    """The number of copies that may wait depends on their size."""
+    evaluator = Held(model_bytes)
+    for step in range(1 + waiting):
+        evaluator.ask(step)
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(evaluator.ask, 99)
+        assert wait([late], 0.3).not_done
+        evaluator.is_let.set()
+    evaluator.finish(lambda: None, 1.0)
+    assert len(evaluator.seen) == waiting + 2
 
-    @pytest.mark.parametrize(("model_bytes", "waiting"), [(1 << 40, 2), (1 << 28, 4), (100, 16)])
-    def test_the_training_waits_for_tests_that_take_longer(
-        self, model_bytes: int, waiting: int
-    ) -> None:
-        """The number of copies that may wait depends on their size."""
-        tester = FakeTester()
-        evaluator = Evaluator(tester, model_bytes, lambda evaluation: None)  # type: ignore[arg-type]
-        for step in range(1 + waiting):
-            evaluator.submit(request(step, 0.5))
-        late = threading.Thread(target=evaluator.submit, args=(request(99, 0.5),), daemon=True)
-        late.start()
-        late.join(0.3)
-        assert late.is_alive()
-        tester.first.set()
-        late.join(20)
-        assert not late.is_alive()
-        finish(evaluator)
 
-    @pytest.mark.parametrize("how", [Evaluator.abandon, Evaluator.drop])
-    def test_what_is_abandoned_is_not_answered(self, how: Callable[[Evaluator], None]) -> None:
-        tester = FakeTester()
-        seen: list[Evaluation] = []
-        evaluator = Evaluator(tester, 1 << 40, seen.append)  # type: ignore[arg-type]
-        for step in range(3):
-            evaluator.submit(request(step, 0.5))
-        threading.Timer(0.3, tester.first.set).start()
+@pytest.mark.parametrize("how", [Evaluator.abandon, Evaluator.drop])
+def test_what_is_abandoned_is_not_answered_and_whoever_waits_goes_on(
+    how: Callable[[Evaluator], None],
+) -> None:
+    """Otherwise Ctrl-C would wait for the training, and the training forever."""
+    evaluator = Held()
+    evaluator.ask(0)
+    assert evaluator.begun.wait(20)
+    with ThreadPoolExecutor(6) as pool:
+        waiting = [pool.submit(evaluator.ask, step) for step in range(1, 7)]
+        threading.Timer(0.3, evaluator.is_let.set).start()
         how(evaluator)
-        assert len(seen) == 1
-        evaluator.abandon()
+        for one in waiting:
+            one.result(20)
+    assert [one.worker_step for one in evaluator.seen] == [0]
+    evaluator.ask(9)
+    evaluator.abandon()
 
-    def test_who_waits_for_an_abandoned_test_goes_on(self) -> None:
-        """Otherwise Ctrl-C would wait for the training, and the training forever."""
-        tester = FakeTester()
-        evaluator = Evaluator(tester, 1 << 40, lambda evaluation: None)  # type: ignore[arg-type]
-        waiting = [
-            threading.Thread(target=evaluator.submit, args=(request(step, 0.5),), daemon=True)
-            for step in range(6)
-        ]
-        for thread in waiting:
-            thread.start()
-        threading.Timer(0.3, tester.first.set).start()
-        evaluator.abandon()
-        for thread in waiting:
-            thread.join(20)
-            assert not thread.is_alive()
-        evaluator.submit(request(9, 0.5))
 
-    def test_somebody_may_do_something_meanwhile(self) -> None:
-        tester = FakeTester()
-        evaluator = Evaluator(tester, 1 << 40, lambda evaluation: None)  # type: ignore[arg-type]
-        evaluator.submit(request(0, 0.5))
-        threading.Timer(0.5, tester.first.set).start()
-        calls: list[int] = []
-        evaluator.finish(lambda: calls.append(1), 0.05)
-        assert len(calls) > 3
+def test_a_failed_test_is_raised_at_the_end_and_somebody_may_do_something_meanwhile() -> None:
+    evaluator, calls = Held(), list[int]()
 
-    def test_a_failed_test_is_raised_at_the_end(self) -> None:
-        tester = FakeTester()
-        tester.first.set()
-        seen: list[Evaluation] = []
-        evaluator = Evaluator(tester, 1 << 40, seen.append)  # type: ignore[arg-type]
-        for step, accuracy in enumerate((0.5, -1.0, 0.7)):
-            evaluator.submit(request(step, accuracy))
-        with pytest.raises(RuntimeError, match="broken"):
-            finish(evaluator)
-        assert [evaluation.worker_step for evaluation in seen] == [0]
+    def meanwhile() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            evaluator.is_let.set()
+
+    for step, accuracy in enumerate((0.5, -1.0)):
+        evaluator.ask(step, accuracy)
+    with pytest.raises(RuntimeError, match="broken"):
+        evaluator.finish(meanwhile, 0.05)
+    assert len(calls) >= 3
+    assert [one.worker_step for one in evaluator.seen] == [0]

@@ -138,38 +138,6 @@ def test_a_loss_at_every_moment_of_a_period(cluster: Cluster, protocol: str, awa
         )
 
 
-@pytest.mark.parametrize("lost_at", range(0, W, WORKERS))
-def test_in_step_no_worker_step_is_lost_with_a_replica(cluster: Cluster, lost_at: int) -> None:
-    """All replicas have done as many steps, so nothing is lost with one of them."""
-    segment = Segment(cluster, "local-sgd:2")
-    for first in range(0, W, WORKERS):
-        if first == lost_at:
-            segment.lose(3)
-            segment.come_back(3)
-        for worker in segment.waiting():
-            segment.step(worker)
-    while waiting := segment.waiting():
-        for worker in waiting:
-            segment.step(worker)
-    segment.learner.finish()
-    expected = 1 - W * PLAIN.learning_rate * CONSTANT_GRADIENT
-    np.testing.assert_allclose(cluster.state().parameters, expected, rtol=1e-5)
-
-
-def test_who_comes_back_in_the_last_period_is_left_out(cluster: Cluster) -> None:
-    segment = Segment(cluster, "local-sgd:8")
-    segment.waiting()
-    segment.lose(3)
-    segment.come_back(3)
-    while waiting := segment.waiting():
-        assert 3 not in waiting
-        segment.step(waiting[0])
-        segment.assert_exact()
-    segment.learner.finish()
-    assert (cluster.state().parameters != 0).all()
-    segment.assert_exact()
-
-
 def test_who_cannot_be_given_a_replica_gets_no_step(connected_of: Callable[..., Cluster]) -> None:
     cluster = connected_of(PLAIN, WORKERS)
     segment = Segment(cluster, "ds-sync:2")

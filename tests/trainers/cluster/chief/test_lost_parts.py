@@ -5,12 +5,12 @@ Their chief is this process.
 
 from __future__ import annotations
 
-import queue
+import functools
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,15 +74,16 @@ class Trained:
 
     def __init__(self, folder: Path, servers: int) -> None:
         self.servers = servers
-        if servers:
-            self.engine = new_engine(folder, 2)
-            self.trainer = connected_trainer(COUNTING, 2, self.engine, servers)
-        else:
-            self.trainer = ClusterTrainer(COUNTING, 2)
+        self.engine = new_engine(folder, 2)
+        self.trainer = (
+            connected_trainer(COUNTING, 2, self.engine, servers)
+            if servers
+            else ClusterTrainer(COUNTING, 2)
+        )
 
     @property
     def processes(self) -> dict[Part, psutil.Process]:
-        return processes_of(self.engine) if self.servers else {}
+        return processes_of(self.engine)
 
     @property
     def server_parts(self) -> set[Part]:
@@ -151,16 +152,15 @@ class Trained:
 @pytest.fixture(scope="module")
 def trained_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Trained]]:
     """Makes a trainer with so many parameter servers, or returns it again."""
-    made: dict[int, Trained] = {}
+    with ExitStack() as made:
 
-    def make(servers: int) -> Trained:
-        if servers not in made:
-            made[servers] = Trained(tmp_path_factory.mktemp("parts"), servers)
-        return made[servers]
+        @functools.cache
+        def make(servers: int) -> Trained:
+            trained = Trained(tmp_path_factory.mktemp("parts"), servers)
+            made.enter_context(trained.trainer)
+            return trained
 
-    yield make
-    for trained in made.values():
-        trained.trainer.close()
+        yield make
 
 
 @pytest.fixture
@@ -213,6 +213,7 @@ RECOVERIES: list[tuple[int, tuple[str, str], tuple[str, ...]]] = [
     (1, REPLICAS, ("kill:worker=1,at=20%", "kill:worker=0,at=70%")),
     *((1, pair, ("kill:ps,at=30%", "kill:ps,at=80%")) for pair in PAIRS),
     *((2, pair, ("kill:ps=1,at=30%", "hang:ps,at=70%")) for pair in PAIRS),
+    (2, ("asp", "bsp"), KILLED),
     (1, REPLICAS, ("kill:ps,at=20%", "kill:ps,at=70%")),
     (2, ("bsp", "local-sgd:4"), ("kill:ps=1,at=70%",)),
 ]
@@ -278,35 +279,29 @@ def test_a_restart_at_the_switch_is_a_new_cluster(trained: Trained, tmp_path: Pa
     assert trained.others(before) == set(before)
 
 
-class TestWorkers:
-    def test_that_do_not_come_back_are_done_without(
-        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        start = LocalEngine.start
+def test_workers_that_do_not_come_back_are_done_without(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, staying = LocalEngine.start, [(WORKER, 1)]
 
-        def fail(engine: LocalEngine, part: Part, chief: Any) -> None:
-            if part == (WORKER, 1):
-                raise RetryableError("no room")
-            start(engine, part, chief)
-
-        monkeypatch.setattr(LocalEngine, "start", fail)
-        monkeypatch.setattr(recovery, "_PAUSE_SECONDS", 0.0)
-        record = trained.train(tmp_path, "kill:worker=1,at=30%")
-        reasons = [event.reason for event in record.events if event.kind == "lost"]
-        assert len(reasons) == 2
-        assert reasons[1] == "worker 1 stays away: RetryableError: no room"
-
-    def test_without_any_the_run_may_be_tried_again(
-        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def fail(engine: LocalEngine, part: Part, chief: Any) -> None:
+    def fail(engine: LocalEngine, part: Part, chief: Any) -> None:
+        if part in staying:
             raise RetryableError("no room")
+        start(engine, part, chief)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(LocalEngine, "start", fail)
-            with pytest.raises(RetryableError, match=r"^no worker is left: worker \d stays away: "):
-                trained.train(tmp_path, "kill:worker=1,at=30%", "kill:worker=0,at=30%")
-        trained.train(tmp_path)
+    monkeypatch.setattr(LocalEngine, "start", fail)
+    monkeypatch.setattr(recovery, "_PAUSE_SECONDS", 0.0)
+    record = trained.train(tmp_path, "kill:worker=1,at=30%")
+    reasons = [event.reason for event in record.events if event.kind == "lost"]
+    assert len(reasons) == 2
+    assert reasons[1] == "worker 1 stays away: RetryableError: no room"
+    staying.clear()
+    trained.trainer._cluster.repair()
+    staying += (WORKER, 0), (WORKER, 1)
+    with pytest.raises(RetryableError, match=r"^no worker is left: worker \d stays away: "):
+        trained.train(tmp_path, "kill:worker=1,at=30%", "kill:worker=0,at=30%")
+    staying.clear()
+    trained.train(tmp_path)
 
 
 class TestTheParameterServer:
@@ -456,41 +451,6 @@ class TestAWorkerThatDiesWhileItPushes:
         assert set(undone[1][60]) == {0}
         assert [task.taken for task in struck] == [(), (0,)]
 
-    @with_two_servers
-    @pytest.mark.parametrize("pair", PAIRS, ids=",".join)
-    def test_beside_a_server_that_stands_still_is_done_without(
-        self,
-        trained: Trained,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        pair: tuple[str, str],
-        copied_often: None,
-    ) -> None:
-        """Workers are killed at arbitrary moments of their pushes."""
-        cluster, turns = cluster_of(trained), queue.SimpleQueue[int | None]()
-        do = cluster.step
-
-        def disturb() -> None:
-            while (turn := turns.get()) is not None:
-                server = trained.processes[SERVER, turn % 2]
-                server.suspend()
-                time.sleep(0.02)
-                cluster.signal((WORKER, turn % 2), signal.SIGKILL)
-                time.sleep(0.05)
-                server.resume()
-
-        def step_and_tell(worker: int, task: Task) -> Push:
-            if task.worker_step in (40, 100, 160):
-                turns.put(task.worker_step // 60)
-            return do(worker, task)
-
-        monkeypatch.setattr(cluster, "step", step_and_tell)
-        thread = threading.Thread(target=disturb, daemon=True)
-        thread.start()
-        trained.train(tmp_path, pair=pair)
-        turns.put(None)
-        thread.join(30)
-
 
 def again_loss(cluster: ConnectedCluster) -> float:
     """The loss of step 1 if the first server has applied steps 0 and 1, the second only 0."""
@@ -498,19 +458,3 @@ def again_loss(cluster: ConnectedCluster) -> float:
     parameters = 1 - 2.0**-4 * gradients[0]
     parameters[:2] -= 2.0**-4 * gradients[1][:2]
     return float(parameters @ gradients[1])
-
-
-@with_two_servers
-def test_a_checkpoint_does_not_depend_on_how_many_there_were(
-    trained: Trained, tmp_path: Path
-) -> None:
-    record = trained.train(tmp_path, percents=PERCENTS)
-    for percent, path in record.checkpoints.items():
-        if percent > 40:
-            path.unlink()
-    spec = replace(record.spec, resume=True)
-    with ClusterTrainer(COUNTING, 2) as alone:
-        resumed, state = train_to_end(alone, spec, tmp_path)
-    (event,) = [one for one in resumed.events if one.kind == "resumed"]
-    assert event.worker_step == 0.4 * W
-    np.testing.assert_array_equal(state.parameters, 1 - W * 2.0**-10 * CONSTANT_GRADIENT)

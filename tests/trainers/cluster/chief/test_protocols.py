@@ -23,6 +23,7 @@ from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,
     DENSE,
+    Gate,
     constant_data,
     momentum_answer,
     normalized_model,
@@ -61,12 +62,10 @@ def test_before_and_after_the_switch_all_steps_are_done_and_it_learns(
     make_trainer: MakeTrainer, pair: tuple[str, str]
 ) -> None:
     record = make_trainer(BRIEF, 4).train(spec_of(BRIEF, 4, 50.0, protocols=pair))
-    assert record.worker_steps == BRIEF.total_worker_steps
     assert [phase.protocol for phase in record.phases] == list(pair)
     assert record.phases[0].end_worker_step == record.phases[1].start_worker_step
-    assert record.phases[1].end_worker_step == BRIEF.total_worker_steps
+    assert record.worker_steps == record.phases[1].end_worker_step == BRIEF.total_worker_steps
     assert record.final_accuracy > 0.7
-    assert not record.diverged
     for phase in record.phases:
         assert (phase.mean_staleness is None) == (phase.protocol in REPLICATED)
 
@@ -143,21 +142,15 @@ class TestLimits:
         assert 150 < counted[0] < 199.5
 
 
-def hold(worker_step: Any) -> Any:
-    if int(worker_step) == 60:
-        time.sleep(0.5)
-    return worker_step
+class Sleep(Gate):
+    def _wait(self, worker_step: Any) -> Any:
+        if int(worker_step) == self._worker_step:
+            time.sleep(0.5)
+        return worker_step
 
 
 def sleepy_data() -> Data:
-    import tensorflow as tf
-
-    def transform(inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
-        passed = tf.py_function(hold, [seed[1]], tf.int64)
-        with tf.control_dependencies([passed]):
-            return tf.identity(inputs), tf.identity(labels)
-
-    return replace(constant_data(), transform=transform)
+    return replace(constant_data(), transform=Sleep(60).transform)
 
 
 SLEEPY = replace(CONSTANT, name="sleepy", data=sleepy_data)
@@ -205,9 +198,7 @@ class TestInTheMiddleOfReplicas:
         checkpoint = read_checkpoint(whole.checkpoints[50.0])
         (values,) = checkpoint.parameters.values()
         mean_gradient = inputs.mean(axis=0)
-        assert checkpoint.worker_step == 100
-        # Of the foremost worker.
-        assert 25 <= checkpoint.updates <= 100
+        assert 25 <= checkpoint.updates <= checkpoint.worker_step == 100, "of the foremost worker"
         np.testing.assert_allclose(values.ravel(), 1 - 100 * 0.01 * mean_gradient, atol=1e-4)
         for switch_percent in (100.0, 50.0):
             fork = replace(spec, fork_from=whole.checkpoints[50.0], switch_percent=switch_percent)

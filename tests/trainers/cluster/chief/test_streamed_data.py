@@ -1,9 +1,8 @@
-"""Data in files trains like the same data in memory, even with failures."""
+"""Data in files trains like the same data in memory, even with failures; nested data as well."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,13 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import TrialRecord
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief import run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.job.data import AnyData, StreamedData
+from syncswitch.trainers.job.data import AnyData, Data, StreamedData
+from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.sources.files import NumpyFiles
 from syncswitch.trainers.job.sources.pipelines import PipelinePieces
@@ -26,7 +26,6 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
-from tests.trainers.clicks import CLICKS, clicks_data, final_arrays
 from tests.trainers.cluster.engines import connected_trainer, new_engine
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import mean_output, pace, spec_of
@@ -80,31 +79,6 @@ def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:
         with SimulatedTrainer(workload, WORKERS, profile) as trainer:
             states.append(final_state(trainer, spec, tmp_path / str(len(states))))
     assert_bitwise_equal(*states)
-
-
-def test_embeddings_are_looked_up_for_what_was_read(
-    make_trainer: Callable[[Workload, int], ClusterTrainer], tmp_path: Path
-) -> None:
-    def parse(rows: Any) -> Any:
-        return rows[:, :2], rows[:, 2]
-
-    data, sources = clicks_data(), []
-    for part in (data.train, data.test):
-        inputs, labels = part.read(np.arange(part.examples))
-        path = tmp_path / f"{len(sources)}.npy"
-        np.save(path, np.column_stack([inputs, labels]).astype(np.int64))
-        sources.append(NumpyFiles(path))
-    streams = StreamedData(sources[0], sources[1], parse)
-    spec = spec_of(CLICKS, 2, 100.0)
-    with ClusterTrainer(replace(CLICKS, data=lambda: streams), 2) as trainer:
-        found = [
-            final_arrays(one, spec, tmp_path / str(number))
-            for number, one in enumerate((make_trainer(CLICKS, 2), trainer))
-        ]
-    ours = {name for name in found[0] if name.startswith(("parameters/", "slots/"))}
-    assert len(ours) > 4
-    for name in ours:
-        np.testing.assert_array_equal(found[0][name], found[1][name], err_msg=name)
 
 
 # Each example moves a parameter of its own by the same, whenever it comes.
@@ -204,3 +178,63 @@ def test_what_a_worker_cannot_read_is_said_in_one_line(tmp_path: Path) -> None:
         np.save(path, np.ones((63, EXAMPLES + 1), np.float32))
         with pytest.raises(WorkloadError, match=r"a worker-step fails: data: .*npy has changed"):
             trainer.train(spec_of(COUNTING, 1, 50.0))
+
+
+COUNT = 48
+
+
+def nested_model() -> Any:
+    from keras import Input, Model, layers
+
+    numbers, words = Input((4,), name="numbers"), Input((6,), sparse=True, name="words")
+    tokens = Input((None,), ragged=True, dtype="int32", name="tokens")
+    text = layers.GlobalAveragePooling1D()(layers.Embedding(10, 3)(tokens))
+    hidden = layers.concatenate([numbers, layers.Dense(3)(words), text])
+    outputs = {
+        "kind": layers.Dense(2, activation="softmax")(hidden),
+        "size": layers.Dense(1)(hidden),
+    }
+    return Model({"numbers": numbers, "words": words, "tokens": tokens}, outputs)
+
+
+def nested_data() -> Data:
+    import tensorflow as tf
+    from scipy.sparse import csr_array
+
+    random = np.random.default_rng(0)
+    numbers = random.normal(size=(COUNT, 4)).astype("float32")
+    rows = [random.integers(1, 9, size=length).tolist() for length in random.integers(1, 6, COUNT)]
+    words = csr_array(random.binomial(1, 0.3, (COUNT, 6)).astype("float32"))
+    inputs = {"numbers": numbers, "words": words, "tokens": tf.ragged.constant(rows)}
+    labels = {"kind": (numbers[:, 0] > 0).astype("int32"), "size": numbers[:, 1:2]}
+    weights = np.linspace(0, 2, COUNT)
+    return Data(inputs, labels, inputs, labels, train_weights=weights, test_weights=weights)
+
+
+NESTED = Workload(
+    name="nested",
+    model=nested_model,
+    data=nested_data,
+    data_set="nested",
+    total_worker_steps=24,
+    batch_size=8,
+    learning_rate=0.1,
+    evaluation_interval_worker_steps=12,
+    loss={"kind": "sparse_categorical_crossentropy", "size": "mse"},
+    loss_weights={"kind": 1.0, "size": 0.1},
+    metric_output="kind",
+)
+
+
+def test_nested_and_ragged_examples_train_alike_in_processes(
+    tmp_path: Path,
+) -> None:
+    engine = new_engine(tmp_path, 2)
+    spec = TrialSpec(workload_identity(NESTED, 2, "bsp", "asp"), 100.0, 1)
+    with ClusterTrainer(NESTED, 2) as trainer:
+        record, state = train_to_end(trainer, spec, tmp_path / "threads")
+        trainer._cluster = ConnectedCluster(trainer._program, 2, engine)
+        other, same = train_to_end(trainer, spec, tmp_path / "processes")
+    assert_bitwise_equal(state, same)
+    found, wanted = ([one.accuracy for one in each.evaluations] for each in (other, record))
+    assert found == wanted

@@ -11,7 +11,11 @@ import pytest
 
 @pytest.fixture(params=["unix", "tcp"])
 def address(request: pytest.FixtureRequest, folder: Path) -> Any:
-    return str(folder / "listener") if request.param == "unix" else ("127.0.0.1", 0)
+    """The path is longer than the name of a socket may be."""
+    if request.param == "tcp":
+        return "127.0.0.1", 0
+    (folder / ("long" * 40)).mkdir()
+    return str(folder / ("long" * 40) / "listener")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 
+from syncswitch.trainers.cluster.exchange import wire
 from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
@@ -28,8 +29,6 @@ class Host:
 
     def stranger(self) -> socket.socket:
         """Returns a connection that has sent nothing yet."""
-        address = self.listener.address
-        raw = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+        raw = wire._connected(self.listener.address)
         raw.settimeout(20)
-        raw.connect(address)
         return raw

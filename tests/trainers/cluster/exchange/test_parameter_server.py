@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,9 +16,11 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
     Sizes,
 )
 from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
+from syncswitch.trainers.model.embeddings.rules import MomentumRule
+from syncswitch.trainers.model.embeddings.shard import RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
 from tests.properties import more_examples
-from tests.trainers.cluster.members.cluster_contract import arrays_of, assert_same, in_parallel
+from tests.trainers.cluster.members.cluster_contract import assert_same, in_parallel
 
 WORKERS = 4
 CALLS = ("pull", "push", "fence", "mark", "marked")
@@ -50,19 +51,6 @@ def state_of(server: ParameterServer) -> ModelState:
 
 def random_vectors(count: int, size: int = 5) -> list[Vector]:
     return list(np.random.default_rng(0).standard_normal((count, size), np.float32))
-
-
-def test_a_late_push_moves_what_is_there_when_it_arrives() -> None:
-    computed = random_vectors(9)
-    late, own = new_server(3, 2, decay=0.5), new_server(3, 2, decay=0.5)
-    late.pull(Caller(0, 0))
-    for number, vector in enumerate(computed):
-        caller = Caller(0 if number == 8 else 1, 0)
-        for server in (late, own):
-            if server is own or number != 8:
-                server.pull(caller)
-            server.push_update(caller, number, vector, 0.1, 0.9)
-    assert_same(state_of(late), state_of(own))
 
 
 class TestAPullStays:
@@ -139,26 +127,15 @@ class TestAPullStays:
         assert len(server.buffers) <= 3 + 3
 
 
-class TestRounds:
-    def push(self, server: ParameterServer, computed: Sequence[Vector]) -> None:
-        """Pushes from all workers at the same time, in random order."""
-
-        def body(worker: int) -> Callable[[], None]:
-            return lambda: server.push_gradient(Caller(worker, 0), 0, computed[worker])
-
-        workers = list(range(len(computed)))
-        random.shuffle(workers)
-        in_parallel(*map(body, workers))
-
-    def test_sum_up_in_the_order_that_they_are_told(self) -> None:
-        computed = [np.array([value], np.float32) for value in (1.0, 1e8, -1e8)]
-        found = []
-        for order in ([0, 1, 2], [1, 2, 0]):
-            server = new_server(1, workers=3)
-            self.push(server, computed)
-            server.apply_round(order, 3.0, 0.0)
-            found.append(-float(server.snapshot()[0][0]))
-        assert found == [0.0, pytest.approx(1.0)], "1 is lost beside 1e8"
+def test_a_round_is_summed_in_the_order_that_is_told() -> None:
+    found = []
+    for order in ([0, 1, 2], [1, 2, 0]):
+        server = new_server(1, workers=3)
+        for worker, value in enumerate((1.0, 1e8, -1e8)):
+            server.push_gradient(Caller(worker, 0), 0, np.array([value], np.float32))
+        server.apply_round(order, 3.0, 0.0)
+        found.append(-float(server.snapshot()[0][0]))
+    assert found == [0.0, pytest.approx(1.0)], "1 is lost beside 1e8"
 
 
 class TestBuffer:
@@ -196,17 +173,6 @@ class TestBuffer:
         np.testing.assert_allclose(parameters, -(computed[0] + computed[3])[:5] / 4, rtol=1e-6)
         np.testing.assert_array_equal(statistics, np.mean(computed, axis=0)[5:])
 
-    def test_what_is_not_named_stays(self) -> None:
-        server, computed = new_server(5), random_vectors(3)
-        for number, vector in enumerate(computed):
-            server.push_gradient(Caller(number, 0), 0, vector, number)
-        server.apply_buffer([1], [], 1.0, 0.0)
-        server.apply_buffer([2, 0], [], 1.0, 0.0)
-        expected = -computed[1] - np.mean([computed[2], computed[0]], axis=0)
-        np.testing.assert_array_equal(server.snapshot()[0], expected)
-        with pytest.raises(KeyError):
-            server.apply_buffer([1], [], 1.0, 0.0)
-
     def test_a_step_that_is_made_again_is_there_once(self) -> None:
         """This happens if a worker is lost after its push."""
         server, computed = new_server(5), random_vectors(2)
@@ -215,16 +181,6 @@ class TestBuffer:
         server.push_gradient(Caller(2, 0), 8, computed[1], 30)
         server.apply_buffer([30], [], 1.0, 0.0)
         np.testing.assert_array_equal(server.snapshot()[0], -computed[1])
-
-    def test_has_nothing_to_do_with_rounds(self) -> None:
-        """A worker's number may equal that of a step; gradients of a round are not copied."""
-        server, computed = new_server(5), random_vectors(2)
-        server.push_gradient(Caller(1, 0), 0, computed[0])
-        server.push_gradient(Caller(1, 0), 1, computed[1], 1)
-        kept = computed[0].copy()
-        server.apply_buffer([1], [1], 1.0, 0.0)
-        np.testing.assert_array_equal(server.snapshot()[0], 0.0)
-        np.testing.assert_array_equal(computed[0], kept)
 
 
 class TestFence:
@@ -240,22 +196,18 @@ class TestFence:
         assert server.mark() == [-1, -1, 30, -1]
 
     def test_refuses_everything_of_a_process_that_was_replaced(self) -> None:
-        server = new_server(5)
-        computed = random_vectors(3)
+        server, computed = new_server(5), random_vectors(2)
         old, new = Caller(1, 0), Caller(1, 1)
         server.pull(old)
         server.fence(1)
-        server.pull(new)
         server.push_gradient(new, 3, computed[0])
-        before = state_of(server)
         for late in (
             lambda: server.pull(old),
             lambda: server.push_update(old, 2, computed[1], 0.1, 0.9),
-            lambda: server.push_gradient(old, 2, computed[2]),
+            lambda: server.push_gradient(old, 2, computed[1]),
         ):
             with pytest.raises(FencedError, match="worker 1 was replaced"):
                 late()
-        assert_same(state_of(server), before)
         assert server.mark() == [-1, 3, -1, -1]
         server.apply_round([1], 1.0, 0.0)
         np.testing.assert_array_equal(server.snapshot()[0], -computed[0])
@@ -281,55 +233,66 @@ class TestFence:
         assert state_of(server).updates == steps
 
 
-class TestState:
-    def test_what_was_loaded_is_there_and_is_nobody_elses(self) -> None:
-        expected = ModelState(*random_vectors(2, 3), random_vectors(1, 2)[0], 17)
-        loaded = ModelState(*(vector.copy() for vector in arrays_of(expected)), 17)
-        server = new_server(3, 2)
-        server.load(loaded)
-        for vector in (*arrays_of(loaded), *server.snapshot(), *arrays_of(state_of(server))):
-            vector[:] = 99.0
-        assert_same(state_of(server), expected)
-        for found, held in zip(
-            server.snapshot(), (expected.parameters, expected.statistics), strict=True
-        ):
-            np.testing.assert_array_equal(found, held)
+def test_loading_leaves_no_gradient_and_marks_that_nobody_asks_for_no_memory() -> None:
+    server, zeros = new_server(), np.zeros(4, np.float32)
+    server.push_gradient(Caller(0, 0), 9, zeros)
+    server.push_gradient(Caller(0, 0), 10, zeros, 4)
+    server.load(state_of(server))
+    with pytest.raises(KeyError):
+        server.apply_round([0], 0.1, 0.9)
+    with pytest.raises(KeyError):
+        server.apply_buffer([4], [], 0.1, 0.9)
+    for number in range(3):
+        server.mark()
+        server.push_update(Caller(0, 0), number, zeros, 0.1, 0.9)
+    assert len(server.buffers) <= 3
 
-    def test_a_mark_is_of_the_moment_in_which_it_was_made(self) -> None:
-        server, computed = new_server(3, 2, decay=0.5), random_vectors(9)
 
-        def push(numbers: range) -> None:
-            for number in numbers:
-                server.push_update(Caller(number % 2, 0), number, computed[number], 0.1, 0.9)
+NOTHING = np.zeros(0, np.float32)
 
-        push(range(3))
-        assert server.mark() == [2, 1, -1, -1]
-        push(range(3, 6))
-        expected = new_server(3, 2, decay=0.5)
-        for number in range(3):
-            expected.push_update(Caller(0, 0), number, computed[number], 0.1, 0.9)
-        assert_same(server.marked(), state_of(expected))
-        buffers = len(server.buffers)
-        for number in range(6, 9):
-            server.mark()
-            push(range(number, number + 1))
-        assert len(server.buffers) <= buffers, "marks that nobody asks for keep no memory"
 
-    def test_loading_leaves_nothing_of_the_trial_before(self) -> None:
-        server, computed = new_server(3, 2, decay=0.5), random_vectors(6)
-        start = state_of(server)
-        ends = []
-        for _ in range(2):
-            server.load(start)
-            for number, vector in enumerate(computed):
-                server.push_update(Caller(number % WORKERS, 0), number, vector, 0.1, 0.9)
-            ends.append(state_of(server))
-        assert_same(*ends)
-        server.push_gradient(Caller(0, 0), 9, computed[0])
-        server.load(start)
-        with pytest.raises(KeyError):
-            server.apply_round([0], 0.1, 0.9)
-        server.push_gradient(Caller(0, 0), 10, computed[0], 4)
-        server.load(start)
-        with pytest.raises(KeyError):
-            server.apply_buffer([4], [], 0.1, 0.9)
+class TestRowsOfEmbeddings:
+    """A table of six rows of one value, their numbers; two workers."""
+
+    IDS = np.array([1, 4])
+
+    @pytest.fixture
+    def server(self) -> ParameterServer:
+        shard = ShardPlan(((6, 1),), MomentumRule())
+        made = ParameterServer(
+            Sizes(0, 0, 0), 2, momentum_update, NOTHING, lambda: aligned(0), shard
+        )
+        made.load(ModelState(NOTHING, NOTHING, NOTHING))
+        made.embeddings.load_rows(0, 0, 0, np.arange(6, dtype=np.float32)[:, None])
+        return made
+
+    def gradient(self, *values: float) -> list[RowGradient]:
+        return [RowGradient(self.IDS, np.array(values, np.float32)[:, None])]
+
+    def now(self, server: ParameterServer) -> list[float]:
+        state_of(server)
+        rows: list[float] = server.embeddings.read_rows(0, 0, 0, 6).ravel().tolist()
+        return rows
+
+    def test_come_and_go_with_the_rest(self, server: ParameterServer) -> None:
+        (rows,) = server.pull(Caller(0, 0), [self.IDS]).rows
+        assert rows.ravel().tolist() == [1, 4]
+        server.push_update(Caller(0, 0), 7, NOTHING, 0.5, 0.0, self.gradient(2, 4))
+        assert server.snapshot([self.IDS])[2].ravel().tolist() == [0, 2]
+        assert self.now(server) == [0, 0, 2, 3, 2, 5]
+        for worker, gradient in enumerate((self.gradient(1, 2), self.gradient(3, 0))):
+            server.push_gradient(Caller(worker, 0), 8, NOTHING, rows=gradient)
+        server.apply_round([0, 1], 0.5, 0.0)
+        assert self.now(server) == [0, -1, 2, 3, 1.5, 5]
+        for step, gradient in enumerate((self.gradient(100, 200), self.gradient(2, 4))):
+            server.push_gradient(Caller(0, 0), 9, NOTHING, step, gradient)
+        server.apply_buffer([0, 1], [0], 0.5, 0.0)
+        assert self.now(server) == [0, -1.5, 2, 3, 0.5, 5], "what is stale counts as zero"
+
+    def test_another_state_has_rows_of_its_own(self, server: ParameterServer) -> None:
+        server.push_update(Caller(0, 0), 7, NOTHING, 0.5, 0.9, self.gradient(2, 4))
+        server.load(ModelState(NOTHING, NOTHING, NOTHING, updates=3))
+        server.embeddings.load_rows(0, 0, 2, np.full((2, 1), 9, np.float32))
+        assert self.now(server) == [0, 0, 9, 9, 0, 0]
+        server.push_update(Caller(0, 0), 8, NOTHING, 0.5, 0.9, self.gradient(0, 0))
+        assert self.now(server) == [0, 0, 9, 9, 0, 0], "nothing is left of the momentum"

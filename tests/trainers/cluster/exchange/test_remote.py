@@ -1,3 +1,5 @@
+"""Calls over wires, and parameter servers and workers as others see them over these."""
+
 from __future__ import annotations
 
 import socket
@@ -5,19 +7,24 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
-from syncswitch.trainers.cluster.exchange.plans import Calls
+from syncswitch.trainers.cluster.exchange.plans import SERVER, TO_WORKER, WORKER, Calls
 from syncswitch.trainers.cluster.exchange.remote import (
     LostError,
     Remote,
     RemoteError,
+    RemotePeer,
     serve,
 )
-from syncswitch.trainers.cluster.exchange.wire import Wire
+from syncswitch.trainers.cluster.exchange.wire import Listener, Wire
+from syncswitch.trainers.model.layout import Vector
 
 CALLS: Calls = {
     "double": (tuple[int], int),
@@ -103,3 +110,48 @@ def test_the_end_is_a_loss_for_whoever_waits_and_for_all_later(served: Served, w
     for _ in range(2):
         with pytest.raises(LostError, match=r"^worker 3 is gone"):
             served.remote.call("double", 1)
+
+
+SECRET = b"of this cluster alone"
+SERVERS, WORKERS = (Identity((role, 1), SECRET) for role in (SERVER, WORKER))
+
+
+def vector(*values: float) -> Vector:
+    return np.array(values, np.float32)
+
+
+class Shop:
+    """Serves pieces of a vector, as a worker does."""
+
+    def __init__(self, address: Address, content: Vector) -> None:
+        self._content = content
+        self._wires: list[Wire] = []
+        self._listener = Listener(address, WORKERS, (WORKER,), self._on_wire)
+        self.address = self._listener.address
+
+    def _on_wire(self, wire: Wire) -> None:
+        self._wires.append(wire)
+        serve(wire, TO_WORKER, {"fetch": lambda what, start, stop: self._content[start:stop]})
+
+    def close(self) -> None:
+        for one in (self._listener, *self._wires):
+            one.close()
+
+
+def test_a_worker_is_connected_to_when_it_is_asked_and_again_where_another_one_is(
+    address: Address, folder: Path
+) -> None:
+    shop = Shop(address, vector(0, 1, 2, 3))
+    peer = RemotePeer(shop.address, WORKERS)
+    for _ in range(2):
+        assert peer.fetch("model", 1, 3).tolist() == [1, 2]
+    assert len(shop._wires) == 1
+    shop.close()
+    with pytest.raises(LostError, match=r"the worker at .* is gone"):
+        peer.fetch("model", 1, 3)
+    if isinstance(shop.address, str):
+        Path(shop.address).unlink()
+    shop = Shop(shop.address, vector(4, 5, 6, 7))
+    assert peer.fetch("model", 1, 3).tolist() == [5, 6]
+    peer.close()
+    shop.close()

@@ -12,7 +12,6 @@ from syncswitch.trainers.cluster.exchange.shards import (
     cut_anywhere,
     cut_between_variables,
     joined,
-    uncut,
 )
 from syncswitch.trainers.model.layout import ModelState
 
@@ -88,17 +87,6 @@ def test_variables_stay_whole_and_have_their_slots(
         assert shard.sizes.model <= sizes.model / count + largest
         held = shard.sizes.parameters
         assert shard.sizes.slots == kinds * held + (held > 0)
-
-
-def test_the_only_one_has_everything() -> None:
-    sizes = Sizes(3, 2, 9)
-    (shard,) = uncut(sizes)
-    assert shard.sizes == sizes
-    state = state_of(sizes)
-    part = shard.of(state)
-    assert joined([part], [shard], sizes) is part
-    np.testing.assert_array_equal(part.slots, state.slots)
-    assert np.shares_memory(part.slots, state.slots), "nothing is copied"
 
 
 def test_a_cut_is_between_the_variables_that_are_nearest() -> None:

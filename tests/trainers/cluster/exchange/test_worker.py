@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import textwrap
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,20 +109,6 @@ class TestSharedParameters:
         assert server.mark() == [1, -1]
 
 
-class TestReplica:
-    def test_what_it_takes_is_a_copy_with_nothing_of_before(self, program: Program) -> None:
-        worker = new_worker(program)
-        state = program.form.initial(SEED)
-        expected = np.concatenate([state.parameters, state.statistics])
-        for _ in range(2):
-            given = replace(state, parameters=state.parameters.copy())
-            worker.take(given)
-            given.parameters[:] = 99.0
-            np.testing.assert_array_equal(model_of(worker, program), expected)
-            np.testing.assert_array_equal(worker.fetch("slots", 0, state.slots.size), state.slots)
-            worker.step(task(2, Exchange.REPLICA))
-
-
 def plain_workers(models: Sequence[Vector], statistics: int) -> list[Worker]:
     """Returns workers that only hold these replicas."""
     size = models[0].size
@@ -145,70 +132,44 @@ class TestAverage:
     def test_is_the_mean_to_the_last_bit_and_the_same_for_all(self, count: int, size: int) -> None:
         random = np.random.default_rng(0)
         models = [random.standard_normal(size, np.float32) for _ in range(count)]
-        group = plain_workers(models, size // 2)
+        group, asked = plain_workers(models, size // 2), list[int]()
         expected = np.mean(models, axis=0)
-        for call in ("reduce", "gather"):
-            for position, worker in reversed(list(enumerate(group))):
-                getattr(worker, call)(position, group)
-            for worker, model in zip(group, models, strict=True):
-                np.testing.assert_array_equal(worker.fetch("model", 0, size), model)
-        for worker, model in zip(group, models, strict=True):
-            worker.commit()
-            np.testing.assert_array_equal(worker.fetch("model", 0, size), expected)
-            assert worker.fetch("slots", 0, 1) == model[:1], "slots stay local"
-
-    def test_each_asks_for_the_pieces_that_it_needs_alone(self) -> None:
-        models = [np.full(100, value, np.float32) for value in range(4)]
-        asked: list[tuple[str, int]] = []
 
         class Peer:
             def __init__(self, worker: Worker) -> None:
                 self._worker = worker
 
             def fetch(self, what: str, start: int, stop: int) -> Vector:
-                asked.append((what, stop - start))
+                asked.append(stop - start)
                 return self._worker.fetch(what, start, stop)
 
-        group = plain_workers(models, 0)
-        peers = list(map(Peer, group))
-        for position, worker in enumerate(group):
-            worker.reduce(position, peers)
-        assert asked == [("model", 25)] * 16
-        asked.clear()
-        group[0].gather(0, peers)
-        assert asked == [("mean", 25)] * 3
+        for call in ("reduce", "gather"):
+            for position, worker in reversed(list(enumerate(group))):
+                getattr(worker, call)(position, list(map(Peer, group)))
+            for worker, model in zip(group, models, strict=True):
+                np.testing.assert_array_equal(worker.fetch("model", 0, size), model)
+        assert sum(asked) == (2 * count - 1) * size, "each asks for the pieces that it needs alone"
+        for worker, model in zip(group, models, strict=True):
+            worker.commit()
+            np.testing.assert_array_equal(worker.fetch("model", 0, size), expected)
+            assert worker.fetch("slots", 0, 1) == model[:1], "slots stay local"
 
 
 def test_many_replicas_at_once_do_not_touch_one_another(keras: Any) -> None:
     """Keras' optimizers have internal state, so each replica has an optimizer of its own."""
     workload = replace(NORMALIZED, optimizer=lambda: keras.optimizers.Adam())
     program = Program(workload, workload.load_data())
-    start = program.form.initial(SEED)
     team = [new_worker(program) for _ in range(3)]
 
-    def body(number: int) -> Callable[[], None]:
-        def steps() -> None:
-            for step in range(15):
-                team[number].step(task(3 * step + number, Exchange.REPLICA, 0.01))
+    def train(number: int) -> Vector:
+        team[number].take(program.form.initial(SEED))
+        for step in range(15):
+            team[number].step(task(3 * step + number, Exchange.REPLICA, 0.01))
+        return model_of(team[number], program)
 
-        return steps
-
-    def ends() -> list[Vector]:
-        return [model_of(worker, program) for worker in team]
-
-    for worker in team:
-        worker.take(start)
-    threads = [threading.Thread(target=body(number)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    together = ends()
-    for number, worker in enumerate(team):
-        worker.take(start)
-        body(number)()
-    for found, expected in zip(together, ends(), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(train, range(3)))
+    np.testing.assert_array_equal(together, list(map(train, range(3))))
     assert not np.allclose(together[0], together[1])
 
 

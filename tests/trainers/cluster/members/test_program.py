@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import WorkloadError
+from syncswitch.storage.errors import UserError, WorkloadError
 from syncswitch.trainers.cluster.exchange.plans import Push, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
@@ -81,6 +81,7 @@ class TestModels:
         [
             (regularized, CONSTANT_GRADIENT + 2 * 0.25),
             (mixed_precision, CONSTANT_GRADIENT),
+            (branched, np.concatenate([CONSTANT_GRADIENT, 1 + CONSTANT_GRADIENT])),
             (frozen, CONSTANT_GRADIENT),
             (subclassed, 2 * CONSTANT_GRADIENT),
             (partial(subclassed, has_mode=True), 2 * CONSTANT_GRADIENT),
@@ -90,21 +91,13 @@ class TestModels:
         self, keras: Any, model: Callable[[Any], Any], gradient: np.ndarray
     ) -> None:
         cluster = cluster_of(lambda: model(keras))
-        push(cluster)
+        loss = push(cluster).loss
         state = cluster.state()
         np.testing.assert_allclose(state.parameters, 1 - gradient, rtol=1e-2)
+        if model is regularized:
+            assert loss == pytest.approx(CONSTANT_GRADIENT.sum() + 0.25 * 4)
         if model is frozen:
             np.testing.assert_array_equal(state.statistics, np.eye(4).ravel())
-
-    def test_of_branches_both_are_trained(self, keras: Any) -> None:
-        cluster = cluster_of(lambda: branched(keras))
-        push(cluster)
-        expected = np.concatenate([1 - CONSTANT_GRADIENT, -CONSTANT_GRADIENT])
-        np.testing.assert_allclose(cluster.state().parameters, expected, rtol=1e-6)
-
-    def test_the_loss_has_the_regularization_in_it(self, keras: Any) -> None:
-        loss = push(cluster_of(lambda: regularized(keras))).loss
-        assert loss == pytest.approx(CONSTANT_GRADIENT.sum() + 0.25 * 4)
 
     def test_dropout_differs_between_batches_and_repeats_with_a_step(self, keras: Any) -> None:
         cluster = cluster_of(lambda: dense(keras, keras.layers.Dropout(0.5)), batch_size=16)
@@ -154,58 +147,84 @@ def other_input(keras: Any) -> Any:
     return keras.Sequential([keras.Input((3, 8)), keras.layers.Dense(10, "softmax")])
 
 
-class TestWhatDoesNotFit:
-    @staticmethod
-    def message(**changes: Any) -> str:
-        workload = replace(DENSE, **changes)
-        data = workload.load_data()
-        with pytest.raises(WorkloadError) as error:
-            Program(workload, data)
-        text = str(error.value)
-        assert "\n" not in text
-        return text
+def batches() -> Data:
+    data = digits_data()
+    inputs, labels = data.train_inputs[:512], data.train_labels[:512]
+    arrays = inputs.reshape(16, 32, 8, 8, 1), labels.reshape(16, 32)
+    return Data(*arrays, *arrays)
 
-    @pytest.mark.parametrize(
-        ("model", "words"),
-        [
-            (double_precision, "float64"),
-            (unbuilt, "Input"),
-            (built_in_name_alone, "call it once on a batch before you return it"),
-            (two_inputs, "the model takes 2 inputs, "),
-            (other_input, "the shape (8, 8, 1), and the model takes (3, 8); reshape"),
-        ],
-    )
-    def test_a_model_is_refused(self, keras: Any, model: Any, words: str) -> None:
-        assert words in self.message(model=lambda: model(keras))
 
-    def test_batches_for_examples_are_refused(self) -> None:
-        data = digits_data()
-        inputs, labels = data.train_inputs[:512], data.train_labels[:512]
-        arrays = inputs.reshape(16, 32, 8, 8, 1), labels.reshape(16, 32)
-        message = self.message(data=lambda: Data(*arrays, *arrays))
-        assert (
+def scheduled(keras: Any) -> Any:
+    return keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("model", double_precision, "float64"),
+        ("model", unbuilt, "Input"),
+        ("model", built_in_name_alone, "call it once on a batch before you return it"),
+        ("model", two_inputs, "the model takes 2 inputs, "),
+        ("model", other_input, "the shape (8, 8, 1), and the model takes (3, 8); reshape"),
+        ("model", lambda keras: None, "model"),
+        (
+            "data",
+            lambda keras: batches(),
             "an example of data() has the shape (32, 8, 8, 1), and the model takes (8, 8, 1): it is"
-            " a batch of 32; leave out batch()" in message
-        )
+            " a batch of 32; leave out batch()",
+        ),
+        ("loss", "categorical_hinge", "do not fit together"),
+        ("loss", "mse", "do not fit together"),
+        ("loss", "nonsense", "'nonsense'"),
+        ("optimizer", lambda keras: "adam", "str"),
+        ("optimizer", scheduled, "learning_rate that is a function"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(
+    keras: Any, field: str, value: Any, words: str
+) -> None:
+    changes = {field: (lambda: value(keras)) if callable(value) else value}
+    workload = replace(DENSE, **changes)
+    data = workload.load_data()
+    with pytest.raises(WorkloadError) as error:
+        Program(workload, data)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
 
-    @pytest.mark.parametrize("loss", ["categorical_hinge", "mse"])
-    def test_a_loss_for_other_labels_is_refused(self, loss: str) -> None:
-        assert "do not fit together" in self.message(loss=loss)
 
-    def test_an_unknown_loss_is_refused(self) -> None:
-        assert "'nonsense'" in self.message(loss="nonsense")
+def test_a_loss_given_for_the_function_that_builds_it_is_taken(keras: Any) -> None:
+    loss = keras.losses.sparse_categorical_crossentropy
+    assert Program(replace(DENSE, loss=loss), DENSE.load_data()).name == DENSE.name
 
-    def test_a_loss_given_for_the_function_that_builds_it_is_taken(self, keras: Any) -> None:
-        loss = keras.losses.sparse_categorical_crossentropy
-        assert Program(replace(DENSE, loss=loss), DENSE.load_data()).name == DENSE.name
 
-    def test_what_is_no_model_is_refused(self) -> None:
-        assert "model" in self.message(model=lambda: None)
+def clipped() -> Any:
+    from keras import optimizers
 
-    def test_what_is_no_optimizer_is_refused(self) -> None:
-        assert "str" in self.message(optimizer=lambda: "adam")
+    return optimizers.SGD(global_clipnorm=1.0)
 
-    def test_a_schedule_of_the_optimizer_is_refused(self, keras: Any) -> None:
-        schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
-        text = self.message(optimizer=lambda: keras.optimizers.Adam(schedule))
-        assert "learning_rate that is a function" in text
+
+def secretive() -> Any:
+    from keras import optimizers
+
+    class Secretive(optimizers.SGD):
+        def build(self, variables: Any) -> None:
+            super().build(variables)
+            self.history = self.add_variable((5,), name="history")
+
+    return Secretive()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (clipped, "SGD with global_clipnorm needs the norm of the whole gradient"),
+        (secretive, "Secretive does not say to which parameters"),
+    ],
+)
+def test_updates_that_need_all_in_one_place_are_refused(optimizer: Any, words: str) -> None:
+    workload = replace(CONSTANT, optimizer=optimizer)
+    program = Program(workload, workload.load_data())
+    assert len(program.shards(1)) == 1
+    with pytest.raises(UserError, match=f"--parameter-servers is 2, .* {words}") as caught:
+        program.shards(2)
+    assert "\n" not in str(caught.value)

@@ -22,22 +22,19 @@ def test_without_gpus_they_are_hidden_from_all_and_nobody_needs_a_process_of_its
     assert not placement.has_gpus
 
 
-def test_each_worker_has_its_gpu_and_nobody_else_has_any() -> None:
-    placement = place_on_gpus(2, ["3", "GPU-8ab", "5"], 1.0)
+@pytest.mark.parametrize(
+    ("gpus", "share", "seen"),
+    [(["3", "GPU-8ab", "5"], 1.0, ["3", "GPU-8ab"]), (["0", "1"], 0.5, ["0", "0"])],
+)
+def test_each_worker_has_its_gpu_or_share_and_nobody_else_has_any(
+    gpus: list[str], share: float, seen: list[str]
+) -> None:
+    placement = place_on_gpus(2, gpus, share)
     assert placement.needs_fresh_processes
-    assert placement.environment("chief", 0) == {"CUDA_VISIBLE_DEVICES": "-1"}
-    assert placement.environment("ps", 0) == {"CUDA_VISIBLE_DEVICES": "-1"}
-    growing = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-    assert placement.environment("worker", 0) == {"CUDA_VISIBLE_DEVICES": "3", **growing}
-    assert placement.environment("worker", 1) == {"CUDA_VISIBLE_DEVICES": "GPU-8ab", **growing}
-
-
-def test_workers_that_share_a_gpu_leave_each_other_memory() -> None:
-    placement = place_on_gpus(4, ["0", "1"], 0.5)
-    growing = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-    seen = [one["CUDA_VISIBLE_DEVICES"] for one in placement.workers]
-    assert seen == ["0", "0", "1", "1"]
-    assert all(one.items() >= growing.items() for one in placement.workers)
+    assert placement.environment("chief", 0) == placement.environment("ps", 0) == NO_GPU
+    for worker, gpu in enumerate(seen):
+        expected = {"CUDA_VISIBLE_DEVICES": gpu, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        assert placement.environment("worker", worker) == expected
 
 
 @given(
@@ -47,16 +44,11 @@ def test_workers_that_share_a_gpu_leave_each_other_memory() -> None:
 )
 def test_no_gpu_has_more_workers_than_its_shares(workers: int, count: int, share: float) -> None:
     gpus = [f"GPU-{number}" for number in range(count)]
-    try:
-        placement = place_on_gpus(workers, gpus, share)
-    except UserError as error:
-        problem = str(error)
-    else:
-        problem = None
-    if problem is not None:
-        assert workers > count * int(1 / share + 1e-9), "there was room"
-        assert f"this process sees {count or 'none'}" in problem
+    if share and workers > count * int(1 / share + 1e-9):
+        with pytest.raises(UserError, match=f"this process sees {count or 'none'}"):
+            place_on_gpus(workers, gpus, share)
         return
+    placement = place_on_gpus(workers, gpus, share)
     assert len(placement.workers) == workers
     for gpu in gpus:
         sharing = sum(one["CUDA_VISIBLE_DEVICES"] == gpu for one in placement.workers)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,8 @@ from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
+from syncswitch.trainers.cluster.processes.launcher import LocalLauncher
+from syncswitch.trainers.cluster.processes.placement import place_on_gpus
 from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
@@ -29,7 +34,14 @@ from tests.processes import until
 from tests.trainers import jobs, trainer_contract
 from tests.trainers.cluster.engines import all_gone, family
 from tests.trainers.final import train_to_end
-from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, RecordingObserver, spec_of
+from tests.trainers.jobs import (
+    BRIEF,
+    CONSTANT,
+    CONSTANT_GRADIENT,
+    RecordingObserver,
+    constant_data,
+    spec_of,
+)
 from tests.trainers.trainer_contract import LONG, ForkContract, MakeTrainer
 from tests.warm_program import WarmProcess
 
@@ -43,6 +55,12 @@ COUNTING = replace(
     learning_rate=2.0**-10,
     evaluation_interval_worker_steps=50,
 )
+TRAINED = 1 - W * 2.0**-10 * CONSTANT_GRADIENT
+
+
+def sleeping(values: Any) -> Any:
+    time.sleep(0.4)
+    return values
 
 
 def slow_tests() -> Data:
@@ -51,14 +69,10 @@ def slow_tests() -> Data:
     def wait(inputs: Any, labels: Any) -> Any:
         import tensorflow as tf
 
-        def sleep(values: Any) -> Any:
-            time.sleep(0.4)
-            return values
+        slept = tf.numpy_function(sleeping, [inputs], tf.float32)
+        return tf.ensure_shape(slept, inputs.shape), labels
 
-        return tf.ensure_shape(tf.numpy_function(sleep, [inputs], tf.float32), inputs.shape), labels
-
-    data = CONSTANT.load_data()
-    return replace(data, test_transform=wait)
+    return replace(constant_data(), test_transform=wait)
 
 
 SLOW_TESTS = replace(COUNTING, name="slow tests", data=slow_tests)
@@ -78,17 +92,13 @@ def reference_of(workload: Workload) -> str:
 @pytest.fixture(scope="module")
 def make_trainer() -> Iterator[MakeTrainer]:
     """Makes a trainer, or returns that for the same arguments."""
-    made: dict[tuple[str, int], ProcessTrainer] = {}
+    with ExitStack() as made:
 
-    def make(workload: Workload, workers: int) -> ProcessTrainer:
-        key = (reference_of(workload), workers)
-        if key not in made:
-            made[key] = ProcessTrainer(*key)
-        return made[key]
+        @functools.cache
+        def make(workload: Workload, workers: int) -> ProcessTrainer:
+            return made.enter_context(ProcessTrainer(reference_of(workload), workers))
 
-    yield make
-    for trainer in made.values():
-        trainer.close()
+        yield make
 
 
 # Its chief is the cluster of one process, which keeps to the whole contract: here stands what
@@ -142,8 +152,7 @@ def train_each_step_once(
         checkpoint_percents=tuple(range(20, 101, 20)),
     )
     record, state = train_to_end(trainer, spec, folder, observer)
-    expected = 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT  # type: ignore[operator]
-    np.testing.assert_array_equal(state.parameters, expected)
+    np.testing.assert_array_equal(state.parameters, TRAINED)
     assert record.worker_steps == W
     assert [one.worker_step for one in record.evaluations] == list(range(50, W + 1, 50))
     assert not record.spec.resume, "the record says what was asked for"
@@ -224,8 +233,7 @@ class TestALostChief:
         )
         observer = Killing()
         record, state = train_to_end(trainer, spec, tmp_path, observer)
-        expected = 1 - W * COUNTING.learning_rate * CONSTANT_GRADIENT  # type: ignore[operator]
-        np.testing.assert_array_equal(state.parameters, expected)
+        np.testing.assert_array_equal(state.parameters, TRAINED)
         assert [phase.protocol for phase in record.phases] == ["bsp"]
         assert record.spec == replace(spec, checkpoint_directory=tmp_path)
         assert record.guard is not None
@@ -257,19 +265,6 @@ class TestALostChief:
         assert trainer._folder != folder
 
 
-def test_no_other_user_may_enter_the_folder_in_which_they_meet(make_trainer: MakeTrainer) -> None:
-    """Nothing of it is on any network."""
-    trainer = trained(make_trainer, COUNTING)
-    assert trainer._folder is not None
-    folder = trainer._folder.path
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert any(path.is_socket() for path in folder.iterdir())
-    found = family(trainer)
-    assert set(found) == PARTS
-    for process in found.values():
-        assert process.net_connections("inet") == []
-
-
 OWNER = """
 import sys, tempfile, time
 tempfile.tempdir = sys.argv[2]
@@ -297,31 +292,66 @@ def test_killed_itself_it_leaves_no_process_behind_even_stopped_and_no_folder_fo
     assert len(list(tmp_path.glob("syncswitch-cluster-*"))) == 1
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with OwnedFolder("syncswitch-cluster-other-") as neighbour:
-        with pytest.raises(WorkloadError, match="no_such_name"):
+        with pytest.raises(WorkloadError, match="no_such_name") as error:
             ProcessTrainer("tests.trainers.jobs:no_such_name", 2)
+        assert "\n" not in str(error.value)
         assert list(tmp_path.glob("syncswitch-cluster-*")) == [neighbour]
 
 
-def test_what_is_refused_is_one_line_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(psutil.Process().children(recursive=True))
-    with pytest.raises(WorkloadError, match="no_such_name") as error:
-        ProcessTrainer("tests.trainers.jobs:no_such_name", 2)
-    assert "\n" not in str(error.value)
     with pytest.raises((UserError, FatalError), match="metric"):
         ProcessTrainer(f"{__name__}:BROKEN_METRIC", 2)
     assert list(tmp_path.iterdir()) == []
     until(lambda: len(set(psutil.Process().children(recursive=True)) - before) <= 1)
 
 
-def test_close_leaves_nothing_behind_and_may_come_twice(make_trainer: MakeTrainer) -> None:
+def test_nobody_else_may_enter_the_folder_in_which_they_meet_and_close_leaves_nothing(
+    make_trainer: MakeTrainer,
+) -> None:
+    """Nothing of it is on any network."""
     trainer = trained(make_trainer, COUNTING)
-    processes, folder = family(trainer), trainer._folder
-    assert set(processes) == PARTS
-    assert folder is not None
+    assert trainer._folder is not None
+    folder, found = trainer._folder.path, family(trainer)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert any(path.is_socket() for path in folder.iterdir())
+    assert set(found) == PARTS
+    assert all(process.net_connections("inet") == [] for process in found.values())
     trainer.close()
-    assert all_gone(list(processes.values()))
-    assert not folder.path.exists()
+    assert all_gone(list(found.values()))
+    assert not folder.exists()
     trainer.close()
+
+
+def seen_gpus(trainer: ProcessTrainer) -> dict[str, str]:
+    """`CUDA_VISIBLE_DEVICES` of each part that is a program of its own from the start."""
+    found = {}
+    for name, process in family(trainer).items():
+        if "syncswitch.trainers.cluster.exchange.parts" in process.cmdline():
+            environment = process.environ()
+            assert "worker" not in name or environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+            for of in ("INTRAOP", "INTEROP"):
+                # One worker has all cores.
+                assert environment[f"TF_NUM_{of}_THREADS"] == str(os.cpu_count())
+            found[name] = environment["CUDA_VISIBLE_DEVICES"]
+    return found
+
+
+@pytest.mark.slow
+def test_with_gpus_each_part_begins_with_its_own_environment() -> None:
+    """On CPUs: the environment says which GPUs there would be, and the steps stay on CPU:0."""
+    # A third one would take as long again to import TensorFlow.
+    placement = replace(place_on_gpus(1, ["7"], 0.5), has_gpus=False)
+    expected = {"ps-0": "-1", "worker-0": "7"}
+    with ProcessTrainer(reference_of(BRIEF), 1, LocalLauncher(placement)) as trainer:
+        processes = list(family(trainer).values())
+        assert seen_gpus(trainer) == expected
+        conditions = RunConditions(injections=("kill:worker=0,at=20%",))
+        record = trainer.train(spec_of(BRIEF, 1, 25.0, conditions=conditions))
+        assert record.worker_steps == BRIEF.total_worker_steps
+        kinds = Counter(event.kind for event in record.events)
+        assert kinds == {"injected": 1, "lost": 1, "returned": 1, "switched": 1}
+        assert seen_gpus(trainer) == expected, "of the replacement too"
+        processes += family(trainer).values()
+    assert all_gone(processes)

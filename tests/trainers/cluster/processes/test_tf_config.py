@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
+from syncswitch.trainers.cluster.processes.platform import await_name, cluster_secret
 from syncswitch.trainers.cluster.processes.tf_config import (
     TfConfig,
-    host_and_port,
     parse_tf_config,
-    read_tf_config,
 )
 
 CLUSTER = {"chief": ["a:1"], "ps": ["b:2"], "worker": ["c:3", "d.e-f:4", "[::1]:65535"]}
@@ -31,9 +29,6 @@ def test_what_a_tf_job_sets_is_read() -> None:
         2,
     )
     assert (found.workers, found.chief, found.name) == (3, "a:1", "worker 2")
-
-
-def test_several_parameter_servers_are_numbered() -> None:
     cluster = {**CLUSTER, "ps": ["x:1", "y:1"]}
     found = parse_tf_config(config(cluster, {"type": "ps", "index": 1}))
     assert (found.servers, found.name, found.addresses["ps"]) == (2, "ps 1", ("x:1", "y:1"))
@@ -91,55 +86,40 @@ def test_what_cannot_be_used_is_refused_in_one_line(text: str, words: str) -> No
     message.encode()
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
+@pytest.mark.parametrize(
+    ("secret", "words"),
+    [
+        (None, r"SYNCSWITCH_SECRET is not set: .* add --open-network"),
+        ("", r"SYNCSWITCH_SECRET is not set: .* add --open-network"),
+        ("words", r"SYNCSWITCH_SECRET has 5 characters, too few: .* 16 char"),
+    ],
 )
-NEARLY = st.fixed_dictionaries(
-    {},
-    optional={
-        "cluster": st.dictionaries(
-            st.sampled_from(["chief", "master", "ps", "worker", "evaluator", "x"]),
-            st.lists(st.sampled_from(["a:1", "b:2", "c:3", "d:4", "e", ":1"]) | JSON, max_size=3)
-            | JSON,
-        )
-        | JSON,
-        "task": st.fixed_dictionaries(
-            {},
-            optional={
-                "type": st.sampled_from(["chief", "ps", "worker", "evaluator"]) | JSON,
-                "index": st.integers(-1, 3) | JSON,
-            },
-        )
-        | JSON,
-    },
-)
-
-
-@given(st.text() | (JSON | NEARLY).map(json.dumps))
-def test_garbage_is_refused_and_the_rest_is_whole(text: str) -> None:
-    try:
-        found = parse_tf_config(text)
-    except UserError as error:
-        problem = str(error)
+def test_a_cluster_without_a_secret_is_refused(
+    monkeypatch: pytest.MonkeyPatch, secret: str | None, words: str
+) -> None:
+    monkeypatch.setenv("SYNCSWITCH_SECRET", "exactly enough..")
+    assert cluster_secret(is_open=False) == b"exactly enough.."
+    if secret is None:
+        monkeypatch.delenv("SYNCSWITCH_SECRET")
     else:
-        problem = None
-    if problem is not None:
-        assert "\n" not in problem
-        return
-    assert len(found.addresses["chief"]) == len(found.addresses["ps"]) == 1
-    assert found.workers >= 1
-    everywhere = [one for each in found.addresses.values() for one in each]
-    assert len(set(everywhere)) == len(everywhere)
-    for address in everywhere:
-        host, port = host_and_port(address)
-        assert host
-        assert 0 < port < 2**16
-    if found.job != "evaluator":
-        assert found.addresses[found.job][found.task]
+        monkeypatch.setenv("SYNCSWITCH_SECRET", secret)
+    assert cluster_secret(is_open=True) is None
+    with pytest.raises(UserError, match=words):
+        cluster_secret(is_open=False)
 
 
-def test_it_has_to_be_set() -> None:
-    with pytest.raises(UserError, match="TF_CONFIG is not set, and --launcher tf-config needs it"):
-        read_tf_config({"PATH": "/"})
+def test_a_chief_waits_until_its_name_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new pod may start before its name is known."""
+    with pytest.raises(
+        UserError, match=r"the chief is at chief\.invalid, a name that is not known"
+    ):
+        await_name("chief.invalid", 0.3)
+    answers = [socket.gaierror(), socket.gaierror(), None]
+
+    def answer(*address: Any) -> None:
+        if (found := answers.pop(0)) is not None:
+            raise found
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    await_name("chief", 60)
+    assert not answers

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -88,16 +89,14 @@ def fork_others(folder: Any, asker: Connection, zygote: Connection) -> None:
 
 def test_it_has_tensorflow_one_thread_and_what_it_was_given(tmp_path: Path) -> None:
     argument = {"some": ["thing"]}
-    start = time.monotonic()
     assert ended(fork(tmp_path, tell, argument, {"MINE": "1", "HOME": "here"})).life is Life.DEAD
-    took_seconds = time.monotonic() - start
-    found = json.loads((tmp_path / "log").read_text())
-    assert found["argument"] == argument
-    assert found["tensorflow"]
-    assert found["threads"] == 1
-    assert found["folder"] == os.getcwd()
-    assert found["environment"] == {**os.environ, "MINE": "1", "HOME": "here"}
-    assert took_seconds < 60
+    assert json.loads((tmp_path / "log").read_text()) == {
+        "argument": argument,
+        "tensorflow": True,
+        "threads": 1,
+        "folder": os.getcwd(),
+        "environment": {**os.environ, "MINE": "1", "HOME": "here"},
+    }
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
@@ -113,10 +112,9 @@ def test_how_it_ended_is_known(tmp_path: Path) -> None:
     for number, life in ((signal.SIGSTOP, Life.STOPPED), (signal.SIGCONT, Life.RUNNING)):
         zygote.signal(sleeping, number)
         until(lambda life=life: zygote.condition(sleeping).life is life)
-    zygote.signal(sleeping, signal.SIGKILL)
-    assert zygote.condition(sleeping) == Condition(Life.DEAD, "died of SIGKILL")
-    zygote.signal(sleeping, signal.SIGKILL)
-    assert zygote.condition(sleeping) == Condition(Life.DEAD, "died of SIGKILL")
+    for _ in range(2):
+        zygote.signal(sleeping, signal.SIGKILL)
+        assert zygote.condition(sleeping) == Condition(Life.DEAD, "died of SIGKILL")
     assert not psutil.pid_exists(sleeping), "no zombie stays behind"
 
 
@@ -156,22 +154,15 @@ def test_those_that_it_forks_itself_end_with_it(tmp_path: Path) -> None:
 
 
 def test_many_threads_may_ask_at_once(tmp_path: Path) -> None:
-    found: list[int] = []
+    def ask(_: int) -> int:
+        one = fork(tmp_path, sleep)
+        assert shared_zygote().condition(one).life is Life.RUNNING
+        shared_zygote().signal(one, signal.SIGKILL)
+        assert shared_zygote().condition(one).life is Life.DEAD
+        return one
 
-    def ask() -> None:
-        for _ in range(3):
-            one = fork(tmp_path, sleep)
-            assert shared_zygote().condition(one).life is Life.RUNNING
-            shared_zygote().signal(one, signal.SIGKILL)
-            assert shared_zygote().condition(one).life is Life.DEAD
-            found.append(one)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(set(found)) == 12
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(ask, range(12)))) == 12
 
 
 # What forks others needs nothing of what it imports for them, which takes seconds.
