@@ -21,14 +21,62 @@ from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
     dense_model,
     digits_data,
+    linear_model,
     mean_output,
 )
-from tests.trainers.keras_api.conftest import ETA
 from tests.warm_program import run_code
 
-N, W = 4, 40
+ETA, N, W = 0.25, 4, 40
 JOB = replace(POLICY, workers=N, total_worker_steps=W, switch_percent=30.0)
 SWITCH = 12
+
+
+@pytest.fixture(scope="module")
+def compiled(keras: Any) -> Any:
+    """Traced once for most tests."""
+    model = linear_model()
+    model.compile(keras.optimizers.SGD(ETA), mean_output)
+    return model
+
+
+@pytest.fixture
+def model(compiled: Any) -> Any:
+    """Its gradient is always `CONSTANT_GRADIENT`, so its parameters tell the sum of the rates."""
+    compiled.set_weights([np.ones((4, 1))])
+    compiled.optimizer.learning_rate = ETA
+    return compiled
+
+
+@pytest.fixture
+def own_model(keras: Any) -> Any:
+    """The same, to be compiled by the test."""
+    return linear_model()
+
+
+def noting_rates(keras: Any) -> Any:
+    """A callback that notes the learning rate of each batch."""
+
+    class Rates(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[float] = []
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            rate = self.model.optimizer.learning_rate
+            self.seen.append(float(keras.ops.convert_to_numpy(rate)))
+
+    return Rates()
+
+
+@pytest.fixture
+def rates(keras: Any) -> Any:
+    return noting_rates(keras)
+
+
+def make(policy: Any, **options: Any) -> Any:
+    from syncswitch.trainers.keras_api.callback import PolicyCallback
+
+    return PolicyCallback(policy, **options)
 
 
 def fit(model: Any, *callbacks: Any, batches: int = 16, epochs: int = 30) -> None:
@@ -69,7 +117,6 @@ def moved(model: Any) -> float:
 )
 def test_the_job_has_its_worker_steps_at_the_rate_of_each_protocol(
     model: Any,
-    make: Any,
     rates: Any,
     changes: dict[str, Any],
     options: dict[str, Any],
@@ -90,7 +137,7 @@ def test_the_job_has_its_worker_steps_at_the_rate_of_each_protocol(
     assert float(model.optimizer.learning_rate) == ETA
 
 
-def test_it_goes_on_from_one_fit_to_the_next(model: Any, make: Any, rates: Any) -> None:
+def test_it_goes_on_from_one_fit_to_the_next(model: Any, rates: Any) -> None:
     switch = make(JOB, stop_at_switch=True)
     fit(model, switch, rates, epochs=1, batches=2)
     assert (switch.worker_step, switch.is_after_switch) == (2 * N, False)
@@ -104,7 +151,7 @@ def test_it_goes_on_from_one_fit_to_the_next(model: Any, make: Any, rates: Any) 
         fit(model, switch)
 
 
-def test_what_others_do_to_the_rate_is_kept(keras: Any, model: Any, make: Any, rates: Any) -> None:
+def test_what_others_do_to_the_rate_is_kept(keras: Any, model: Any, rates: Any) -> None:
     def halve(epoch: int, logs: Any) -> None:
         model.optimizer.learning_rate = float(model.optimizer.learning_rate) / 2
 
@@ -115,7 +162,7 @@ def test_what_others_do_to_the_rate_is_kept(keras: Any, model: Any, make: Any, r
 
 
 def test_an_interrupted_fit_goes_on_without_another_scaling(
-    keras: Any, model: Any, make: Any, rates: Any
+    keras: Any, model: Any, rates: Any
 ) -> None:
     def interrupt(batch: int, logs: Any) -> None:
         raise KeyboardInterrupt
@@ -129,7 +176,7 @@ def test_an_interrupted_fit_goes_on_without_another_scaling(
 
 
 def test_executions_of_several_batches_are_counted_whole(
-    keras: Any, own_model: Any, make: Any, rates: Any
+    keras: Any, own_model: Any, rates: Any
 ) -> None:
     own_model.compile(keras.optimizers.SGD(ETA), mean_output, steps_per_execution=2)
     switch = make(JOB)
@@ -141,7 +188,7 @@ def test_executions_of_several_batches_are_counted_whole(
 
 
 def test_the_model_may_be_compiled_anew_at_the_switch(
-    keras: Any, own_model: Any, make: Any, rates: Any
+    keras: Any, own_model: Any, rates: Any
 ) -> None:
     own_model.compile(keras.optimizers.SGD(ETA), mean_output)
     switch = make(JOB, at_switch=lambda m: m.compile(keras.optimizers.SGD(0.5), mean_output))
@@ -159,30 +206,20 @@ def test_a_mirrored_strategy_is_scaled_on_each_replica() -> None:
         two = [tf.config.LogicalDeviceConfiguration()] * 2
         tf.config.set_logical_device_configuration(cpu, two)
         import keras
-        from syncswitch.trainers.keras_api.callback import PolicyCallback
-        from tests.trainers.jobs import linear_model
         from tests.trainers.keras_api.test_callback import *
         with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
             model = linear_model()
             model.compile(keras.optimizers.SGD(ETA), mean_output)
-        seen = []
-
-        def note(batch, logs):
-            rate = model.optimizer.learning_rate
-            seen.append(float(keras.ops.convert_to_numpy(rate)))
-
-        noting = keras.callbacks.LambdaCallback(on_train_batch_begin=note)
-        fit(model, PolicyCallback(replace(JOB, total_worker_steps=16), workers=2), noting)
-        print(seen == [2 * ETA] * 2 + [ETA] * 12, moved(model) / ETA)
+        noting = noting_rates(keras)
+        fit(model, make(replace(JOB, total_worker_steps=16), workers=2), noting)
+        print(noting.seen == [2 * ETA] * 2 + [ETA] * 12, moved(model) / ETA)
     """
     result = run_code(textwrap.dedent(code), folder=Path(__file__).parents[3])
     assert result.stdout.split()[:1] == ["True"], result.stderr
     assert float(result.stdout.split()[1]) == pytest.approx(16.0)
 
 
-def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(
-    keras: Any, own_model: Any, make: Any
-) -> None:
+def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(keras: Any, own_model: Any) -> None:
     schedule = keras.optimizers.schedules.CosineDecay(ETA, 100)
     own_model.compile(keras.optimizers.SGD(schedule), mean_output)
     with pytest.raises(UserError, match="the learning rate of SGD is a schedule"):
@@ -193,7 +230,7 @@ def test_a_schedule_is_refused_where_it_would_have_to_be_scaled(
 
 
 def test_a_policy_file_and_a_line_in_the_log(
-    model: Any, make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, identity = tmp_path / "policy.json", replace(IDENTITY, workers=N, total_worker_steps=W)
     policy = replace(JOB, fingerprint=identity.fingerprint)
@@ -215,7 +252,7 @@ def test_a_policy_file_and_a_line_in_the_log(
         ({"worker_steps_per_batch": (4, 0)}, "worker_steps_per_batch is 0: give a whole number"),
     ],
 )
-def test_what_cannot_be_is_refused(make: Any, values: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make(JOB, **values)
 
@@ -229,7 +266,7 @@ def spoil(model: Any) -> None:
 
 
 def test_after_an_alarm_it_is_as_if_it_had_never_switched(
-    keras: Any, own_model: Any, make: Any, rates: Any
+    keras: Any, own_model: Any, rates: Any
 ) -> None:
     """Momentum included, to the last bit."""
 
@@ -249,9 +286,7 @@ def test_after_an_alarm_it_is_as_if_it_had_never_switched(
     assert float(own_model.optimizer.learning_rate) == ETA
 
 
-def test_without_a_guard_it_trains_on(
-    model: Any, make: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_guard_it_trains_on(model: Any, caplog: pytest.LogCaptureFixture) -> None:
     guarded = replace(JOB, guarded=True, kept_share=0.86)
     make(guarded)
     make(JOB, guard=False)
@@ -276,7 +311,7 @@ def test_without_a_guard_it_trains_on(
     ],
 )
 def test_a_fit_that_ends_at_the_switch_ends_at_an_alarm_too(
-    model: Any, make: Any, rates: Any, percent: float, ends: Any, expected: Any
+    model: Any, rates: Any, percent: float, ends: Any, expected: Any
 ) -> None:
     switch = make(replace(JOB, switch_percent=percent), at_switch=spoil, stop_at_switch=percent > 0)
     ended = []
@@ -289,7 +324,7 @@ def test_a_fit_that_ends_at_the_switch_ends_at_an_alarm_too(
 
 @pytest.mark.parametrize("is_undone", [True, False])
 def test_a_model_that_was_compiled_anew(
-    keras: Any, own_model: Any, make: Any, rates: Any, is_undone: bool
+    keras: Any, own_model: Any, rates: Any, is_undone: bool
 ) -> None:
     """Its caller compiles it again; an optimizer of another kind starts with its own rate."""
     adam, sgd = keras.optimizers.Adam(0.5), keras.optimizers.SGD(ETA)
@@ -355,7 +390,6 @@ BELOW, ABOVE = (
 )
 def test_validations_below_the_band_are_an_alarm(
     tested: Any,
-    make: Any,
     caplog: pytest.LogCaptureFixture,
     changes: dict[str, Any],
     options: dict[str, Any],

@@ -15,40 +15,29 @@ from syncswitch.trainers.job.keras_parts import build_loss, build_metric, build_
 from syncswitch.trainers.job.workload import Workload
 from tests.trainers.jobs import dense_model, digits_data
 
+X = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+TEST = (X[:4], Y[:4])
 
-@pytest.fixture(scope="module")
-def from_compiled(keras: Any) -> Any:
+
+def made(model: Any, x: Any = X, y: Any = Y, **given: Any) -> Workload:
     from syncswitch.trainers.keras_api.from_compiled import from_compiled
 
-    return from_compiled
-
-
-def arrays(count: int = 100) -> dict[str, Any]:
-    data = digits_data()
-    return {
-        "x": data.train_inputs[:count],
-        "y": data.train_labels[:count],
-        "validation_data": (data.test_inputs[:50], data.test_labels[:50]),
-    }
+    return from_compiled(model, x, y, **{"validation_split": 0.25, **given})
 
 
 def binary_model(keras: Any, **compiled: Any) -> Any:
-    model = keras.Sequential(
-        [keras.Input((4,)), keras.layers.Dense(1, activation="sigmoid")], name="yes-or-no"
-    )
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
     model.compile(**{"optimizer": "sgd", "loss": "binary_crossentropy", **compiled})
     return model
 
 
-def binary_data(count: int = 64) -> tuple[Any, Any]:
-    x = np.random.default_rng(0).normal(size=(count, 4)).astype("float32")
-    return x, (x[:, 0] > 0).astype("int32")
-
-
-def test_it_is_the_job_that_one_would_write_by_hand(keras: Any, from_compiled: Any) -> None:
-    model = dense_model()
+def test_it_is_the_job_that_one_would_write_by_hand(keras: Any) -> None:
+    model, data = dense_model(), digits_data()
     model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy", metrics=["acc"])
-    made = from_compiled(model, **arrays(), batch_size=16, epochs=4, name="mine", data_set="some")
+    x, y = data.train_inputs[:100], data.train_labels[:100]
+    given = {"batch_size": 16, "epochs": 4, "name": "mine", "data_set": "some"}
+    found = made(model, x, y, validation_data=(x, y), **given)
     by_hand = Workload(
         name="mine",
         model=dense_model,
@@ -60,66 +49,48 @@ def test_it_is_the_job_that_one_would_write_by_hand(keras: Any, from_compiled: A
         evaluation_interval_worker_steps=1,
         optimizer=keras.optimizers.Adam,
     )
-    assert workload_identity(made, 4, "bsp", "asp") == workload_identity(by_hand, 4, "bsp", "asp")
-    assert (made.load_data().train_inputs == arrays()["x"]).all()
+    assert workload_identity(found, 4, "bsp", "asp") == workload_identity(by_hand, 4, "bsp", "asp")
+    assert (found.load_data().train_inputs == x).all()
 
 
-def test_a_schedule_and_other_metrics_are_those_of_compile(keras: Any, from_compiled: Any) -> None:
+def test_a_schedule_and_other_metrics_are_those_of_compile(keras: Any) -> None:
     schedule = keras.optimizers.schedules.CosineDecay(0.1, 1000)
     compiled = {"optimizer": keras.optimizers.SGD(schedule), "metrics": [keras.metrics.AUC(50)]}
-    x, y = binary_data()
-    made = from_compiled(binary_model(keras, **compiled), x, y, validation_split=0.25)
-    assert callable(made.learning_rate)
-    assert made.learning_rate().get_config() == schedule.get_config()
-    assert type(build_metric(made)) is keras.metrics.AUC
-    assert build_metric(made).num_thresholds == 50
-    data = made.load_data()
+    found = made(binary_model(keras, **compiled))
+    assert callable(found.learning_rate)
+    assert found.learning_rate().get_config() == schedule.get_config()
+    assert type(build_metric(found)) is keras.metrics.AUC
+    assert build_metric(found).num_thresholds == 50
+    data = found.load_data()
     assert (len(data.train_inputs), len(data.test_inputs)) == (48, 16)
-    assert (data.test_labels == y[48:]).all()
+    assert (data.test_labels == Y[48:]).all()
 
 
 @pytest.mark.parametrize("loss", ["binary_crossentropy", "mse", "object", "logits"])
 @pytest.mark.parametrize("class_weight", [None, {0: 0.5, 1: 3.0}])
-def test_the_loss_is_that_of_fit(
-    keras: Any, from_compiled: Any, loss: str, class_weight: dict[int, float] | None
-) -> None:
+def test_the_loss_is_that_of_fit(keras: Any, loss: str, class_weight: Any) -> None:
     built = {
         "object": keras.losses.BinaryCrossentropy(label_smoothing=0.1),
         "logits": keras.losses.BinaryCrossentropy(from_logits=True),
     }.get(loss, loss)
     model = binary_model(keras, loss=built, run_eagerly=True)
-    x, y = binary_data()
-    made = from_compiled(model, x, y, validation_data=(x, y), class_weight=class_weight)
-    mine = np.mean(build_loss(made)(y, model(x)))
+    mine = np.mean(build_loss(made(model, class_weight=class_weight))(Y, model(X)))
     # Labels of shape [batch], outputs of shape [batch, 1]; before its step.
-    of_keras = model.train_on_batch(x, y, class_weight=class_weight)
-    assert mine == pytest.approx(of_keras, rel=1e-5)
+    assert mine == pytest.approx(model.train_on_batch(X, Y, class_weight=class_weight), rel=1e-5)
 
 
-def test_what_is_trained_is_drawn_anew_and_what_is_frozen_stays(
-    keras: Any, from_compiled: Any
-) -> None:
-    x, y = binary_data()
+def test_what_is_trained_is_drawn_anew_and_what_is_frozen_stays(keras: Any) -> None:
     frozen = keras.layers.Dense(3, trainable=False)
     model = keras.Sequential([keras.Input((4,)), frozen, keras.layers.Dense(1, "sigmoid")])
     model.compile("sgd", "binary_crossentropy")
-    made = from_compiled(model, x, y, validation_data=(x, y))
-    one, other = build_model(made).get_weights(), build_model(made).get_weights()
+    found = made(model)
+    one, other = build_model(found).get_weights(), build_model(found).get_weights()
     assert (one[0] == frozen.get_weights()[0]).all()
     assert (other[0] == one[0]).all()
     assert (other[2] != one[2]).any()
-    kept = from_compiled(model, x, y, validation_data=(x, y), is_pretrained=True)
-    for mine, value in zip(build_model(kept).get_weights(), model.get_weights(), strict=True):
+    kept = build_model(made(model, is_pretrained=True)).get_weights()
+    for mine, value in zip(kept, model.get_weights(), strict=True):
         assert (mine == value).all()
-
-
-def two_outputs(keras: Any, **compiled: Any) -> Any:
-    inputs = keras.Input((4,))
-    kind = keras.layers.Dense(1, activation="sigmoid", name="kind")(inputs)
-    size = keras.layers.Dense(1, name="size")(inputs)
-    model = keras.Model(inputs, [kind, size])
-    model.compile(loss=["binary_crossentropy", "mse"], **compiled)
-    return model
 
 
 @pytest.mark.parametrize(
@@ -132,20 +103,26 @@ def two_outputs(keras: Any, **compiled: Any) -> Any:
     ],
 )
 def test_of_several_outputs_the_first_metric_decides(
-    keras: Any, from_compiled: Any, metrics: Any, output: str, kind: str | None
+    keras: Any, metrics: Any, output: str, kind: str | None
 ) -> None:
-    x, y = binary_data()
-    model = two_outputs(keras, metrics=metrics, loss_weights=[1.0, 0.5])
-    made = from_compiled(model, x, (y, x[:, :1]), validation_split=0.5)
-    assert (made.metric_output, made.loss_weights) == (output, [1.0, 0.5])
-    built = build_metric(made)
+    inputs = keras.Input((4,))
+    outputs = [
+        keras.layers.Dense(1, activation="sigmoid", name="kind")(inputs),
+        keras.layers.Dense(1, name="size")(inputs),
+    ]
+    model = keras.Model(inputs, outputs)
+    losses = ["binary_crossentropy", "mse"]
+    model.compile(loss=losses, metrics=metrics, loss_weights=[1.0, 0.5])
+    found = made(model, X, (Y, X[:, :1]))
+    assert (found.metric_output, found.loss_weights) == (output, [1.0, 0.5])
+    built = build_metric(found)
     assert (built and type(built).__name__) in (kind, "MeanMetricWrapper" if kind else None)
-    data = made.load_data()
-    assert data.train.examples == data.test.examples == 32
-    assert (data.test_labels[1] == x[32:, :1]).all()
+    data = found.load_data()
+    assert (data.train.examples, data.test.examples) == (48, 16)
+    assert (data.test_labels[1] == X[48:, :1]).all()
 
 
-def test_metrics_of_ones_own_are_taken(keras: Any, from_compiled: Any) -> None:
+def test_metrics_of_ones_own_are_taken(keras: Any) -> None:
     def near(labels: Any, outputs: Any) -> Any:
         return keras.ops.cast(keras.ops.abs(labels - outputs) < 0.5, "float32")
 
@@ -154,11 +131,10 @@ def test_metrics_of_ones_own_are_taken(keras: Any, from_compiled: Any) -> None:
 
     fingerprints = set()
     for metric, name in ((near, "near"), (Largest(name="top"), "Largest")):
-        model = binary_model(keras, metrics=[metric])
-        made = from_compiled(model, *binary_data(), validation_split=0.5)
-        assert decided_by(made) == Metric(name)
-        assert build_metric(made) is not build_metric(made)
-        fingerprints.add(workload_identity(made, 2, "bsp", "asp").fingerprint)
+        found = made(binary_model(keras, metrics=[metric]))
+        assert decided_by(found) == Metric(name)
+        assert build_metric(found) is not build_metric(found)
+        fingerprints.add(workload_identity(found, 2, "bsp", "asp").fingerprint)
     assert len(fingerprints) == 2
 
 
@@ -178,69 +154,57 @@ def test_metrics_of_ones_own_are_taken(keras: Any, from_compiled: Any) -> None:
     ],
 )
 def test_without_a_metric_classes_have_accuracy_and_values_the_loss(
-    keras: Any, from_compiled: Any, units: int, labels: Any, expected: str | None
+    keras: Any, units: int, labels: Any, expected: str | None
 ) -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(units)])
     model.compile("sgd", "mse")
-    x, _ = binary_data(2)
-    assert from_compiled(model, x, np.array(labels), validation_split=0.5).metric == expected
+    assert made(model, X[:2], np.array(labels), validation_split=0.5).metric == expected
 
 
-def test_weights_are_those_of_fit_and_of_weighted_metrics(keras: Any, from_compiled: Any) -> None:
-    x, y = binary_data()
-    weights = np.linspace(0, 2, len(x))
-    for compiled, expected in (({"metrics": ["auc"]}, None), ({"weighted_metrics": ["auc"]}, 64)):
-        model = binary_model(keras, **compiled)
-        made = from_compiled(model, x, y, sample_weight=weights, validation_data=(x, y, weights))
-        data = made.load_data()
+def test_weights_are_those_of_fit_and_of_weighted_metrics(keras: Any) -> None:
+    weights = np.linspace(0, 2, len(X))
+    for kind in ("metrics", "weighted_metrics"):
+        model = binary_model(keras, **{kind: ["auc"]})
+        found = made(model, sample_weight=weights, validation_data=(X, Y, weights))
+        data = found.load_data()
         assert (data.train_weights == weights).all()
-        tested = data.test_weights
-        assert (tested is None) if expected is None else len(tested) == expected
-        assert type(build_metric(made)) is keras.metrics.AUC
+        assert (data.test_weights is None) is (kind == "metrics")
+        assert type(build_metric(found)) is keras.metrics.AUC
 
 
-def test_data_that_are_made_already_are_taken(keras: Any, from_compiled: Any) -> None:
+def test_data_that_are_made_already_are_taken() -> None:
     data = digits_data()
     model = dense_model()
     model.compile("sgd", "sparse_categorical_crossentropy")
-    made = from_compiled(model, data, batch_size=100, epochs=2, name="made")
-    assert made.load_data() is data
+    found = made(model, data, None, batch_size=100, epochs=2, name="made")
+    assert found.load_data() is data
     steps = 2 * -(-len(data.train_labels) // 100)
-    assert (made.total_worker_steps, made.data_set) == (steps, "made")
+    assert (found.total_worker_steps, found.data_set) == (steps, "made")
 
 
-def test_other_data_are_another_job(keras: Any, from_compiled: Any) -> None:
+def texts(word: str) -> np.ndarray:
+    return np.array([f"{word} {one}" for one in range(len(Y))], object)
+
+
+def test_other_data_are_another_job(keras: Any) -> None:
     """Also where they are texts, which lie elsewhere in every process."""
-    x, y = binary_data()
-
-    def texts(word: str) -> np.ndarray:
-        return np.array([f"{word} {one}" for one in range(len(y))], object)
-
-    for given in ((x, x.copy(), x + 1), (texts("up"), texts("up"), texts("on"))):
-        names = [
-            from_compiled(binary_model(keras), one, y, validation_data=(one, y)).data_set
-            for one in given
-        ]
-        assert names[0] == names[1] != names[2]
+    for given in ((X, X.copy(), X + 1), (texts("up"), texts("up"), texts("on"))):
+        one, same, other = (
+            made(binary_model(keras), x, name="a", validation_data=(x, Y)).data_set for x in given
+        )
+        assert one == same != other
 
 
 def test_callbacks_are_those_that_a_run_has_to_tell(keras: Any) -> None:
-    of = keras.callbacks
-    own = of.LambdaCallback(on_epoch_end=print)
-    told = made(keras, X, Y, validation_data=TEST, callbacks=[of.TerminateOnNaN(), own]).callbacks
+    nothing, own = keras.callbacks.TerminateOnNaN(), keras.callbacks.LambdaCallback()
+    told = made(binary_model(keras), callbacks=[nothing, own]).callbacks
     assert told is not None
     assert told() == [own]
-    nothing = made(keras, X, Y, validation_data=TEST, callbacks=[of.TerminateOnNaN()])
-    assert nothing.callbacks is None
+    assert made(binary_model(keras), callbacks=[nothing]).callbacks is None
 
 
-X = np.arange(40, dtype="float32").reshape(20, 2)
-Y = (np.arange(20) % 2).astype("int32")
-TEST = (X[:4], Y[:4])
-
-
-def pieces(keras: Any, *, has_weights: bool = False, batch: Any = None, length: int = 3) -> Any:
-    """All examples in batches of 8, the last of 4."""
+def pieces(keras: Any, *, has_weights: bool = False, batch: Any = None, length: int = 8) -> Any:
+    """All examples in batches of 9, the last of 1."""
 
     class Pieces(keras.utils.PyDataset):  # type: ignore[misc]
         def __len__(self) -> int:
@@ -249,86 +213,75 @@ def pieces(keras: Any, *, has_weights: bool = False, batch: Any = None, length: 
         def __getitem__(self, number: int) -> Any:
             if batch is not None:
                 return batch
-            part = slice(number * 8, number * 8 + 8)
+            part = slice(number * 9, number * 9 + 9)
             found = ({"a": X[part, :1], "b": X[part, 1:]}, Y[part])
-            return (*found, X[part, 0]) if has_weights else found
+            return (*found, np.abs(X[part, 0])) if has_weights else found
 
     return Pieces()
 
 
-def dataset(batches: int = -1) -> Any:
+def dataset(*rows: Any) -> Any:
     import tensorflow as tf
 
-    whole = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
-    return whole.take(batches)
-
-
-def made(keras: Any, x: Any, y: Any = None, model: Any = None, **given: Any) -> Workload:
-    from syncswitch.trainers.keras_api.from_compiled import from_compiled
-
-    if model is None:
-        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, activation="softmax")])
-        model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return from_compiled(model, x, y, **{"name": "here", "epochs": 2, **given})
+    return tf.data.Dataset.from_tensor_slices(rows or (X, Y)).batch(9)
 
 
 @pytest.mark.parametrize("has_weights", [False, True])
 @pytest.mark.parametrize("kind", ["PyDataset", "Dataset"])
 def test_batches_are_joined(keras: Any, kind: str, has_weights: bool) -> None:
-    import tensorflow as tf
-
     x: Any = pieces(keras, has_weights=has_weights)
     if kind == "Dataset":
-        rows = ({"a": X[:, :1], "b": X[:, 1:]}, Y, X[:, 0])
-        x = tf.data.Dataset.from_tensor_slices(rows if has_weights else rows[:2]).batch(8)
-    workload = made(keras, x, validation_data=dataset(1))
-    assert (workload.batch_size, workload.total_worker_steps, workload.name) == (8, 6, "here")
-    data = workload.load_data()
+        x = dataset({"a": X[:, :1], "b": X[:, 1:]}, Y, *[np.abs(X[:, 0])] * has_weights)
+    found = made(binary_model(keras), x, None, validation_data=dataset().take(1), epochs=2)
+    assert (found.batch_size, found.total_worker_steps) == (9, 16)
+    data = found.load_data()
     assert (data.train_inputs["b"] == X[:, 1:]).all()
     assert (data.train_labels == Y).all()
-    assert (data.test_inputs == X[:8]).all()
-    assert (data.test_labels == Y[:8]).all()
+    assert (data.test_inputs == X[:9]).all()
+    assert (data.test_labels == Y[:9]).all()
     assert data.test_weights is None
     if has_weights:
-        assert (data.train_weights == X[:, 0]).all()
+        assert (data.train_weights == np.abs(X[:, 0])).all()
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         (
-            {"x": lambda _: itertools.repeat((X, Y))},
+            {"x": lambda _: itertools.repeat((X, Y)), "y": None},
             r"x is a repeat, .*from_generator\(...\).take\(BATCHES\)",
         ),
-        ({"x": lambda _: dataset().repeat()}, "x does not know how many batches it has"),
-        ({"x": lambda _: dataset(), "validation_data": None}, "give validation_data, another"),
-        ({"x": lambda _: dataset(), "validation_data": 3}, "validation_data is a int, and there"),
-        ({"x": lambda of: pieces(of, batch=X)}, r"x does not yield \(inputs, labels\), or"),
-        ({"x": lambda of: pieces(of, length=0)}, "x does not know how many batches it has"),
-        ({}, "x is a ndarray, and there is no y; give arrays x and y"),
-        ({"y": Y, "validation_data": None}, "nothing to test with; give validation_data"),
-        ({"y": Y, "validation_data": 3}, "validation_data is a int; give a pair"),
-        ({"y": Y, "validation_data": (1, 2, 3, 4)}, "validation_data is a tuple; give a pair"),
-        ({"y": Y, "sample_weight": Y, "class_weight": {1: 2.0}}, "multiply them yourself"),
-        ({"y": Y, "epochs": 0}, "epochs is 0; give a whole number"),
+        ({"x": lambda _: dataset().repeat(), "y": None}, "x does not know how many batches it has"),
+        ({"x": lambda _: dataset(), "y": None, "validation_data": None}, "give validation_data, a"),
+        ({"x": lambda _: dataset(), "y": None, "validation_data": 3}, "is a int, and there"),
+        ({"x": lambda of: pieces(of, batch=X), "y": None}, r"x does not yield \(inputs, labels\)"),
+        ({"x": lambda of: pieces(of, length=0), "y": None}, "x does not know how many batches"),
+        ({"y": None}, "x is a ndarray, and there is no y; give arrays x and y"),
+        ({"validation_data": None, "validation_split": 0}, "nothing to test with; give validation"),
+        ({"validation_data": 3}, "validation_data is a int; give a pair"),
+        ({"validation_data": (1, 2, 3, 4)}, "validation_data is a tuple; give a pair"),
+        ({"sample_weight": Y, "class_weight": {1: 2.0}}, "multiply them yourself"),
+        ({"epochs": 0}, "epochs is 0; give a whole number"),
         (
-            {"y": Y, "callbacks": lambda of: [of.callbacks.EarlyStopping()]},
+            {"callbacks": lambda of: [of.callbacks.EarlyStopping()], "name": "here"},
             "^workload 'here': callback EarlyStopping cannot be",
         ),
-        ({"y": Y, "model": "mine"}, "the model is not compiled; call its compile"),
+        ({"model": "mine"}, "the model is not compiled; call its compile"),
+        ({"model": lambda _: lambda: 3}, "the model is not compiled"),
     ],
 )
 def test_what_does_not_fit_is_said(keras: Any, given: dict[str, Any], expected: str) -> None:
     built = {name: one(keras) if callable(one) else one for name, one in given.items()}
     with pytest.raises(WorkloadError, match=expected) as error:
-        made(keras, **{"x": X, "validation_data": TEST, **built})
+        made(**{"model": binary_model(keras), "validation_data": TEST, **built})
     assert "\n" not in str(error.value)
 
 
 def test_an_endless_pipeline_is_refused_when_it_is_read(keras: Any) -> None:
-    workload = made(keras, dataset().repeat(), validation_data=TEST, steps_per_epoch=3)
+    endless = dataset().repeat()
+    found = made(binary_model(keras), endless, None, validation_data=TEST, steps_per_epoch=3)
     with pytest.raises(WorkloadError, match="the x pipeline is endless; leave out repeat"):
-        workload.load_data()
+        found.load_data()
 
 
 AGES = np.array([[20.0], [40.0], [60.0]], "float32")
@@ -370,7 +323,7 @@ def test_what_was_adapted_is_copied(keras: Any, is_fresh: bool) -> None:
         assert (np.asarray(sums) == np.asarray(total)).all()
 
 
-def own_model(keras: Any) -> Any:
+def test_a_class_of_ones_own_is_given_as_a_function_that_builds_it(keras: Any) -> None:
     """A model as people write them: it has variables once `fit` has seen a batch."""
 
     class Own(keras.Model):  # type: ignore[misc]
@@ -381,42 +334,31 @@ def own_model(keras: Any) -> Any:
         def call(self, inputs: Any) -> Any:
             return self.layer(inputs)
 
-    model = Own(1)
-    model.compile("sgd", "mse")
-    return model
+    def build() -> Any:
+        model = Own(1)
+        model.compile("sgd", "mse")
+        return model
 
-
-def test_a_class_of_ones_own_is_given_as_a_function_that_builds_it(
-    keras: Any, from_compiled: Any
-) -> None:
-    x = np.ones((8, 3), "float32")
-    rest: Any = {"y": x[:, :1], "validation_split": 0.5, "name": "own"}
     words = "^Keras cannot copy model 'own.*', a Own [(].*give a function that builds and compiles"
     with pytest.raises(WorkloadError, match=words):
-        from_compiled(own_model(keras), x, **rest)
-    made = from_compiled(lambda: own_model(keras), x, **rest)
-    one, other = made.model(), made.model()
-    assert [tuple(value.shape) for value in one.weights] == [(3, 1), (1,)]
+        made(build())
+    one, other = (made(build).model() for _ in range(2))
+    assert [tuple(value.shape) for value in one.weights] == [(4, 1), (1,)]
     assert not one.compiled
     assert (np.asarray(one.weights[0]) != np.asarray(other.weights[0])).any()
-    with pytest.raises(WorkloadError, match="the model is not compiled"):
-        from_compiled(lambda: 3, x, **rest)
 
 
-def test_variables_that_wait_for_the_first_batch_are_made(keras: Any, from_compiled: Any) -> None:
+def test_variables_that_wait_for_the_first_batch_are_made(keras: Any) -> None:
     model = keras.Sequential([keras.layers.Dense(2, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
-    x = np.ones((8, 3), "float32")
-    made = from_compiled(model, x, np.arange(8) % 2, validation_split=0.5)
-    assert [tuple(one.shape) for one in made.model().weights] == [(3, 2), (2,)]
+    assert [tuple(one.shape) for one in made(model).model().weights] == [(4, 2), (2,)]
 
 
 @pytest.mark.parametrize("name", ["train_step", "compute_loss"])
-def test_a_training_of_ones_own_is_refused(keras: Any, from_compiled: Any, name: str) -> None:
+def test_a_training_of_ones_own_is_refused(keras: Any, name: str) -> None:
     kind = type("Own", (keras.Model,), {name: lambda *_: {}})
-    inputs = keras.Input((3,))
+    inputs = keras.Input((4,))
     model = kind(inputs, keras.layers.Dense(1)(inputs))
     model.compile("sgd", "mse")
-    x = np.ones((8, 3), "float32")
     with pytest.raises(WorkloadError, match=f"a Own, has its own {name}, which no run would"):
-        from_compiled(model, x, x[:, :1], validation_split=0.5)
+        made(model)
