@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,28 +73,16 @@ WHOLE = replace(CLICKS, least_embedding_values=None)
 """The same job with embeddings that every step moves whole."""
 
 
-def adam() -> Any:
-    from keras import optimizers
+def of_keras(name: str, **settings: Any) -> Callable[[], Any]:
+    def build() -> Any:
+        from keras import optimizers
 
-    return optimizers.Adam()
+        return getattr(optimizers, name)(**settings)
 
-
-def adagrad() -> Any:
-    from keras import optimizers
-
-    return optimizers.Adagrad()
+    return build
 
 
-def keras_momentum() -> Any:
-    from keras import optimizers
-
-    return optimizers.SGD(momentum=0.8)
-
-
-def keras_sgd() -> Any:
-    from keras import optimizers
-
-    return optimizers.SGD()
+adam = of_keras("Adam")
 
 
 Arrays = dict[str, np.ndarray]

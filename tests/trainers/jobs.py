@@ -204,6 +204,19 @@ class RecordingObserver(Observer):
             self.events.append(event)
 
 
+def _passing_through(note: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A transform of the data that first tells a function inputs and worker-step of a batch."""
+
+    def transform(inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
+        import tensorflow as tf
+
+        passed = tf.py_function(note, [inputs, seed[1]], tf.int64)
+        with tf.control_dependencies([passed]):
+            return tf.identity(inputs), tf.identity(labels)
+
+    return transform
+
+
 class Gate:
     """Holds the batch of one worker-step on its worker until it is opened.
 
@@ -213,16 +226,10 @@ class Gate:
     def __init__(self, worker_step: int) -> None:
         self.entered = threading.Event()
         self.open = threading.Event()
+        self.transform = _passing_through(self._wait)
         self._worker_step = worker_step
 
-    def transform(self, inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
-        import tensorflow as tf
-
-        passed = tf.py_function(self._wait, [seed[1]], tf.int64)
-        with tf.control_dependencies([passed]):
-            return tf.identity(inputs), tf.identity(labels)
-
-    def _wait(self, worker_step: Any) -> Any:
+    def _wait(self, inputs: Any, worker_step: Any) -> Any:
         if int(worker_step) == self._worker_step:
             self.entered.set()
             if not self.open.wait(60):
@@ -236,14 +243,8 @@ class BatchLog:
     def __init__(self) -> None:
         self.batches: dict[int, list[int]] = {}
         self.calls = 0
+        self.transform = _passing_through(self._note)
         self._lock = threading.Lock()
-
-    def transform(self, inputs: Any, labels: Any, seed: Any) -> tuple[Any, Any]:
-        import tensorflow as tf
-
-        passed = tf.py_function(self._note, [inputs, seed[1]], tf.int64)
-        with tf.control_dependencies([passed]):
-            return tf.identity(inputs), tf.identity(labels)
 
     def _note(self, inputs: Any, worker_step: Any) -> Any:
         with self._lock:

@@ -31,11 +31,10 @@ W = 240
 JOB = replace(POLICY, workers=4, total_worker_steps=W, switch_percent=50.0)
 
 
-@pytest.fixture(scope="module")
-def fit(keras: Any) -> Any:
+def fit(model: Any, *data: Any, policy: Any = JOB, **options: Any) -> Any:
     from syncswitch.trainers.keras_api.fit import fit
 
-    return fit
+    return fit(model, *data, policy=policy, **options)
 
 
 def given(data: Data, batch_size: int) -> dict[str, Any]:
@@ -55,11 +54,11 @@ def digits() -> dict[str, Any]:
     return given(digits_data(), 16)
 
 
-def test_a_compiled_model_learns_the_digits(keras: Any, fit: Any) -> None:
+def test_a_compiled_model_learns_the_digits(keras: Any) -> None:
     keras.utils.set_random_seed(1)
     model = dense_model()
     model.compile(keras.optimizers.SGD(0.02, momentum=0.9), "sparse_categorical_crossentropy")
-    record = fit(model, **digits(), policy=JOB)
+    record = fit(model, **digits())
     assert [(phase.protocol, phase.end_worker_step) for phase in record.phases] == [
         ("bsp", W // 2),
         ("asp", W),
@@ -73,7 +72,7 @@ def test_a_compiled_model_learns_the_digits(keras: Any, fit: Any) -> None:
     assert float(model.optimizer.learning_rate) == pytest.approx(0.02)
 
 
-def test_data_in_files_train_as_those_in_memory(keras: Any, fit: Any, tmp_path: Path) -> None:
+def test_data_in_files_train_as_those_in_memory(keras: Any, tmp_path: Path) -> None:
     data, found = flat_data(), []
     policy = replace(JOB, workers=2, total_worker_steps=20, switch_percent=100.0)
     arrays = {
@@ -94,9 +93,7 @@ def test_data_in_files_train_as_those_in_memory(keras: Any, fit: Any, tmp_path: 
         fit(model, data.train_inputs, data.train_labels, policy=policy)
 
 
-def test_a_metric_that_keras_does_not_know_has_a_goal_and_others_beside_it(
-    keras: Any, fit: Any
-) -> None:
+def test_a_metric_that_keras_does_not_know_has_a_goal_and_others_beside_it(keras: Any) -> None:
     class Wrong(keras.metrics.SparseCategoricalAccuracy):  # type: ignore[misc]
         def result(self) -> Any:
             return 1 - super().result()
@@ -108,7 +105,6 @@ def test_a_metric_that_keras_does_not_know_has_a_goal_and_others_beside_it(
     record = fit(
         model,
         **digits(),
-        policy=JOB,
         epochs=2,
         workers=2,
         evaluation_interval_worker_steps=7,
@@ -125,11 +121,11 @@ def test_a_metric_that_keras_does_not_know_has_a_goal_and_others_beside_it(
     assert told[1][1]["loss"] == record.evaluations[1].training_loss
 
 
-def test_present_values_optimizer_and_epochs_are_those_given(keras: Any, fit: Any) -> None:
+def test_present_values_optimizer_and_epochs_are_those_given(keras: Any) -> None:
     model = linear_model()
     model.set_weights([np.full((4, 1), 7.0)])
     model.compile(keras.optimizers.SGD(0.01), mean_output)
-    record = fit(model, **constant(), policy=JOB, epochs=2, workers=2)
+    record = fit(model, **constant(), epochs=2, workers=2)
     assert (record.worker_steps, record.spec.identity.workers) == (32, 2)
     assert record.phases[0].end_worker_step == 16
     # Each worker-step moves it by eta times the gradient, in rounds or alone.
@@ -137,37 +133,35 @@ def test_present_values_optimizer_and_epochs_are_those_given(keras: Any, fit: An
     assert model.get_weights()[0][:, 0] == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_schedule_goes_by_worker_steps(keras: Any, fit: Any) -> None:
+def test_a_schedule_goes_by_worker_steps(keras: Any) -> None:
     model = linear_model()
     decay = keras.optimizers.schedules.PiecewiseConstantDecay([15], [0.01, 0.001])
     model.compile(keras.optimizers.SGD(decay), keras.losses.MeanAbsoluteError())
-    record = fit(model, **constant(), policy=JOB, epochs=2)
+    record = fit(model, **constant(), epochs=2)
     assert record.spec.identity.learning_rate_boundaries == ((16, 0.1),)
     assert "MeanAbsoluteError" in (record.spec.identity.loss or "")
 
 
-def test_a_training_that_is_stopped_or_diverges_leaves_the_model_alone(
-    keras: Any, fit: Any
-) -> None:
+def test_a_training_that_is_stopped_or_diverges_leaves_the_model_alone(keras: Any) -> None:
     class Stop(Observer):
         def on_evaluation(self, evaluation: Any) -> Verdict:
             return Verdict.STOP
 
     model = linear_model()
     model.compile(keras.optimizers.SGD(0.01), mean_output)
-    record = fit(model, **constant(), policy=JOB, observer=Stop())
+    record = fit(model, **constant(), observer=Stop())
     assert record.stopped_early
-    record = fit(model, **constant(), policy=JOB, learning_rate=1e37)
+    record = fit(model, **constant(), learning_rate=1e37)
     assert record.diverged
     assert (model.get_weights()[0] == 1.0).all()
 
 
-def test_a_model_that_cannot_be_trained_is_refused(keras: Any, fit: Any) -> None:
+def test_a_model_that_cannot_be_trained_is_refused(keras: Any) -> None:
     of, model = keras.optimizers, linear_model()
 
     def refused(unfit: Any, words: str, **more: Any) -> None:
         with pytest.raises(UserError, match=words):
-            fit(unfit, **constant(), policy=JOB, **more)
+            fit(unfit, **constant(), **more)
 
     for unfit in (model, lambda: model):
         refused(unfit, "the model is not compiled; call its compile")
@@ -183,7 +177,7 @@ BAND = Band(0.9, 0.01, 2, (BandPoint(W, 0.9, 0.0),))
 
 
 def test_it_is_guarded_where_the_policy_may_be_of_this_job(
-    keras: Any, fit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    keras: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from syncswitch.trainers.job.fingerprint import workload_identity
     from syncswitch.trainers.job.workload import Workload

@@ -33,7 +33,7 @@ from syncswitch.trainers.model.embeddings.shard import (
     rows_on,
 )
 from syncswitch.trainers.model.layout import Vector
-from tests.trainers.clicks import CLICKS, adagrad, adam, keras_momentum, keras_sgd
+from tests.trainers.clicks import CLICKS, of_keras
 
 WIDTH = 3
 RULES: list[RowRule] = [
@@ -236,7 +236,10 @@ def test_what_is_asked_and_sent_arrives(servers: int, wanted: set[int]) -> None:
     assert sum(len(own[0].ids) for own in sent) == len(wanted)
 
 
-@pytest.mark.parametrize("optimizer", [keras_momentum, keras_sgd, adagrad, adam])
+@pytest.mark.parametrize(
+    "optimizer",
+    [of_keras("SGD", momentum=0.8), of_keras("SGD"), of_keras("Adagrad"), of_keras("Adam")],
+)
 def test_a_rule_moves_rows_as_the_optimizer_of_keras_does(optimizer: Any) -> None:
     from keras import Variable
 
