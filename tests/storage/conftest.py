@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import contextlib
 import inspect
 import multiprocessing
-import signal
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,10 +13,12 @@ import pytest
 from sqlalchemy import Engine
 
 from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
+from syncswitch.storage.records.use import PolicyUse, whole_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 from tests.conftest import make_database
@@ -43,6 +42,9 @@ IDENTITY = WorkloadIdentity(
     first_protocol="bsp",
     second_protocol="asp",
 )
+
+OTHER_IDENTITY = replace(IDENTITY, workers=8)
+"""The same workload on a larger cluster."""
 
 SEARCH = SearchInfo(
     study="digits-1",
@@ -100,26 +102,6 @@ POLICY = TimingPolicy(
     created_at=STARTED_AT.isoformat(),
     software={"tensorflow": "2.16.1"},
 )
-
-
-@pytest.fixture
-def identity() -> WorkloadIdentity:
-    return IDENTITY
-
-
-@pytest.fixture
-def search() -> SearchInfo:
-    return SEARCH
-
-
-@pytest.fixture
-def record() -> TrialRecord:
-    return RECORD
-
-
-@pytest.fixture
-def policy() -> TimingPolicy:
-    return POLICY
 
 
 both_databases = pytest.mark.usefixtures("any_url")
@@ -210,35 +192,6 @@ def any_filled(request: pytest.FixtureRequest) -> Iterator[Database]:
         yield opened
 
 
-@pytest.fixture
-def other_identity() -> WorkloadIdentity:
-    """The same workload on a larger cluster."""
-    return replace(IDENTITY, workers=8)
-
-
-def told_before_the_kill(work: Callable[[Callable[[int], None]], None], wait_seconds: float) -> int:
-    """Runs `work(tell)` in a process and kills it with -9; the last number that it told.
-
-    Args:
-        work: Tells at least two numbers, one after the other, and goes on for longer.
-        wait_seconds: From the second number to the kill.
-    """
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(sender.send,))
-    process.start()
-    sender.close()
-    told = [receiver.recv(), receiver.recv()]
-    time.sleep(wait_seconds)
-    process.kill()
-    with contextlib.suppress(EOFError):
-        while True:
-            told.append(receiver.recv())
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    return int(told[-1])
-
-
 Work = Callable[[int], Any]
 AtOnce = Callable[[Work, int], list[Any]]
 
@@ -279,3 +232,19 @@ def sent_back(*percents: float, held_percent: float = 100.0) -> GuardOutcome:
         for number, percent in enumerate(percents)
     )
     return GuardOutcome(held_percent, tuple(failed))
+
+
+@pytest.fixture
+def used_policy(database: Database, store: TrialStore) -> TimingPolicy:
+    """A policy in the database."""
+    return PolicyRegistry(database).publish(POLICY)
+
+
+def use_of(policy: TimingPolicy, number: int = 0, **measured: Any) -> PolicyUse:
+    """A whole run with a policy, of its own seed."""
+    record = replace(RECORD, stopped_early=False, inherited_seconds=0.0)
+    record = replace(record, **measured)
+    spec = replace(record.spec, switch_percent=policy.switch_percent, seed=number)
+    use = whole_use(policy, f"use-{number}", replace(record, spec=spec))
+    assert use is not None
+    return use

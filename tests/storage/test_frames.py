@@ -20,10 +20,9 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, UserError
 from syncswitch.storage.importing import import_runs, read_table
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
-from tests.storage.conftest import both_databases
+from tests.storage.conftest import RECORD, both_databases
 from tests.storage.filled import complete, copy_rows
 
 NO_FINGERPRINT = "0" * 64
@@ -231,13 +230,11 @@ def test_chunks_that_nobody_takes_give_the_connection_back(filled: Database) -> 
 
 
 @both_databases
-def test_chunks_are_all_of_one_moment(
-    database: Database, store: TrialStore, record: TrialRecord
-) -> None:
-    complete(store, "digits-1", 0, record)
+def test_chunks_are_all_of_one_moment(database: Database, store: TrialStore) -> None:
+    complete(store, "digits-1", 0, RECORD)
     chunks = frames.evaluations(database, chunk_rows=1)
     read = [next(chunks)]
-    complete(store, "digits-1", 1, record)  # and the writer need not wait for the reader
+    complete(store, "digits-1", 1, RECORD)  # and the writer need not wait for the reader
     read.extend(chunks)
     assert [list(chunk["worker_step"]) for chunk in read] == [[500], [1000]]
     assert len(frames.evaluations(database)) == 4

@@ -1,13 +1,11 @@
-"""Many processes at work on one database, and a server that is restarted under them."""
+"""Processes at work on one database, whose server is restarted under them."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -16,25 +14,21 @@ from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Owner, SearchInfo
+from syncswitch.storage.trials.values import Owner
 from tests.conftest import postgresql, stop_server
-from tests.storage.conftest import AtOnce, both_databases
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
 
-pytestmark = [pytest.mark.slow, both_databases]
-
-
-STUDY = "digits-1"
+pytestmark = pytest.mark.slow
 
 
-def record_of(record: TrialRecord, number: int) -> TrialRecord:
-    """What run `number` measured: unlike any other."""
+def record_of(number: int) -> TrialRecord:
+    """A run unlike any other."""
     return replace(
-        record,
-        spec=replace(record.spec, replicate=number, seed=number),
+        RECORD,
+        spec=replace(RECORD.spec, replicate=number, seed=number),
         evaluations=tuple(
             Evaluation(step, step + number / 1000, 0.5 + step / 10_000, 1 / step)
             for step in range(1, 10 + number % 7)
@@ -44,103 +38,46 @@ def record_of(record: TrialRecord, number: int) -> TrialRecord:
     )
 
 
-def policy_of(policy: TimingPolicy, number: int) -> TimingPolicy:
-    """What the search `number` found."""
-    return replace(policy, study=f"study-{number}", switch_percent=number / 10, evidence=())
+def policy_of(number: int) -> TimingPolicy:
+    return replace(POLICY, study=f"study-{number}", switch_percent=number / 10, evidence=())
 
 
-def write(database: Database, record: TrialRecord, policy: TimingPolicy, number: int) -> int:
+def write(database: Database, number: int) -> int:
     """One run and one policy, from the beginning to the end; gives the policy's version."""
     store, registry = TrialStore(database), PolicyRegistry(database)
-    measured = record_of(record, number)
-    store.begin(STUDY, number, measured.spec, Owner.current())
+    measured = record_of(number)
+    store.begin(SEARCH.study, number, measured.spec, Owner.current())
     with contextlib.suppress(RetryableError):  # as in a search: a beat may be lost
-        store.heartbeat(STUDY, number, 10)
-    store.complete(STUDY, number, measured)
-    version = registry.publish(policy_of(policy, number)).version
-    registry.set_alias(policy.fingerprint, f"of-{number}", version)
+        store.heartbeat(SEARCH.study, number, 10)
+    store.complete(SEARCH.study, number, measured)
+    version = registry.publish(policy_of(number)).version
+    registry.set_alias(POLICY.fingerprint, f"of-{number}", version)
     return version
 
 
-def check_everything(
-    url: str, record: TrialRecord, policy: TimingPolicy, versions: dict[int, int]
-) -> None:
-    """That each run and policy is there once, as it was written, and nothing else.
-
-    Args:
-        url: Of the database.
-        record: From which the runs were made.
-        policy: From which the policies were made.
-        versions: Of the policies, by number of the run that was written with it.
-    """
+def check_everything(database: Database, versions: dict[int, int]) -> None:
+    """Each run and policy is there once, as it was written, and nothing else."""
     assert sorted(versions.values()) == list(range(1, len(versions) + 1))
-    with open_database(url, create=False) as database:
-        store, registry = TrialStore(database), PolicyRegistry(database)
-        rows = {row.trial_number: row for row in store.trials()}
-        assert sorted(rows) == sorted(versions)
-        for number, row in rows.items():
-            expected = record_of(record, number)
-            assert (row.state, row.replicate, row.seed) == ("complete", number, number)
-            assert row.converged_accuracy == expected.converged_accuracy
-            assert row.training_seconds == expected.training_seconds
-            assert row.phases == expected.phases
-            assert store.evaluations(STUDY, number) == list(expected.evaluations)
-        found = {found.version: found for found in registry.policies()}
-        assert found == {
-            version: replace(policy_of(policy, number), version=version)
-            for number, version in versions.items()
-        }
-        aliases = registry.aliases(policy.fingerprint)
-        assert aliases.pop(CURRENT) == len(versions)
-        assert aliases == {f"of-{number}": version for number, version in versions.items()}
-        assert list(database_findings(database)) == []
+    store, registry = TrialStore(database), PolicyRegistry(database)
+    rows = store.numbered(SEARCH.study)
+    assert sorted(rows) == sorted(versions)
+    for number, row in rows.items():
+        expected = record_of(number)
+        assert (row.state, row.replicate, row.seed) == ("complete", number, number)
+        assert row.converged_accuracy == expected.converged_accuracy
+        assert row.training_seconds == expected.training_seconds
+        assert row.phases == expected.phases
+        assert store.evaluations(SEARCH.study, number) == list(expected.evaluations)
+    assert {found.version: found for found in registry.policies()} == {
+        version: replace(policy_of(number), version=version) for number, version in versions.items()
+    }
+    aliases = registry.aliases(POLICY.fingerprint)
+    assert aliases.pop(CURRENT) == len(versions)
+    assert aliases == {f"of-{number}": version for number, version in versions.items()}
+    assert list(database_findings(database)) == []
 
 
-@pytest.mark.parametrize(
-    ("any_url", "processes", "each"),
-    [("sqlite", 4, 6), ("postgresql", 5, 5)],
-    indirect=["any_url"],
-)
-def test_many_writers_lose_and_double_nothing(
-    url: str,
-    processes: int,
-    each: int,
-    at_once: AtOnce,
-    identity: WorkloadIdentity,
-    search: SearchInfo,
-    record: TrialRecord,
-    policy: TimingPolicy,
-) -> None:
-    def work(process: int) -> dict[int, int]:
-        numbers = range(process * each, (process + 1) * each)
-        with open_database(url, create=True) as database:
-            TrialStore(database).register(identity, "digits", search)
-            return {number: write(database, record, policy, number) for number in numbers}
-
-    versions: dict[int, int] = {}
-    for answer in at_once(work, processes):
-        versions |= answer
-    assert len(versions) == processes * each
-    check_everything(url, record, policy, versions)
-
-
-@contextlib.contextmanager
-def working(work: Callable[[int], None], processes: int) -> Iterator[list[BaseProcess]]:
-    """Runs `work(0)`, `work(1)`, ... meanwhile, each in a process of its own."""
-    context = multiprocessing.get_context("fork")
-    children: list[BaseProcess] = []
-    for number in range(processes):
-        children.append(context.Process(target=work, args=(number,)))
-        children[-1].start()
-    yield children
-    for child in children:
-        child.join()
-    assert [child.exitcode for child in children] == [0] * processes
-
-
-def test_writers_outlast_a_restart_of_the_server(
-    identity: WorkloadIdentity, search: SearchInfo, record: TrialRecord, policy: TimingPolicy
-) -> None:
+def test_writers_outlast_a_restart_of_the_server() -> None:
     processes, each, restarts = 3, 8, ("fast", "immediate")
     context = multiprocessing.get_context("fork")
     written: Any = context.Queue()
@@ -148,22 +85,28 @@ def test_writers_outlast_a_restart_of_the_server(
     with postgresql() as server:
         url = server.get_uri()
         with open_database(url, create=True) as database:
-            TrialStore(database).register(identity, "digits", search)
+            TrialStore(database).register(IDENTITY, "digits", SEARCH)
 
         def work(process: int) -> None:
             with open_database(url, create=False) as database:
                 for number in range(process * each, (process + 1) * each):
-                    written.put((number, write(database, record, policy, number)))
+                    written.put((number, write(database, number)))
                     with done.get_lock():
                         done.value += 1
 
-        with working(work, processes) as writers:
-            for count, mode in enumerate(restarts):
-                while done.value < (count + 1) * 6:
-                    time.sleep(0.002)
-                    assert all(writer.exitcode in (None, 0) for writer in writers)
-                stop_server(server, mode)
-                time.sleep(2.0 * (count == 0))  # longer than a few quick attempts would last
-                server.ensure_postgres_running()
-            versions = dict(written.get(timeout=100) for _ in range(processes * each))
-        check_everything(url, record, policy, versions)
+        writers = [context.Process(target=work, args=(number,)) for number in range(processes)]
+        for writer in writers:
+            writer.start()
+        for count, mode in enumerate(restarts):
+            while done.value < (count + 1) * 6:
+                time.sleep(0.002)
+                assert all(writer.exitcode in (None, 0) for writer in writers)
+            stop_server(server, mode)
+            time.sleep(2.0 * (count == 0))  # longer than a few quick attempts would last
+            server.ensure_postgres_running()
+        versions = dict(written.get(timeout=100) for _ in range(processes * each))
+        for writer in writers:
+            writer.join()
+        assert [writer.exitcode for writer in writers] == [0] * processes
+        with open_database(url, create=False) as database:
+            check_everything(database, versions)

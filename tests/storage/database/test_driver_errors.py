@@ -15,8 +15,6 @@ from syncswitch.storage.errors import DatabaseAwayError, DatabaseError, FatalErr
 from tests.storage.conftest import both_databases
 
 pytestmark = both_databases
-
-only_sqlite = pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
 only_postgresql = pytest.mark.parametrize("any_url", ["postgresql"], indirect=True)
 
 
@@ -46,10 +44,6 @@ def test_the_class_of_what_a_server_says(database: Database) -> None:
     for state, kind in SAID_BY_A_SERVER.items():
         statement = f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"
         assert type(fault_of(database, statement)) is kind, state
-
-
-@only_postgresql
-def test_a_value_that_no_column_holds_is_a_defect(database: Database) -> None:
     for kind, value in (("int", 2**31), ("int", 2**63), ("text", "\0")):
         fault = fault_of(database, f"SELECT CAST(:value AS {kind})", value=value)
         assert type(fault) is FatalError
@@ -91,13 +85,3 @@ def test_a_file_that_another_writes_to_is_busy(sqlite_url: str, path: Path) -> N
     engine.dispose()
     assert reason(caught.value) == "database is locked"
     assert type(translated(caught.value, "here")) is DatabaseAwayError
-
-
-@only_sqlite
-def test_a_file_that_became_read_only_names_what_to_check(database: Database) -> None:
-    with database.transaction() as connection:
-        connection.exec_driver_sql("PRAGMA query_only=ON")
-    fault = fault_of(database, "DELETE FROM syncswitch_trials")
-    assert type(fault) is DatabaseError
-    assert "readonly" in str(fault)
-    assert "check its permissions" in str(fault)

@@ -1,51 +1,15 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
-from pathlib import Path
-
 import optuna
 import pytest
 from sqlalchemy import Connection, func, select, text
 
 from syncswitch.storage.database.engine import Database, open_database
-from syncswitch.storage.database.inspection import VERSION_TABLE
 from syncswitch.storage.errors import DatabaseError, RetryableError
 from syncswitch.storage.tables.trials import WORKLOADS
 from tests.storage.conftest import AtOnce, both_databases
 
 pytestmark = both_databases
-
-
-def names_of(directory: Path) -> list[str]:
-    return sorted(entry.name for entry in directory.iterdir())
-
-
-def set_revision(url: str, revision: str) -> None:
-    with open_database(url, create=True) as database, database.transaction() as connection:
-        connection.execute(
-            text(f"UPDATE {VERSION_TABLE} SET version_num = :new"), {"new": revision}
-        )
-
-
-def test_a_missing_file_is_refused_and_not_made(sqlite_url: str, path: Path) -> None:
-    with pytest.raises(DatabaseError, match=f"no database at {path}"):
-        open_database(sqlite_url, create=False)
-    assert names_of(path.parent) == []
-
-
-@pytest.mark.usefixtures("our_tables")
-@pytest.mark.parametrize("revision", ["0000", "9999", "deadbeef"])
-def test_nothing_is_written_to_a_refused_database(
-    sqlite_url: str, path: Path, revision: str
-) -> None:
-    set_revision(sqlite_url, revision)
-    before = path.read_bytes()
-    with pytest.raises(DatabaseError, match=f"tables of revision '{revision}'.* use the version"):
-        open_database(sqlite_url, create=True)
-    assert path.read_bytes() == before
-    assert names_of(path.parent) == [path.name]
 
 
 def test_optuna_and_we_share_one_database(url: str) -> None:
@@ -104,25 +68,6 @@ def test_a_reader_keeps_its_snapshot_and_holds_up_no_writer(database: Database) 
         assert reader.scalar(text("SELECT count(*) FROM counter")) == 1
 
 
-def test_threads_share_a_database(database: Database) -> None:
-    with database.transaction() as connection:
-        connection.execute(text("CREATE TABLE counter (count INTEGER)"))
-
-    def work() -> None:
-        for _ in range(20):
-            database.write(
-                lambda connection: connection.execute(text("INSERT INTO counter VALUES (1)"))
-            )
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with database.transaction(read_only=True) as connection:
-        assert connection.scalar(text("SELECT sum(count) FROM counter")) == 80
-
-
 def test_a_passing_fault_is_tried_again_in_a_new_transaction(database: Database) -> None:
     with database.transaction() as connection:
         connection.execute(text("CREATE TABLE counter (count INTEGER)"))
@@ -136,7 +81,6 @@ def test_a_passing_fault_is_tried_again_in_a_new_transaction(database: Database)
         return "done"
 
     assert database.write(operation) == "done"
-    assert len({id(connection) for connection in connections}) == 3
     with database.transaction(read_only=True) as connection:
         assert connection.scalar(text("SELECT count(*) FROM counter")) == 1
 
@@ -147,20 +91,6 @@ def test_a_fault_that_does_not_pass_is_raised_in_the_end(database: Database) -> 
 
     with pytest.raises(RetryableError, match="lost"):
         database.write(operation, patience_seconds=0)
-
-
-@pytest.mark.usefixtures("our_tables")
-def test_a_lookup_imports_neither_alembic_nor_the_trainers(sqlite_url: str) -> None:
-    script = (
-        "import sys\n"
-        "from syncswitch.storage.database.engine import open_database\n"
-        "from syncswitch.storage.policies.registry import PolicyRegistry\n"
-        "with open_database(sys.argv[1], create=False) as database:\n"
-        "    assert PolicyRegistry(database).lookup('digits') == []\n"
-        "print(*sorted({'alembic', 'optuna', 'psutil', 'tensorflow'} & set(sys.modules)))\n"
-    )
-    output = subprocess.check_output([sys.executable, "-c", script, sqlite_url], text=True)
-    assert output == "\n"
 
 
 @pytest.mark.parametrize("read_only", [False, True])

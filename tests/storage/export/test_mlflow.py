@@ -22,8 +22,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.uses.store import record_use, use_curves, uses
-from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH
-from tests.storage.uses.conftest import use_of
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, use_of
 
 
 def test_a_use_is_the_same_from_the_run_itself_and_from_the_database(database: Database) -> None:

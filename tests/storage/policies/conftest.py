@@ -7,21 +7,21 @@ import pytest
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.trials.store import TrialStore
+from tests.storage.conftest import IDENTITY, POLICY
 
 
 @pytest.fixture
-def workload(identity: WorkloadIdentity) -> RegisteredWorkload:
-    return RegisteredWorkload(identity, "digits.py:job")
+def workload() -> RegisteredWorkload:
+    return RegisteredWorkload(IDENTITY, "digits.py:job")
 
 
 @pytest.fixture
-def file(tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload) -> Path:
+def file(tmp_path: Path, workload: RegisteredWorkload) -> Path:
     """A policy file as it was written."""
     path = tmp_path / "policy.json"
-    write_policy(path, policy, workload)
+    write_policy(path, POLICY, workload)
     return path
 
 

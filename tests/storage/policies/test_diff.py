@@ -7,20 +7,17 @@ import pytest
 
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY
 
 
-def test_a_policy_is_equal_to_itself_and_to_its_copies(
-    policy: TimingPolicy, identity: WorkloadIdentity
-) -> None:
+def test_a_policy_is_equal_to_itself_and_to_its_copies() -> None:
     copy = replace(
-        policy,
+        POLICY,
         version=7,
         created_at="2027-01-01T00:00:00+00:00",
-        evidence=tuple(reversed(policy.evidence)),
+        evidence=tuple(reversed(POLICY.evidence)),
     )
-    assert policy_differences(policy, copy, identity, replace(identity, name="numbers")) == []
+    assert policy_differences(POLICY, copy, IDENTITY, replace(IDENTITY, name="numbers")) == []
 
 
 @pytest.mark.parametrize(
@@ -51,44 +48,35 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies(
         ),
     ],
 )
-def test_only_what_differs_is_named(
-    policy: TimingPolicy,
-    identity: WorkloadIdentity,
-    change: dict[str, Any],
-    expected: dict[str, Any],
-) -> None:
-    found = policy_differences(policy, replace(policy, **change), identity, identity)
+def test_only_what_differs_is_named(change: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = policy_differences(POLICY, replace(POLICY, **change), IDENTITY, IDENTITY)
     assert {one.field: (one.before, one.after) for one in found} == expected
 
 
-def test_where_less_is_better_the_metrics_own_values_are_compared(
-    policy: TimingPolicy, identity: WorkloadIdentity
-) -> None:
+def test_where_less_is_better_the_metrics_own_values_are_compared() -> None:
     less = {"metric": "loss", "metric_goal": "min", "metric_highest": None}
-    first = replace(policy, **less, target_accuracy=-0.231, mean_accuracy=-0.25)
+    first = replace(POLICY, **less, target_accuracy=-0.231, mean_accuracy=-0.25)
     second = replace(first, target_accuracy=-0.25, mean_accuracy=None)
-    assert policy_differences(first, second, identity, identity) == [
+    assert policy_differences(first, second, IDENTITY, IDENTITY) == [
         FieldDifference("target_value", 0.231, 0.25),
         FieldDifference("mean_value", 0.25, None),
     ]
 
 
-def test_the_jobs_are_compared_too(
-    policy: TimingPolicy, identity: WorkloadIdentity, other_identity: WorkloadIdentity
-) -> None:
-    job = replace(other_identity, momentum=None)
-    other = replace(policy, fingerprint=job.fingerprint, workers=8)
-    assert policy_differences(policy, other, identity, job) == [
-        FieldDifference("fingerprint", identity.fingerprint, job.fingerprint),
+def test_the_jobs_are_compared_too() -> None:
+    job = replace(OTHER_IDENTITY, momentum=None)
+    other = replace(POLICY, fingerprint=job.fingerprint, workers=8)
+    assert policy_differences(POLICY, other, IDENTITY, job) == [
+        FieldDifference("fingerprint", IDENTITY.fingerprint, job.fingerprint),
         FieldDifference("workers", 4, 8),
         FieldDifference("momentum", 0.9, None),
     ]
 
 
-def test_evidence_is_compared_as_a_whole(policy: TimingPolicy, identity: WorkloadIdentity) -> None:
-    first, second = policy.evidence
-    changed = replace(policy, evidence=(first, replace(second, converged_accuracy=0.5)))
-    (found,) = policy_differences(policy, changed, identity, identity)
+def test_evidence_is_compared_as_a_whole() -> None:
+    first, second = POLICY.evidence
+    changed = replace(POLICY, evidence=(first, replace(second, converged_accuracy=0.5)))
+    (found,) = policy_differences(POLICY, changed, IDENTITY, IDENTITY)
     assert found.field == "evidence"
     assert found.before == [asdict(second), asdict(first)]  # by their numbers
     assert found.after == [{**asdict(second), "converged_accuracy": 0.5}, asdict(first)]

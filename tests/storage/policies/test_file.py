@@ -26,7 +26,7 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.properties import FIXTURES_STAY
-from tests.storage.conftest import AtOnce
+from tests.storage.conftest import IDENTITY, POLICY, AtOnce
 
 GOLDEN = Path(__file__).with_name("golden_policy.json")
 
@@ -130,13 +130,11 @@ def test_every_policy_survives_as_a_file(
     assert found.path == tmp_path / "policy.json"
 
 
-def test_the_file_of_a_simulated_job_says_so(
-    tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity
-) -> None:
-    simulated = replace(identity, simulated_cluster="5" * 64)
+def test_the_file_of_a_simulated_job_says_so(tmp_path: Path) -> None:
+    simulated = replace(IDENTITY, simulated_cluster="5" * 64)
     workload = RegisteredWorkload(simulated, "digits.py:job")
     path = tmp_path / "policy.json"
-    write_policy(path, replace(policy, fingerprint=simulated.fingerprint), workload)
+    write_policy(path, replace(POLICY, fingerprint=simulated.fingerprint), workload)
     content = json.loads(path.read_text())
     assert content["schema_version"] == SCHEMA_VERSION
     assert content["workload"]["simulated_cluster"] == "5" * 64
@@ -152,14 +150,12 @@ def test_the_file_of_a_simulated_job_says_so(
         read_policy_file(path)
 
 
-def test_a_file_that_was_written_long_ago_is_read(
-    policy: TimingPolicy, workload: RegisteredWorkload
-) -> None:
+def test_a_file_that_was_written_long_ago_is_read(workload: RegisteredWorkload) -> None:
     """Neither the checksum nor the fingerprint may change while the schema version does not."""
     found = read_policy_file(GOLDEN)
     assert found.workload == workload
     assert found.policy == replace(
-        policy,
+        POLICY,
         confidence=0.97,
         guarded=True,
         keep=0.95,
@@ -173,64 +169,60 @@ def test_a_file_that_was_written_long_ago_is_read(
     )
 
 
-def test_a_reformatted_file_is_as_good(file: Path, policy: TimingPolicy) -> None:
+def test_a_reformatted_file_is_as_good(file: Path) -> None:
     document = json.loads(file.read_text())
     document["policy"]["baseline_seconds"] = 6  # as tools write 6.0
     file.write_text(json.dumps(dict(reversed(document.items())), sort_keys=True, indent=None))
-    assert read_policy_file(file).policy == policy
+    assert read_policy_file(file).policy == POLICY
 
 
 def test_whole_numbers_may_be_given_for_real_ones(
-    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
+    tmp_path: Path, workload: RegisteredWorkload
 ) -> None:
-    whole = replace(policy, switch_percent=50, baseline_seconds=6)
+    whole = replace(POLICY, switch_percent=50, baseline_seconds=6)
     write_policy(tmp_path / "policy.json", whole, workload)
     assert read_policy_file(tmp_path / "policy.json").policy == whole
 
 
-def test_a_byte_order_mark_is_no_damage(file: Path, policy: TimingPolicy) -> None:
+def test_a_byte_order_mark_is_no_damage(file: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    assert read_policy_file(file).policy == policy
+    assert read_policy_file(file).policy == POLICY
 
 
-def test_an_impossible_policy_is_not_written(
-    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
-) -> None:
+def test_an_impossible_policy_is_not_written(tmp_path: Path, workload: RegisteredWorkload) -> None:
     with pytest.raises(PolicyError, match=r"switch_percent '140.0'"):
-        write_policy(tmp_path / "policy.json", replace(policy, switch_percent=140.0), workload)
+        write_policy(tmp_path / "policy.json", replace(POLICY, switch_percent=140.0), workload)
     with pytest.raises(PolicyError, match="workers 8, but that of the workload is 4"):
-        write_policy(tmp_path / "policy.json", replace(policy, workers=8), workload)
+        write_policy(tmp_path / "policy.json", replace(POLICY, workers=8), workload)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("place", ["no/such/policy.json", "."])
 def test_a_place_that_cannot_be_written_is_refused(
-    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload, place: str
+    tmp_path: Path, workload: RegisteredWorkload, place: str
 ) -> None:
     with pytest.raises(PolicyError, match="cannot write the file"):
-        write_policy(tmp_path / place, policy, workload)
+        write_policy(tmp_path / place, POLICY, workload)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_others_may_read_the_file(
-    tmp_path: Path, policy: TimingPolicy, workload: RegisteredWorkload
-) -> None:
+def test_others_may_read_the_file(tmp_path: Path, workload: RegisteredWorkload) -> None:
     before = os.umask(0o022)
     try:
-        write_policy(tmp_path / "policy.json", policy, workload)
+        write_policy(tmp_path / "policy.json", POLICY, workload)
     finally:
         os.umask(before)
     assert (tmp_path / "policy.json").stat().st_mode & 0o777 == 0o644
 
 
 def test_readers_see_whole_files_while_writers_write(
-    file: Path, at_once: AtOnce, policy: TimingPolicy, workload: RegisteredWorkload
+    file: Path, at_once: AtOnce, workload: RegisteredWorkload
 ) -> None:
     def work(number: int) -> set[int]:
         if number < 2:
             for count in range(30):
                 version = number * 30 + count + 1
-                write_policy(file, replace(policy, version=version), workload)
+                write_policy(file, replace(POLICY, version=version), workload)
             return set()
         return {read_policy_file(file).policy.version for _ in range(100)}
 
@@ -358,9 +350,9 @@ def test_nonsense_is_refused_by_name(file: Path, name: str, value: object) -> No
     assert name in message
 
 
-def test_every_missing_value_is_named(file: Path, policy: TimingPolicy) -> None:
+def test_every_missing_value_is_named(file: Path) -> None:
     original = file.read_text()
-    for name in policy_to_dict(policy):
+    for name in policy_to_dict(POLICY):
         document = json.loads(original)
         del document["policy"][name]
         file.write_text(json.dumps(document))

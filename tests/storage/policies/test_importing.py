@@ -17,14 +17,13 @@ from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo
-from tests.storage.conftest import AtOnce, both_databases
+from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY, SEARCH, AtOnce, both_databases
 
 Exported = Callable[..., PolicyFile]
 
 
 @pytest.fixture
-def exported(tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity) -> Exported:
+def exported(tmp_path: Path, identity: WorkloadIdentity) -> Exported:
     """Writes and reads the file of a policy with some values changed."""
 
     def make(identity: WorkloadIdentity = identity, **changes: Any) -> PolicyFile:
@@ -34,7 +33,7 @@ def exported(tmp_path: Path, policy: TimingPolicy, identity: WorkloadIdentity) -
             "workers": identity.workers,
             **changes,
         }
-        write_policy(path, replace(policy, **changes), RegisteredWorkload(identity, "their.py:job"))
+        write_policy(path, replace(POLICY, **changes), RegisteredWorkload(identity, "their.py:job"))
         return read_policy_file(path)
 
     return make
@@ -53,17 +52,12 @@ def other_database(other_url: str) -> Iterator[Database]:
 
 @both_databases
 def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
-    store: TrialStore,
-    database: Database,
-    other_database: Database,
-    policy: TimingPolicy,
-    identity: WorkloadIdentity,
-    tmp_path: Path,
+    store: TrialStore, database: Database, other_database: Database, tmp_path: Path
 ) -> None:
     source, target = PolicyRegistry(database), PolicyRegistry(other_database)
-    source.publish(replace(policy, study="digits-0"))
-    published = source.publish(replace(policy, confidence=0.97))
-    workload = source.workload(policy.fingerprint)
+    source.publish(replace(POLICY, study="digits-0"))
+    published = source.publish(replace(POLICY, confidence=0.97))
+    workload = source.workload(POLICY.fingerprint)
     assert workload is not None
     write_policy(tmp_path / "policy.json", published, workload)
     (imported,) = import_policies(other_database, [read_policy_file(tmp_path / "policy.json")])
@@ -71,12 +65,12 @@ def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
     assert imported.current_version == 1
     assert imported.policy == replace(published, version=1)
     assert target.lookup("digits", workers=4) == [imported.policy]
-    assert target.workload(identity.fingerprint) == RegisteredWorkload(identity, "digits")
+    assert target.workload(IDENTITY.fingerprint) == RegisteredWorkload(IDENTITY, "digits")
     (entry,) = target.entries()
     assert entry.imported_at is not None
     assert entry.imported_at > published.created_at
     assert [entry.imported_at for entry in source.entries()] == [None, None]
-    (missing, _) = target.evidence_trials(policy.fingerprint, 1)
+    (missing, _) = target.evidence_trials(POLICY.fingerprint, 1)
     assert missing.trial_id is None
 
 
@@ -166,31 +160,27 @@ def test_the_first_of_several_is_current_where_there_was_none(
 
 
 def test_a_search_here_publishes_though_one_of_its_name_was_imported(
-    database: Database, registry: PolicyRegistry, exported: Exported, policy: TimingPolicy
+    database: Database, registry: PolicyRegistry, exported: Exported
 ) -> None:
     file = exported()
     import_policies(database, [file])
-    mine = replace(policy, created_at="2026-02-02T00:00:00+00:00", switch_percent=50.0)
+    mine = replace(POLICY, created_at="2026-02-02T00:00:00+00:00", switch_percent=50.0)
     published = registry.publish(mine)
     assert published == replace(mine, version=2)
     assert registry.publish(replace(mine, created_at="2026-03-03T00:00:00+00:00")) == published
-    assert registry.aliases(policy.fingerprint) == {CURRENT: 2}
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 2}
     imported = [entry.policy for entry in registry.entries() if entry.imported_at]
-    assert imported == [replace(policy, version=1)]
+    assert imported == [replace(POLICY, version=1)]
     # And others of the same name may follow.
     (third,) = import_policies(database, [exported(created_at="2026-04-04T00:00:00+00:00")])
     assert third.policy.version == 3
 
 
 def test_a_workload_that_is_known_keeps_its_name_and_reference(
-    database: Database,
-    store: TrialStore,
-    registry: PolicyRegistry,
-    exported: Exported,
-    identity: WorkloadIdentity,
+    database: Database, store: TrialStore, registry: PolicyRegistry, exported: Exported
 ) -> None:
-    import_policies(database, [exported(replace(identity, name="theirs"))])
-    assert registry.workload(identity.fingerprint) == RegisteredWorkload(identity, "digits")
+    import_policies(database, [exported(replace(IDENTITY, name="theirs"))])
+    assert registry.workload(IDENTITY.fingerprint) == RegisteredWorkload(IDENTITY, "digits")
 
 
 @pytest.mark.parametrize(
@@ -214,23 +204,14 @@ def test_text_that_no_column_takes_is_refused(
     assert registry.entries() == []
 
 
-def test_a_workload_that_no_column_takes_is_refused(
-    database: Database, exported: Exported, identity: WorkloadIdentity
-) -> None:
+def test_a_workload_that_no_column_takes_is_refused(database: Database, exported: Exported) -> None:
     with pytest.raises(PolicyError, match=r"data_set 'a.*allowed: any number, none of them NUL"):
-        import_policies(database, [exported(replace(identity, data_set="a\0"))])
+        import_policies(database, [exported(replace(IDENTITY, data_set="a\0"))])
 
 
 @both_databases
 def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
-    url: str,
-    registry: PolicyRegistry,
-    at_once: AtOnce,
-    exported: Exported,
-    policy: TimingPolicy,
-    identity: WorkloadIdentity,
-    other_identity: WorkloadIdentity,
-    search: SearchInfo,
+    url: str, registry: PolicyRegistry, at_once: AtOnce, exported: Exported, policy: TimingPolicy
 ) -> None:
     """Nobody has registered the workloads before: that is a race, too."""
     each = 4
@@ -239,7 +220,7 @@ def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
             exported(job, study=f"theirs-{number}-{count}")
             for count in range(each)
             # Some in one order, others in the other one.
-            for job in (identity, other_identity)[:: 1 if number % 2 else -1]
+            for job in (IDENTITY, OTHER_IDENTITY)[:: 1 if number % 2 else -1]
         ]
         for number in range(2)
     ]
@@ -248,13 +229,13 @@ def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
         with open_database(url, create=False) as database:
             if number < 2:
                 return [imported.policy for imported in import_policies(database, files[number])]
-            TrialStore(database).register(identity, "digits", search)
+            TrialStore(database).register(IDENTITY, "digits", SEARCH)
             registry = PolicyRegistry(database)
             studies = [f"ours-{number}-{count}" for count in range(each)]
             return [registry.publish(replace(policy, study=study)) for study in studies]
 
     answers = [policy for found in at_once(work, 4) for policy in found]
-    for job, count in ((identity, 4 * each), (other_identity, 2 * each)):
+    for job, count in ((IDENTITY, 4 * each), (OTHER_IDENTITY, 2 * each)):
         mine = [policy for policy in answers if policy.fingerprint == job.fingerprint]
         assert sorted(policy.version for policy in mine) == list(range(1, count + 1))
         for answer in mine:

@@ -10,66 +10,63 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Owner, SearchInfo
-from tests.storage.conftest import AtOnce, both_databases
+from syncswitch.storage.trials.values import Owner
+from tests.storage.conftest import (
+    IDENTITY,
+    OTHER_IDENTITY,
+    POLICY,
+    RECORD,
+    SEARCH,
+    AtOnce,
+    both_databases,
+)
 
 
 @both_databases
-def test_versions_count_from_1_whatever_the_policy_says(
-    registry: PolicyRegistry, policy: TimingPolicy
-) -> None:
-    first = registry.publish(replace(policy, version=7))
-    second = registry.publish(replace(policy, study="digits-2", version=0))
-    assert first == replace(policy, version=1)
-    assert second == replace(policy, study="digits-2", version=2)
-    assert registry.get(policy.fingerprint, 1) == first
-    assert registry.get(policy.fingerprint, 2) == second
-    assert registry.get(policy.fingerprint, 3) is None
+def test_versions_count_from_1_whatever_the_policy_says(registry: PolicyRegistry) -> None:
+    first = registry.publish(replace(POLICY, version=7))
+    second = registry.publish(replace(POLICY, study="digits-2", version=0))
+    assert first == replace(POLICY, version=1)
+    assert second == replace(POLICY, study="digits-2", version=2)
+    assert registry.get(POLICY.fingerprint, 1) == first
+    assert registry.get(POLICY.fingerprint, 2) == second
+    assert registry.get(POLICY.fingerprint, 3) is None
 
 
 def test_a_workload_is_found_by_every_name_that_its_policies_had(
-    registry: PolicyRegistry,
-    store: TrialStore,
-    policy: TimingPolicy,
-    identity: WorkloadIdentity,
-    search: SearchInfo,
+    registry: PolicyRegistry, store: TrialStore
 ) -> None:
-    first = registry.publish(policy)
-    store.register(replace(identity, name="numbers"), "numbers", search)
+    first = registry.publish(POLICY)
+    store.register(replace(IDENTITY, name="numbers"), "numbers", SEARCH)
     for name in ("digits", "numbers"):
         assert registry.lookup(name) == registry.policies(workload=name) == [first]
-    second = registry.publish(replace(policy, study="digits-2", workload="numbers"))
+    second = registry.publish(replace(POLICY, study="digits-2", workload="numbers"))
     for name in ("digits", "numbers"):
         assert registry.lookup(name) == [second]
         assert registry.policies(workload=name) == [second, first]
     assert registry.lookup("other") == []
 
 
-def test_a_study_publishes_once(registry: PolicyRegistry, policy: TimingPolicy) -> None:
-    first = registry.publish(policy)
-    registry.publish(replace(policy, study="digits-2"))
-    assert registry.publish(replace(policy, switch_percent=99.0)) == first
-    assert registry.get(policy.fingerprint, 1) == first
-    assert registry.aliases(policy.fingerprint) == {"current": 2}
+def test_a_study_publishes_once(registry: PolicyRegistry) -> None:
+    first = registry.publish(POLICY)
+    registry.publish(replace(POLICY, study="digits-2"))
+    assert registry.publish(replace(POLICY, switch_percent=99.0)) == first
+    assert registry.get(POLICY.fingerprint, 1) == first
+    assert registry.aliases(POLICY.fingerprint) == {"current": 2}
 
 
 @both_databases
 def test_a_study_of_another_workload_is_not_taken_for_its_own(
-    registry: PolicyRegistry,
-    store: TrialStore,
-    policy: TimingPolicy,
-    search: SearchInfo,
-    other_identity: WorkloadIdentity,
+    registry: PolicyRegistry, store: TrialStore
 ) -> None:
-    other = other_identity.fingerprint
-    store.register(other_identity, "digits", replace(search, study="x", fingerprint=other))
-    registry.publish(policy)
+    other = OTHER_IDENTITY.fingerprint
+    store.register(OTHER_IDENTITY, "digits", replace(SEARCH, study="x", fingerprint=other))
+    registry.publish(POLICY)
     with pytest.raises(FatalError, match="refuses these values"):
-        registry.publish(replace(policy, fingerprint=other))
+        registry.publish(replace(POLICY, fingerprint=other))
 
 
 NOT_KNOWN = {
@@ -96,17 +93,15 @@ PROMISED = {
 
 @both_databases
 @pytest.mark.parametrize("changes", [NOT_KNOWN, PROMISED, {"confidence": 0.0}, {"confidence": 1.0}])
-def test_a_policy_keeps_what_it_says(
-    registry: PolicyRegistry, policy: TimingPolicy, changes: dict[str, Any]
-) -> None:
-    published = replace(policy, **changes)
+def test_a_policy_keeps_what_it_says(registry: PolicyRegistry, changes: dict[str, Any]) -> None:
+    published = replace(POLICY, **changes)
     assert registry.publish(published) == published
     assert registry.lookup("digits") == registry.policies() == [published]
 
 
-def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy) -> None:
+def test_an_unknown_workload_is_refused(database: Database) -> None:
     with pytest.raises(PolicyError, match="is not in this database"):
-        PolicyRegistry(database).publish(policy)
+        PolicyRegistry(database).publish(POLICY)
 
 
 @pytest.mark.parametrize(
@@ -118,39 +113,31 @@ def test_an_unknown_workload_is_refused(database: Database, policy: TimingPolicy
         {"band": Band(1.9, 0.01)},
     ],
 )
-def test_an_impossible_policy_is_refused(
-    registry: PolicyRegistry, policy: TimingPolicy, change: dict[str, Any]
-) -> None:
+def test_an_impossible_policy_is_refused(registry: PolicyRegistry, change: dict[str, Any]) -> None:
     with pytest.raises(PolicyError, match=next(iter(change))):
-        registry.publish(replace(policy, **change))
+        registry.publish(replace(POLICY, **change))
     assert registry.policies() == []
 
 
-def test_the_time_of_creation_is_given_in_utc(
-    registry: PolicyRegistry, policy: TimingPolicy
-) -> None:
-    published = registry.publish(replace(policy, created_at="2026-01-31T14:00:00+02:00"))
+def test_the_time_of_creation_is_given_in_utc(registry: PolicyRegistry) -> None:
+    published = registry.publish(replace(POLICY, created_at="2026-01-31T14:00:00+02:00"))
     assert published.created_at == "2026-01-31T12:00:00+00:00"
     assert registry.lookup("digits") == [published]
 
 
 @both_databases
 def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
-    registry: PolicyRegistry,
-    store: TrialStore,
-    policy: TimingPolicy,
-    search: SearchInfo,
-    other_identity: WorkloadIdentity,
+    registry: PolicyRegistry, store: TrialStore
 ) -> None:
-    large = other_identity.fingerprint
-    store.register(other_identity, "digits", replace(search, study="large", fingerprint=large))
-    first = registry.publish(policy)
+    large = OTHER_IDENTITY.fingerprint
+    store.register(OTHER_IDENTITY, "digits", replace(SEARCH, study="large", fingerprint=large))
+    first = registry.publish(POLICY)
     second = registry.publish(
-        replace(policy, study="digits-2", created_at="2026-02-02T00:00:00+00:00")
+        replace(POLICY, study="digits-2", created_at="2026-02-02T00:00:00+00:00")
     )
     newest = registry.publish(
         replace(
-            policy,
+            POLICY,
             fingerprint=large,
             workers=8,
             study="large",
@@ -169,61 +156,52 @@ def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
     assert registry.policies(workload=large) == [newest]
 
 
-def test_entries_name_the_aliases_of_each_version(
-    registry: PolicyRegistry, policy: TimingPolicy, identity: WorkloadIdentity
-) -> None:
-    first = registry.publish(policy)
-    second = registry.publish(replace(policy, study="digits-2"))
-    registry.set_alias(policy.fingerprint, "pinned", 2)
-    registry.set_alias(policy.fingerprint, "old", 1)
+def test_entries_name_the_aliases_of_each_version(registry: PolicyRegistry) -> None:
+    first = registry.publish(POLICY)
+    second = registry.publish(replace(POLICY, study="digits-2"))
+    registry.set_alias(POLICY.fingerprint, "pinned", 2)
+    registry.set_alias(POLICY.fingerprint, "old", 1)
     newer, older = (
-        PolicyEntry(second, (CURRENT, "pinned"), None, identity),
-        PolicyEntry(first, ("old",), None, identity),
+        PolicyEntry(second, (CURRENT, "pinned"), None, IDENTITY),
+        PolicyEntry(first, ("old",), None, IDENTITY),
     )
     assert registry.entries() == registry.entries(workload="digits") == [newer, older]
-    assert registry.entry(policy.fingerprint, 1) == older
+    assert registry.entry(POLICY.fingerprint, 1) == older
     assert registry.entries(workload="other") == []
-    assert registry.entry(policy.fingerprint, 3) is None
+    assert registry.entry(POLICY.fingerprint, 3) is None
 
 
 @both_databases
-def test_the_evidence_leads_to_the_trials(
-    registry: PolicyRegistry,
-    store: TrialStore,
-    policy: TimingPolicy,
-    record: TrialRecord,
-    other_identity: WorkloadIdentity,
-    search: SearchInfo,
-) -> None:
+def test_the_evidence_leads_to_the_trials(registry: PolicyRegistry, store: TrialStore) -> None:
     def run(number: int, study: str, spec: TrialSpec, **measured: Any) -> int:
         store.begin(study, number, spec, Owner.current())
-        store.complete(study, number, replace(record, spec=spec, **measured))
+        store.complete(study, number, replace(RECORD, spec=spec, **measured))
         found = store.get(study, number)
         assert found is not None
         return found.trial_id
 
-    spec = replace(record.spec, switch_percent=12.5, replicate=0)
+    spec = replace(RECORD.spec, switch_percent=12.5, replicate=0)
     there = {"converged_accuracy": 0.895, "training_seconds": 3.0}
-    agreeing = run(1, search.study, spec, **there)
+    agreeing = run(1, SEARCH.study, spec, **there)
     others = {
-        run(2, search.study, spec, **{**there, "converged_accuracy": 0.8949}),
-        run(3, search.study, spec, **{**there, "training_seconds": 3.5}),
-        run(4, search.study, spec, **there, diverged=True),
-        run(5, search.study, replace(spec, switch_percent=25.0), **there),
-        run(6, search.study, replace(spec, replicate=1), **there),
+        run(2, SEARCH.study, spec, **{**there, "converged_accuracy": 0.8949}),
+        run(3, SEARCH.study, spec, **{**there, "training_seconds": 3.5}),
+        run(4, SEARCH.study, spec, **there, diverged=True),
+        run(5, SEARCH.study, replace(spec, switch_percent=25.0), **there),
+        run(6, SEARCH.study, replace(spec, replicate=1), **there),
     }
-    store.begin(search.study, 7, spec, Owner.current())  # still running
-    namesake = replace(search, study="namesake", fingerprint=other_identity.fingerprint)
-    store.register(other_identity, "digits", namesake)
-    run(1, "namesake", replace(spec, identity=other_identity), **there)
-    stated = policy.evidence[0]
+    store.begin(SEARCH.study, 7, spec, Owner.current())  # still running
+    namesake = replace(SEARCH, study="namesake", fingerprint=OTHER_IDENTITY.fingerprint)
+    store.register(OTHER_IDENTITY, "digits", namesake)
+    run(1, "namesake", replace(spec, identity=OTHER_IDENTITY), **there)
+    stated = POLICY.evidence[0]
     evidence = (
         *[replace(stated, trial_number=number) for number in (3, 1, 9, 2, 4, 5, 6, 7)],
         replace(stated, study="elsewhere"),
         replace(stated, study="namesake"),
     )
-    published = registry.publish(replace(policy, evidence=evidence))
-    found = registry.evidence_trials(policy.fingerprint, published.version)
+    published = registry.publish(replace(POLICY, evidence=evidence))
+    found = registry.evidence_trials(POLICY.fingerprint, published.version)
     assert len(found) == len(evidence)
     assert found[1] == EvidenceTrial(agreeing, agrees=True)
     missing = EvidenceTrial(None, agrees=False)
@@ -231,16 +209,16 @@ def test_the_evidence_leads_to_the_trials(
     changed = [found[position] for position in (0, 3, 4, 5, 6, 7)]
     assert not any(trial.agrees for trial in changed)
     assert others < {trial.trial_id for trial in changed}
-    assert registry.evidence_trials(policy.fingerprint, 9) == []
+    assert registry.evidence_trials(POLICY.fingerprint, 9) == []
 
 
 @both_databases
 def test_one_study_published_by_many_has_one_policy(
-    store: TrialStore, url: str, at_once: AtOnce, policy: TimingPolicy
+    store: TrialStore, url: str, at_once: AtOnce
 ) -> None:
     def work(number: int) -> TimingPolicy:
         with open_database(url, create=False) as database:
-            return PolicyRegistry(database).publish(replace(policy, switch_percent=number * 10.0))
+            return PolicyRegistry(database).publish(replace(POLICY, switch_percent=number * 10.0))
 
     answers = at_once(work, 3)
     assert len({answer.switch_percent for answer in answers}) == 1
@@ -248,39 +226,35 @@ def test_one_study_published_by_many_has_one_policy(
 
 
 @both_databases
-def test_an_alias_moves_back_and_forth(registry: PolicyRegistry, policy: TimingPolicy) -> None:
-    first = registry.publish(policy)
-    second = registry.publish(replace(policy, study="digits-2"))
-    registry.set_alias(policy.fingerprint, "pinned", 1)
+def test_an_alias_moves_back_and_forth(registry: PolicyRegistry) -> None:
+    first = registry.publish(POLICY)
+    second = registry.publish(replace(POLICY, study="digits-2"))
+    registry.set_alias(POLICY.fingerprint, "pinned", 1)
     assert registry.lookup("digits", alias="pinned") == [first]
     assert registry.lookup("digits") == [second]
-    registry.set_alias(policy.fingerprint, "pinned", 2)
-    registry.set_alias(policy.fingerprint, CURRENT, 1)
-    assert registry.aliases(policy.fingerprint) == {CURRENT: 1, "pinned": 2}
+    registry.set_alias(POLICY.fingerprint, "pinned", 2)
+    registry.set_alias(POLICY.fingerprint, CURRENT, 1)
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 2}
     assert registry.lookup("digits") == [first]
     assert registry.lookup("digits", alias="none") == []
 
 
 @pytest.mark.parametrize("alias", ["", "1", "1a", "Pinned", "a_b", "-a", "a b", "a\n", "a" * 65])
-def test_an_illegal_alias_is_refused(
-    registry: PolicyRegistry, policy: TimingPolicy, alias: str
-) -> None:
-    registry.publish(policy)
+def test_an_illegal_alias_is_refused(registry: PolicyRegistry, alias: str) -> None:
+    registry.publish(POLICY)
     with pytest.raises(PolicyError, match="cannot be an alias; allowed"):
-        registry.set_alias(policy.fingerprint, alias, 1)
+        registry.set_alias(POLICY.fingerprint, alias, 1)
 
 
 @both_databases
 @pytest.mark.parametrize("version", [0, -1, 2, 10**30])
-def test_an_alias_needs_a_version(
-    registry: PolicyRegistry, policy: TimingPolicy, version: int
-) -> None:
-    registry.publish(policy)
-    assert registry.get(policy.fingerprint, version) is None
-    assert registry.entry(policy.fingerprint, version) is None
+def test_an_alias_needs_a_version(registry: PolicyRegistry, version: int) -> None:
+    registry.publish(POLICY)
+    assert registry.get(POLICY.fingerprint, version) is None
+    assert registry.entry(POLICY.fingerprint, version) is None
     with pytest.raises(PolicyError, match=f"no policy version {version}; allowed: 1 to 1"):
-        registry.set_alias(policy.fingerprint, "pinned", version)
-    assert registry.aliases(policy.fingerprint) == {CURRENT: 1}
+        registry.set_alias(POLICY.fingerprint, "pinned", version)
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1}
 
 
 def test_an_alias_of_a_workload_without_policies_is_refused(registry: PolicyRegistry) -> None:
@@ -288,42 +262,34 @@ def test_an_alias_of_a_workload_without_policies_is_refused(registry: PolicyRegi
         registry.set_alias("f" * 64, "pinned", 1)
 
 
-def test_an_alias_rolls_back_to_the_next_lower_version(
-    registry: PolicyRegistry, policy: TimingPolicy
-) -> None:
+def test_an_alias_rolls_back_to_the_next_lower_version(registry: PolicyRegistry) -> None:
     for study in ("one", "two", "three"):
-        registry.publish(replace(policy, study=study))
-    registry.set_alias(policy.fingerprint, "pinned", 2)
-    assert registry.roll_back(policy.fingerprint) == (3, 2)
-    assert registry.roll_back(policy.fingerprint) == (2, 1)
-    assert registry.aliases(policy.fingerprint) == {CURRENT: 1, "pinned": 2}
+        registry.publish(replace(POLICY, study=study))
+    registry.set_alias(POLICY.fingerprint, "pinned", 2)
+    assert registry.roll_back(POLICY.fingerprint) == (3, 2)
+    assert registry.roll_back(POLICY.fingerprint) == (2, 1)
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 2}
     with pytest.raises(PolicyError, match="is version 1, the lowest one"):
-        registry.roll_back(policy.fingerprint)
-    assert registry.roll_back(policy.fingerprint, "pinned") == (2, 1)
-    assert registry.aliases(policy.fingerprint) == {CURRENT: 1, "pinned": 1}
+        registry.roll_back(POLICY.fingerprint)
+    assert registry.roll_back(POLICY.fingerprint, "pinned") == (2, 1)
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 1}
 
 
-def test_an_alias_that_is_not_there_cannot_roll_back(
-    registry: PolicyRegistry, policy: TimingPolicy
-) -> None:
-    registry.publish(policy)
+def test_an_alias_that_is_not_there_cannot_roll_back(registry: PolicyRegistry) -> None:
+    registry.publish(POLICY)
     with pytest.raises(PolicyError, match="has no alias 'pinned'; it has: current"):
-        registry.roll_back(policy.fingerprint, "pinned")
+        registry.roll_back(POLICY.fingerprint, "pinned")
     with pytest.raises(PolicyError, match="has no alias 'current'; it has: none"):
         registry.roll_back("f" * 64)
 
 
 @pytest.mark.parametrize(("moved_to", "is_refused"), [(1, True), (2, False), (4, True)])
 def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
-    registry: PolicyRegistry,
-    policy: TimingPolicy,
-    monkeypatch: pytest.MonkeyPatch,
-    moved_to: int,
-    is_refused: bool,
+    registry: PolicyRegistry, monkeypatch: pytest.MonkeyPatch, moved_to: int, is_refused: bool
 ) -> None:
     for study in ("one", "two", "three", "four"):
-        registry.publish(replace(policy, study=study))
-    registry.set_alias(policy.fingerprint, CURRENT, 3)
+        registry.publish(replace(POLICY, study=study))
+    registry.set_alias(POLICY.fingerprint, CURRENT, 3)
 
     def aliases_just_before(fingerprint: str) -> dict[str, int]:
         registry.set_alias(fingerprint, CURRENT, moved_to)
@@ -333,27 +299,27 @@ def test_an_alias_that_somebody_else_moves_meanwhile_stays_there(
         patch.setattr(registry, "aliases", aliases_just_before)
         if is_refused:
             with pytest.raises(PolicyError, match="by somebody else at this moment"):
-                registry.roll_back(policy.fingerprint)
+                registry.roll_back(POLICY.fingerprint)
         else:  # that may be its own work, of an attempt whose answer was lost
-            assert registry.roll_back(policy.fingerprint) == (3, 2)
-    assert registry.aliases(policy.fingerprint) == {CURRENT: moved_to}
+            assert registry.roll_back(POLICY.fingerprint) == (3, 2)
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: moved_to}
 
 
 @both_databases
 def test_several_who_roll_back_at_once_go_no_further_than_they_say(
-    registry: PolicyRegistry, url: str, at_once: AtOnce, policy: TimingPolicy
+    registry: PolicyRegistry, url: str, at_once: AtOnce
 ) -> None:
     for number in range(10):
-        registry.publish(replace(policy, study=f"study-{number}"))
+        registry.publish(replace(POLICY, study=f"study-{number}"))
 
     def work(number: int) -> list[tuple[int, int]]:
         moves = []
         with open_database(url, create=False) as database:
             for _ in range(3):
                 with contextlib.suppress(PolicyError):  # somebody else was quicker
-                    moves.append(PolicyRegistry(database).roll_back(policy.fingerprint))
+                    moves.append(PolicyRegistry(database).roll_back(POLICY.fingerprint))
         return moves
 
     moves = {move for found in at_once(work, 3) for move in found}
-    version = registry.aliases(policy.fingerprint)[CURRENT]
+    version = registry.aliases(POLICY.fingerprint)[CURRENT]
     assert moves == {(step, step - 1) for step in range(10, version, -1)}

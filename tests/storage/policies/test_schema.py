@@ -15,16 +15,16 @@ from syncswitch.storage.policies import registry as policies
 from syncswitch.storage.policies.file import policy_text
 from syncswitch.storage.policies.schema import policy_schema
 from syncswitch.storage.records.guard import Band, BandPoint
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.job import RegisteredWorkload
+from tests.storage.conftest import IDENTITY, POLICY
 
 PUBLISHED = Path(policies.__file__).with_name("policy.schema.json")
 
 
 @pytest.fixture
-def document(policy: TimingPolicy, identity: WorkloadIdentity) -> dict[str, Any]:
+def document() -> dict[str, Any]:
     """What a policy file holds."""
-    content: dict[str, Any] = json.loads(policy_text(policy, RegisteredWorkload(identity, "it")))
+    content: dict[str, Any] = json.loads(policy_text(POLICY, RegisteredWorkload(IDENTITY, "it")))
     return content
 
 
@@ -51,18 +51,13 @@ def test_it_is_a_schema_with_a_name_and_explanations() -> None:
         assert silent <= {"reference"}
 
 
-def test_real_files_are_valid(
-    document: dict[str, Any],
-    validate: Callable[[object], None],
-    policy: TimingPolicy,
-    identity: WorkloadIdentity,
-) -> None:
+def test_real_files_are_valid(document: dict[str, Any], validate: Callable[[object], None]) -> None:
     validate(document)
     unknown = replace(
-        identity, model=None, batch_size=None, learning_rate=None, learning_rate_boundaries=None
+        IDENTITY, model=None, batch_size=None, learning_rate=None, learning_rate_boundaries=None
     )
     other = replace(
-        policy,
+        POLICY,
         fingerprint=unknown.fingerprint,
         mean_accuracy=None,
         evidence=(),

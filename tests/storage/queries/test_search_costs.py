@@ -13,13 +13,12 @@ from syncswitch.storage.policies.file import PolicyFile
 from syncswitch.storage.policies.importing import import_policies
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.queries.search_costs import covered_seconds, study_costs
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo
-from tests.storage.conftest import both_databases
+from syncswitch.storage.trials.values import CANCELLED, Owner
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, both_databases
 from tests.storage.filled import OWNER, complete
 
 pytestmark = both_databases
@@ -48,26 +47,24 @@ def test_a_search_that_has_not_begun_has_cost_nothing(
     assert (one.baseline_seconds, one.bsp_multiples, one.policy_version) == (None, None, None)
 
 
-def test_runs_are_counted_by_what_became_of_them(
-    database: Database, store: TrialStore, record: TrialRecord
-) -> None:
+def test_runs_are_counted_by_what_became_of_them(database: Database, store: TrialStore) -> None:
     def baseline(seconds: float, diverged: bool = False) -> TrialRecord:
-        spec = replace(record.spec, switch_percent=100.0)
+        spec = replace(RECORD.spec, switch_percent=100.0)
         return replace(
-            record,
+            RECORD,
             spec=spec,
             training_seconds=seconds,
             inherited_seconds=0.0,
             diverged=diverged,
-            ended_at=record.started_at + timedelta(seconds=seconds),
+            ended_at=RECORD.started_at + timedelta(seconds=seconds),
         )
 
     complete(store, "digits-1", 0, baseline(10.0))
     complete(store, "digits-1", 1, baseline(20.0))
     complete(store, "digits-1", 2, baseline(900.0, diverged=True))
-    complete(store, "digits-1", 3, record)  # 3 s, one of them inherited
-    store.begin("digits-1", 4, record.spec, OWNER)
-    store.begin("digits-1", 5, record.spec, Owner("host-2", 1, 1.0))
+    complete(store, "digits-1", 3, RECORD)  # 3 s, one of them inherited
+    store.begin("digits-1", 4, RECORD.spec, OWNER)
+    store.begin("digits-1", 5, RECORD.spec, Owner("host-2", 1, 1.0))
     store.fail("digits-1", 5, "lost")
     (one,) = study_costs(database)
     assert (one.completed_runs, one.failed_runs, one.running_runs) == (4, 1, 1)
@@ -77,15 +74,13 @@ def test_runs_are_counted_by_what_became_of_them(
     assert 900 <= one.wall_seconds < 910  # the failed run took no time
 
 
-def test_a_cancelled_run_is_paid_and_has_not_failed(
-    database: Database, store: TrialStore, record: TrialRecord
-) -> None:
-    complete(store, "digits-1", 0, replace(record, training_seconds=6.0, inherited_seconds=0.0))
+def test_a_cancelled_run_is_paid_and_has_not_failed(database: Database, store: TrialStore) -> None:
+    complete(store, "digits-1", 0, replace(RECORD, training_seconds=6.0, inherited_seconds=0.0))
     for number in (1, 2, 3):
-        store.begin("digits-1", number, record.spec, OWNER, speculative=number > 1)
+        store.begin("digits-1", number, RECORD.spec, OWNER, speculative=number > 1)
     store.fail("digits-1", 1, "lost")
-    later = record.ended_at + timedelta(seconds=5)
-    part = replace(record, started_at=record.ended_at, ended_at=later)
+    later = RECORD.ended_at + timedelta(seconds=5)
+    part = replace(RECORD, started_at=RECORD.ended_at, ended_at=later)
     store.cancel("digits-1", 2, part, CANCELLED)  # 3 s, one of them inherited
     (one,) = study_costs(database)
     assert (one.completed_runs, one.failed_runs, one.cancelled_runs) == (1, 1, 1)
@@ -97,31 +92,25 @@ def test_a_cancelled_run_is_paid_and_has_not_failed(
 
 
 def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
-    database: Database, store: TrialStore, record: TrialRecord
+    database: Database, store: TrialStore
 ) -> None:
-    complete(store, "digits-1", 0, record)
-    store.begin("digits-1", 1, record.spec, OWNER)
+    complete(store, "digits-1", 0, RECORD)
+    store.begin("digits-1", 1, RECORD.spec, OWNER)
     with database.transaction() as connection:
         moments = {
-            "started_at": record.ended_at,
-            "heartbeat_at": record.ended_at + timedelta(seconds=7),
+            "started_at": RECORD.ended_at,
+            "heartbeat_at": RECORD.ended_at + timedelta(seconds=7),
         }
         connection.execute(update(TRIALS).where(TRIALS.c.trial_number == 1).values(moments))
-    before = (record.ended_at - record.started_at).total_seconds()
+    before = (RECORD.ended_at - RECORD.started_at).total_seconds()
     assert study_costs(database)[0].wall_seconds == before + 7
     store.fail("digits-1", 1, "its process is gone")
     assert study_costs(database)[0].wall_seconds == before + 7
 
 
-def test_searches_are_kept_apart(
-    database: Database,
-    store: TrialStore,
-    identity: WorkloadIdentity,
-    search: SearchInfo,
-    record: TrialRecord,
-) -> None:
-    store.register(identity, "digits", replace(search, study="digits-2"))
-    complete(store, "digits-2", 0, record)
+def test_searches_are_kept_apart(database: Database, store: TrialStore) -> None:
+    store.register(IDENTITY, "digits", replace(SEARCH, study="digits-2"))
+    complete(store, "digits-2", 0, RECORD)
     assert [(one.study, one.completed_runs) for one in study_costs(database)] == [
         ("digits-1", 0),
         ("digits-2", 1),
@@ -131,11 +120,11 @@ def test_searches_are_kept_apart(
 
 
 def test_a_policy_that_was_imported_is_not_what_a_search_published(
-    database: Database, store: TrialStore, identity: WorkloadIdentity, policy: TimingPolicy
+    database: Database, store: TrialStore
 ) -> None:
-    file = PolicyFile(Path("policy.json"), policy, RegisteredWorkload(identity, "digits"))
+    file = PolicyFile(Path("policy.json"), POLICY, RegisteredWorkload(IDENTITY, "digits"))
     import_policies(database, [file])
     assert [one.policy_version for one in study_costs(database)] == [None]
-    mine = replace(policy, created_at="2026-02-02T00:00:00+00:00")
+    mine = replace(POLICY, created_at="2026-02-02T00:00:00+00:00")
     PolicyRegistry(database).publish(mine)
     assert [one.policy_version for one in study_costs(database)] == [2]

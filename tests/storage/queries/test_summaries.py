@@ -25,7 +25,7 @@ from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trials import PHASES, TRIALS
 from syncswitch.storage.trials.workloads import upsert_workload
 from tests.properties import FIXTURES_STAY
-from tests.storage.conftest import both_databases
+from tests.storage.conftest import IDENTITY, both_databases
 
 pytestmark = both_databases
 
@@ -147,10 +147,8 @@ def close(value: float | None) -> Any:
 
 @given(runs=random_runs)
 @FIXTURES_STAY
-def test_means_and_deviations_are_those_of_python(
-    database: Database, identity: WorkloadIdentity, runs: list[Run]
-) -> None:
-    found = summary(database, identity, runs)
+def test_means_and_deviations_are_those_of_python(database: Database, runs: list[Run]) -> None:
+    found = summary(database, IDENTITY, runs)
     assert [s.candidate_percent for s in found] == sorted(
         {r["candidate_percent"] for r in runs}, reverse=True
     )
@@ -177,34 +175,28 @@ def test_means_and_deviations_are_those_of_python(
             assert deviation == (close(statistics.stdev(values)) if len(good) > 1 else None)
 
 
-def test_a_small_spread_of_large_values_keeps_its_digits(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_a_small_spread_of_large_values_keeps_its_digits(database: Database) -> None:
     values = [1e9 + offset for offset in (0.0, 0.001, 0.002, 0.003)]
-    (one,) = summary(database, identity, [run(training_seconds=value) for value in values])
+    (one,) = summary(database, IDENTITY, [run(training_seconds=value) for value in values])
     # The squares of the values themselves, 1e18, have no digit left for it.
     assert one.sd_training_seconds == pytest.approx(statistics.stdev(values), rel=1e-6)
 
 
-def test_a_spread_whose_square_is_no_number_is_none(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_a_spread_whose_square_is_no_number_is_none(database: Database) -> None:
     values = (0.0, 1e-200)
-    (one,) = summary(database, identity, [run(converged_accuracy=value) for value in values])
+    (one,) = summary(database, IDENTITY, [run(converged_accuracy=value) for value in values])
     assert (one.mean_accuracy, one.sd_accuracy) == (5e-201, 0.0)
 
 
-def test_equal_values_have_no_spread_though_their_mean_is_rounded(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_equal_values_have_no_spread_though_their_mean_is_rounded(database: Database) -> None:
     for count in range(2, 12):
-        (one,) = summary(database, identity, [run(training_seconds=5592405.839177748)] * count)
+        (one,) = summary(database, IDENTITY, [run(training_seconds=5592405.839177748)] * count)
         assert one.sd_training_seconds == pytest.approx(0, abs=1e-12)
 
 
-def test_the_interval_is_students(database: Database, identity: WorkloadIdentity) -> None:
+def test_the_interval_is_students(database: Database) -> None:
     values = [0.91, 0.92, 0.915, 0.9]
-    fingerprint = add(database, identity, [run(converged_accuracy=value) for value in values])
+    fingerprint = add(database, IDENTITY, [run(converged_accuracy=value) for value in values])
     for confidence in (0.5, 0.95, 0.999):
         (one,) = switch_point_statistics(database, fingerprint=fingerprint, confidence=confidence)
         expected = stats.t.interval(
@@ -213,10 +205,8 @@ def test_the_interval_is_students(database: Database, identity: WorkloadIdentity
         assert (one.lower_accuracy, one.upper_accuracy) == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_interval_ends_where_accuracies_do(
-    database: Database, identity: WorkloadIdentity
-) -> None:
-    (one,) = summary(database, identity, [run(converged_accuracy=value) for value in (0.2, 0.9)])
+def test_the_interval_ends_where_accuracies_do(database: Database) -> None:
+    (one,) = summary(database, IDENTITY, [run(converged_accuracy=value) for value in (0.2, 0.9)])
     assert (one.lower_accuracy, one.upper_accuracy) == (0.0, 1.0)
 
 
@@ -226,42 +216,36 @@ def test_an_impossible_confidence_is_refused(database: Database) -> None:
             switch_point_statistics(database, confidence=confidence)
 
 
-def test_only_completed_runs_that_count_for_a_switch_point(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_only_completed_runs_that_count_for_a_switch_point(database: Database) -> None:
     failed = {**run(), "state": "failed", "failure": "lost"}
-    assert summary(database, identity, [failed, run(None)]) == []
+    assert summary(database, IDENTITY, [failed, run(None)]) == []
 
 
-def test_the_speed_up_is_against_the_first_protocol_alone(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_the_speed_up_is_against_the_first_protocol_alone(database: Database) -> None:
     runs = [
         run(100.0, training_seconds=30.0),
         run(100.0, training_seconds=50.0),
         run(100.0, training_seconds=1000.0, diverged=True),
         run(25.0, training_seconds=10.0),
     ]
-    assert [one.speed_up for one in summary(database, identity, runs)] == [1.0, 4.0]
-    (alone,) = summary(database, identity, runs[-1:])
+    assert [one.speed_up for one in summary(database, IDENTITY, runs)] == [1.0, 4.0]
+    (alone,) = summary(database, IDENTITY, runs[-1:])
     assert alone.speed_up is None
 
 
-def test_a_run_whose_whole_time_is_unknown_is_in_no_mean_of_times(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_a_run_whose_whole_time_is_unknown_is_in_no_mean_of_times(database: Database) -> None:
     paceless = {**stopped(run(), 500), "phase": None}
     runs = [run(training_seconds=8.0), run(training_seconds=12.0), paceless, paceless]
-    (one,) = summary(database, identity, runs)
+    (one,) = summary(database, IDENTITY, runs)
     assert (one.runs, one.stopped_runs, one.mean_training_seconds) == (4, 2, 10.0)
     assert one.sd_training_seconds == close(statistics.stdev([8.0, 12.0]))
-    (alone,) = summary(database, identity, [paceless])
+    (alone,) = summary(database, IDENTITY, [paceless])
     assert (alone.mean_accuracy, alone.mean_paid_seconds) == (0.9, 5.0)
     assert (alone.mean_training_seconds, alone.speed_up) == (None, None)
 
 
 def test_times_to_one_target_are_averaged_and_those_that_never_came_counted(
-    database: Database, identity: WorkloadIdentity
+    database: Database,
 ) -> None:
     runs = [
         run(target_accuracy=0.9, time_to_accuracy_seconds=4.0),
@@ -269,40 +253,34 @@ def test_times_to_one_target_are_averaged_and_those_that_never_came_counted(
         run(target_accuracy=0.9),
         run(target_accuracy=0.9, diverged=True),
     ]
-    (one,) = summary(database, identity, runs)
+    (one,) = summary(database, IDENTITY, runs)
     assert one.target_accuracy == 0.9
     assert (one.mean_time_to_accuracy_seconds, one.censored_runs) == (5.0, 1)
 
 
-def test_times_to_different_targets_are_no_mean(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_times_to_different_targets_are_no_mean(database: Database) -> None:
     first = run(target_accuracy=0.9, time_to_accuracy_seconds=4.0)
     other = run(target_accuracy=0.8, time_to_accuracy_seconds=1.0)
-    (one,) = summary(database, identity, [first, other])
+    (one,) = summary(database, IDENTITY, [first, other])
     assert one.target_accuracy is None
     assert (one.mean_time_to_accuracy_seconds, one.censored_runs) == (None, None)
 
 
-def test_the_choice_is_that_of_the_baseline_too(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_the_choice_is_that_of_the_baseline_too(database: Database) -> None:
     early, late = _MOMENT, _MOMENT + timedelta(days=1)
     runs = [
         run(100.0, started_at=early, training_seconds=20.0),
         run(100.0, started_at=late, training_seconds=40.0),
         run(50.0, started_at=late, training_seconds=10.0),
     ]
-    fingerprint = add(database, identity, runs)
+    fingerprint = add(database, IDENTITY, runs)
     later = switch_point_statistics(database, fingerprint=fingerprint, since=late)
     assert [(one.runs, one.speed_up) for one in later] == [(1, 1.0), (1, 4.0)]
     earlier = switch_point_statistics(database, fingerprint=fingerprint, until=late)
     assert [(one.candidate_percent, one.runs) for one in earlier] == [(100.0, 1)]
 
 
-def test_runs_under_different_conditions_are_kept_apart(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_runs_under_different_conditions_are_kept_apart(database: Database) -> None:
     conditions: list[Run] = [
         {},
         {"switch_mechanism": "restart"},
@@ -315,7 +293,7 @@ def test_runs_under_different_conditions_are_kept_apart(
         for number, values in enumerate(conditions, start=1)
         for percent, seconds in ((100.0, 20.0), (50.0, 10.0), (50.0, 6.0))
     ]
-    found = summary(database, identity, runs)
+    found = summary(database, IDENTITY, runs)
     shown = [
         {
             name: value

@@ -8,6 +8,7 @@ import pytest
 
 from syncswitch.storage.records.job import WorkloadIdentity
 from tests.identities import GENERATED, UNRECORDED
+from tests.storage.conftest import IDENTITY
 
 IMPORTED = replace(
     GENERATED, name="golden", total_worker_steps=200, workers=2, **dict.fromkeys(UNRECORDED)
@@ -30,9 +31,9 @@ IMPORTED = replace(
     ],
     ids=["real", "larger", "imported", "simulated"],
 )
-def test_a_fingerprint_never_changes(identity: WorkloadIdentity, fingerprint: str) -> None:
+def test_a_fingerprint_never_changes(fingerprint: str) -> None:
     """The databases of all revisions hold these."""
-    assert identity.fingerprint == fingerprint
+    assert IDENTITY.fingerprint == fingerprint
 
 
 def test_everything_but_the_name_enters_the_fingerprint() -> None:

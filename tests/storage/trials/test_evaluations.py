@@ -10,13 +10,12 @@ import pytest
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
-from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.trial import Evaluation, TrialRecord
+from syncswitch.storage.records.trial import Evaluation
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.evaluations import add_evaluations, read_evaluations
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import Owner, SearchInfo
-from tests.storage.conftest import both_databases
+from syncswitch.storage.trials.values import Owner
+from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, RECORD, SEARCH, both_databases
 
 pytestmark = both_databases
 
@@ -29,10 +28,10 @@ CURVE = [
 
 
 @pytest.fixture
-def trial_ids(store: TrialStore, record: TrialRecord) -> list[int]:
+def trial_ids(store: TrialStore) -> list[int]:
     """Two trials without evaluations."""
     for number in range(2):
-        store.begin("digits-1", number, record.spec, Owner.current())
+        store.begin("digits-1", number, RECORD.spec, Owner.current())
     return [trial.trial_id for trial in store.trials()]
 
 
@@ -79,43 +78,37 @@ def test_one_impossible_evaluation_and_none_is_added(
     assert read(database, trial_ids[0]) == []
 
 
-def test_the_curves_of_a_workload_are_those_of_its_complete_trials(
-    store: TrialStore,
-    record: TrialRecord,
-    search: SearchInfo,
-    identity: WorkloadIdentity,
-    other_identity: WorkloadIdentity,
-) -> None:
-    assert store.curves(identity.fingerprint) == {}
-    other = replace(search, study="large", fingerprint=other_identity.fingerprint)
-    store.register(other_identity, "digits", other)
-    store.register(identity, "digits", replace(search, study="digits-2"))
-    diverged = replace(record, evaluations=(), diverged=True)
-    elsewhere = replace(record, spec=replace(record.spec, identity=other_identity))
-    of_first = replace(record, evaluations=tuple(CURVE))
+def test_the_curves_of_a_workload_are_those_of_its_complete_trials(store: TrialStore) -> None:
+    assert store.curves(IDENTITY.fingerprint) == {}
+    other = replace(SEARCH, study="large", fingerprint=OTHER_IDENTITY.fingerprint)
+    store.register(OTHER_IDENTITY, "digits", other)
+    store.register(IDENTITY, "digits", replace(SEARCH, study="digits-2"))
+    diverged = replace(RECORD, evaluations=(), diverged=True)
+    elsewhere = replace(RECORD, spec=replace(RECORD.spec, identity=OTHER_IDENTITY))
+    of_first = replace(RECORD, evaluations=tuple(CURVE))
     for study, number, measured in (
         ("digits-1", 1, of_first),
-        ("digits-1", 0, record),
+        ("digits-1", 0, RECORD),
         ("digits-1", 2, diverged),
         ("digits-1", 3, None),
         ("large", 0, elsewhere),
-        ("digits-2", 0, record),
+        ("digits-2", 0, RECORD),
     ):
-        store.begin(study, number, (measured or record).spec, Owner.current())
+        store.begin(study, number, (measured or RECORD).spec, Owner.current())
         if measured is not None:
             store.complete(study, number, measured)
     ids = {(trial.study, trial.trial_number): trial.trial_id for trial in store.trials()}
-    assert repr(store.curves(identity.fingerprint)) == repr(
+    assert repr(store.curves(IDENTITY.fingerprint)) == repr(
         {
             ids["digits-1", 1]: tuple(CURVE),
-            ids["digits-1", 0]: record.evaluations,
+            ids["digits-1", 0]: RECORD.evaluations,
             ids["digits-1", 2]: (),
-            ids["digits-2", 0]: record.evaluations,
+            ids["digits-2", 0]: RECORD.evaluations,
         }
     )
     assert store.curves("f" * 64) == {}
-    of_one_search = store.curves(identity.fingerprint, study="digits-2")
-    assert of_one_search == {ids["digits-2", 0]: record.evaluations}
+    of_one_search = store.curves(IDENTITY.fingerprint, study="digits-2")
+    assert of_one_search == {ids["digits-2", 0]: RECORD.evaluations}
 
 
 def test_the_curves_of_imported_runs_are_among_them(any_filled: Database) -> None:

@@ -20,6 +20,7 @@ from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, StoredTrial
+from tests.storage.conftest import RECORD
 from tests.storage.filled import OWNER, complete
 
 STUDY = "digits-1"
@@ -35,10 +36,10 @@ RESULT = (
 
 
 @pytest.fixture
-def part(record: TrialRecord) -> TrialRecord:
+def part() -> TrialRecord:
     """What a trainer gives of a run that was told to stop; it has left things behind."""
     return replace(
-        record,
+        RECORD,
         worker_steps=750,
         checkpoints={50.0: Path("/50.npz")},
         events=(RunEvent("switched", 500, 1.5, "the policy"),),
@@ -70,14 +71,12 @@ def software_is_null(database: Database) -> list[bool]:
         return [bool(found) for found in connection.scalars(query)]
 
 
-def test_whether_a_run_is_needed_is_known_from_its_beginning(
-    store: TrialStore, record: TrialRecord
-) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
-    store.begin(STUDY, 1, record.spec, OWNER, speculative=True)
-    complete(store, STUDY, 2, record)
-    store.begin(STUDY, 3, record.spec, OWNER, speculative=True)
-    store.complete(STUDY, 3, record)
+def test_whether_a_run_is_needed_is_known_from_its_beginning(store: TrialStore) -> None:
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
+    store.begin(STUDY, 1, RECORD.spec, OWNER, speculative=True)
+    complete(store, STUDY, 2, RECORD)
+    store.begin(STUDY, 3, RECORD.spec, OWNER, speculative=True)
+    store.complete(STUDY, 3, RECORD)
     expected = [False, True, False, True]
     assert [trial.speculative for trial in store.trials()] == expected
 
@@ -96,12 +95,12 @@ def test_a_cancelled_run_has_failed_and_keeps_what_it_cost(
 
 @pytest.mark.parametrize(("inherited", "averaged"), [(0, 2), (2, 4), (9, 5)])
 def test_an_accuracy_is_the_mean_of_five_tests_or_of_all(
-    store: TrialStore, record: TrialRecord, inherited: int, averaged: int
+    store: TrialStore, inherited: int, averaged: int
 ) -> None:
     before = tuple(Evaluation(10 * n, 0.1, 0.5, 1.0) for n in range(inherited))
-    spec = replace(record.spec, inherited_evaluations=before)
+    spec = replace(RECORD.spec, inherited_evaluations=before)
     store.begin(STUDY, 0, spec, OWNER)
-    store.complete(STUDY, 0, replace(record, spec=spec))
+    store.complete(STUDY, 0, replace(RECORD, spec=spec))
     assert stored(store).converged_evaluations == averaged
 
 
@@ -138,15 +137,13 @@ def test_what_is_complete_stays_complete(store: TrialStore, part: TrialRecord) -
     assert len(store.events(STUDY, 0)) == 1
 
 
-def test_a_whole_result_outranks_a_cancellation(
-    store: TrialStore, record: TrialRecord, part: TrialRecord
-) -> None:
+def test_a_whole_result_outranks_a_cancellation(store: TrialStore, part: TrialRecord) -> None:
     cancel(store, part)
-    store.complete(STUDY, 0, record)
+    store.complete(STUDY, 0, RECORD)
     trial = stored(store)
     assert (trial.state, trial.failure, trial.is_cancelled) == ("complete", None, False)
-    assert trial.worker_steps == record.worker_steps
-    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+    assert trial.worker_steps == RECORD.worker_steps
+    assert store.evaluations(STUDY, 0) == list(RECORD.evaluations)
 
 
 def test_the_cost_of_a_run_that_was_taken_for_failed_is_kept(

@@ -23,7 +23,7 @@ from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecor
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork
-from tests.storage.conftest import both_databases
+from tests.storage.conftest import RECORD, both_databases
 from tests.storage.filled import OWNER, complete
 
 pytestmark = both_databases
@@ -116,10 +116,10 @@ def whole_curve(number: int, until: int = W) -> list[Evaluation]:
 
 
 @pytest.fixture
-def made(store: TrialStore, record: TrialRecord) -> TrialStore:
+def made(store: TrialStore) -> TrialStore:
     for number, run in RUNS.items():
         fork = None if run.parent is None else Fork(run.parent, 100 * run.start / W)
-        complete(store, STUDY, number, record_of(run, record, number), fork)
+        complete(store, STUDY, number, record_of(run, RECORD, number), fork)
     return store
 
 
@@ -150,11 +150,9 @@ def test_a_stopped_run_is_as_long_as_the_whole_and_one_that_diverged_has_no_leng
         )
 
 
-def test_the_rest_of_a_stopped_run_goes_on_at_the_pace_of_its_last_phase(
-    store: TrialStore, record: TrialRecord
-) -> None:
+def test_the_rest_of_a_stopped_run_goes_on_at_the_pace_of_its_last_phase(store: TrialStore) -> None:
     run = Run(switch=500, reached=0.8, end=800)
-    complete(store, STUDY, 0, record_of(run, record, 0))
+    complete(store, STUDY, 0, record_of(run, RECORD, 0))
     (stored,) = store.trials()
     assert len(stored.phases) == 2
     assert stored.whole_run_seconds == pytest.approx(run.seconds(W))
@@ -239,17 +237,15 @@ def test_a_search_pays_for_what_was_made_and_counts_in_whole_baselines(
 
 
 def test_a_search_whose_baselines_were_all_stopped_has_their_whole_time(
-    database: Database, store: TrialStore, record: TrialRecord
+    database: Database, store: TrialStore
 ) -> None:
-    complete(store, STUDY, 0, record_of(RUNS[1], record, 0))
+    complete(store, STUDY, 0, record_of(RUNS[1], RECORD, 0))
     (cost,) = study_costs(database)
     assert (cost.baseline_seconds, cost.paid_seconds) == (6.0, RUNS[1].seconds(600))
 
 
-def test_trials_say_how_they_ended_and_what_they_come_from(
-    made: TrialStore, record: TrialRecord
-) -> None:
-    made.begin(STUDY, 7, record.spec, OWNER, fork=Fork(3, 37.5))
+def test_trials_say_how_they_ended_and_what_they_come_from(made: TrialStore) -> None:
+    made.begin(STUDY, 7, RECORD.spec, OWNER, fork=Fork(3, 37.5))
     found = made.numbered(STUDY)
     assert {number: trial.end for number, trial in found.items()} == {
         0: "whole",
@@ -273,22 +269,22 @@ def test_trials_say_how_they_ended_and_what_they_come_from(
     }
 
 
-def test_a_fork_is_recorded(database: Database, store: TrialStore, record: TrialRecord) -> None:
-    spec = replace(record.spec, fork_from=Path("checkpoints/50.npz"))
+def test_a_fork_is_recorded(database: Database, store: TrialStore) -> None:
+    spec = replace(RECORD.spec, fork_from=Path("checkpoints/50.npz"))
     store.begin(STUDY, 0, spec, OWNER)
     with database.engine.connect() as connection:
         query = "SELECT fork_from FROM syncswitch_trials"
         assert connection.exec_driver_sql(query).scalar() == "checkpoints/50.npz"
 
 
-def test_a_fork_names_the_run_that_it_left(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
-    store.begin(STUDY, 1, record.spec, OWNER, fork=Fork(0, 25.0))
+def test_a_fork_names_the_run_that_it_left(store: TrialStore) -> None:
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
+    store.begin(STUDY, 1, RECORD.spec, OWNER, fork=Fork(0, 25.0))
     parent, child = store.get(STUDY, 0), store.get(STUDY, 1)
     assert parent is not None
     assert child is not None
     assert (parent.parent_trial_id, parent.fork_percent) == (None, None)
     assert (child.parent_trial_id, child.fork_percent) == (parent.trial_id, 25.0)
     with pytest.raises(FatalError, match="no trial 9"):
-        store.begin(STUDY, 2, record.spec, OWNER, fork=Fork(9, 25.0))
+        store.begin(STUDY, 2, RECORD.spec, OWNER, fork=Fork(9, 25.0))
     assert store.get(STUDY, 2) is None

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialRecord
 from syncswitch.storage.trials.rows import storable_text
 from syncswitch.storage.trials.store import TrialStore
@@ -30,7 +29,16 @@ from syncswitch.storage.trials.values import (
     conditions_of,
 )
 from tests.properties import FIXTURES_STAY
-from tests.storage.conftest import AtOnce, both_databases, told_before_the_kill
+from tests.storage.conftest import (
+    IDENTITY,
+    OTHER_IDENTITY,
+    POLICY,
+    RECORD,
+    SEARCH,
+    AtOnce,
+    both_databases,
+    told_before_the_kill,
+)
 
 pytestmark = both_databases
 
@@ -57,48 +65,40 @@ def test_the_owner_is_this_process() -> None:
     assert owner == Owner.current()
 
 
-def test_a_search_is_registered_once(
-    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
-) -> None:
-    assert store.register(identity, "digits", search) == search
-    assert store.searches() == [search]
+def test_a_search_is_registered_once(store: TrialStore) -> None:
+    assert store.register(IDENTITY, "digits", SEARCH) == SEARCH
+    assert store.searches() == [SEARCH]
 
 
-def test_registering_again_brings_names_and_switch_points_up_to_date(
-    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
-) -> None:
-    changed = replace(search, settings=9, target_accuracy=0.75)
-    assert store.register(replace(identity, name="figures"), "job.py:figures", changed) == changed
+def test_registering_again_brings_names_and_switch_points_up_to_date(store: TrialStore) -> None:
+    changed = replace(SEARCH, settings=9, target_accuracy=0.75)
+    assert store.register(replace(IDENTITY, name="figures"), "job.py:figures", changed) == changed
     assert store.searches(workload="figures") == [changed]
     assert store.searches(workload="job.py:figures") == [changed]
     assert store.searches(workload="digits") == []
 
 
-def test_a_study_cannot_change_its_workload(
-    store: TrialStore, other_identity: WorkloadIdentity, search: SearchInfo
-) -> None:
+def test_a_study_cannot_change_its_workload(store: TrialStore) -> None:
     with pytest.raises(DatabaseError, match="a study name of its own"):
         store.register(
-            other_identity, "digits", replace(search, fingerprint=other_identity.fingerprint)
+            OTHER_IDENTITY, "digits", replace(SEARCH, fingerprint=OTHER_IDENTITY.fingerprint)
         )
-    assert store.searches() == [search]
+    assert store.searches() == [SEARCH]
 
 
-def test_a_search_names_its_workload(
-    store: TrialStore, other_identity: WorkloadIdentity, search: SearchInfo
-) -> None:
+def test_a_search_names_its_workload(store: TrialStore) -> None:
     with pytest.raises(FatalError, match="another workload"):
-        store.register(other_identity, "digits", search)
+        store.register(OTHER_IDENTITY, "digits", SEARCH)
 
 
-def test_a_trial_that_began_has_its_spec_and_owner(store: TrialStore, record: TrialRecord) -> None:
+def test_a_trial_that_began_has_its_spec_and_owner(store: TrialStore) -> None:
     before = datetime.now(timezone.utc)
-    store.begin(STUDY, 0, record.spec, OWNER)
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
     trial = store.get(STUDY, 0)
     assert trial is not None
     assert (trial.study, trial.trial_number, trial.state) == (STUDY, 0, "running")
     assert (trial.workload, trial.workers, trial.total_worker_steps) == ("digits", 4, 1000)
-    assert trial.fingerprint == record.spec.identity.fingerprint
+    assert trial.fingerprint == RECORD.spec.identity.fingerprint
     assert (trial.switch_percent, trial.seed, trial.replicate) == (50.0, 11, 2)
     assert (trial.host, trial.process_id, trial.process_started_at) == (
         OWNER.host,
@@ -110,17 +110,15 @@ def test_a_trial_that_began_has_its_spec_and_owner(store: TrialStore, record: Tr
     assert [getattr(trial, name) for name in MEASURED] == [None] * len(MEASURED)
 
 
-def test_a_trial_needs_a_registered_search(
-    store: TrialStore, record: TrialRecord, other_identity: WorkloadIdentity
-) -> None:
+def test_a_trial_needs_a_registered_search(store: TrialStore) -> None:
     with pytest.raises(FatalError, match="registered"):
-        store.begin("no such study", 0, record.spec, OWNER)
+        store.begin("no such study", 0, RECORD.spec, OWNER)
     with pytest.raises(FatalError, match="registered"):
-        store.begin(STUDY, 0, replace(record.spec, identity=other_identity), OWNER)
+        store.begin(STUDY, 0, replace(RECORD.spec, identity=OTHER_IDENTITY), OWNER)
 
 
-def test_a_beat_reports_progress(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
+def test_a_beat_reports_progress(store: TrialStore) -> None:
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
     began = store.get(STUDY, 0)
     store.heartbeat(STUDY, 0, 250)
     now = store.get(STUDY, 0)
@@ -130,65 +128,63 @@ def test_a_beat_reports_progress(store: TrialStore, record: TrialRecord) -> None
     assert now.heartbeat_at > began.heartbeat_at
 
 
-def test_complete_beat_and_fail_leave_a_complete_trial_alone(
-    store: TrialStore, record: TrialRecord
-) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
-    store.complete(STUDY, 0, record)
+def test_complete_beat_and_fail_leave_a_complete_trial_alone(store: TrialStore) -> None:
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
+    store.complete(STUDY, 0, RECORD)
     expected = store.get(STUDY, 0)
-    others = left(record, 0, 12.5).checkpoints
+    others = left(RECORD, 0, 12.5).checkpoints
     store.complete(
-        STUDY, 0, replace(record, converged_accuracy=0.1, evaluations=(), checkpoints=others)
+        STUDY, 0, replace(RECORD, converged_accuracy=0.1, evaluations=(), checkpoints=others)
     )
     store.heartbeat(STUDY, 0, 1)
     store.fail(STUDY, 0, "late")
     assert (store.get(STUDY, 0), store.checkpoints(STUDY)) == (expected, [])
-    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+    assert store.evaluations(STUDY, 0) == list(RECORD.evaluations)
     with pytest.raises(FatalError, match="already complete"):
-        store.begin(STUDY, 0, record.spec, OWNER)
+        store.begin(STUDY, 0, RECORD.spec, OWNER)
 
 
-def test_only_a_trial_that_began_can_be_complete(store: TrialStore, record: TrialRecord) -> None:
+def test_only_a_trial_that_began_can_be_complete(store: TrialStore) -> None:
     with pytest.raises(FatalError, match="never begun"):
-        store.complete(STUDY, 0, record)
+        store.complete(STUDY, 0, RECORD)
 
 
-def test_a_failed_trial_says_why_and_may_begin_anew(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
+def test_a_failed_trial_says_why_and_may_begin_anew(store: TrialStore) -> None:
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
     store.fail(STUDY, 0, "the server was lost")
     failed = store.get(STUDY, 0)
     assert failed is not None
     assert (failed.state, failed.failure) == ("failed", "the server was lost")
     assert failed.ended_at is not None
-    store.begin(STUDY, 0, record.spec, replace(OWNER, process_id=1))
+    store.begin(STUDY, 0, RECORD.spec, replace(OWNER, process_id=1))
     again = store.get(STUDY, 0)
     assert again is not None
     assert (again.state, again.failure, again.ended_at) == ("running", None, None)
     assert again.process_id == 1
 
 
-def test_any_text_can_be_the_reason_of_a_failure(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
+def test_any_text_can_be_the_reason_of_a_failure(store: TrialStore) -> None:
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
     store.fail(STUDY, 0, "no file caf\udce9\0.npz")
     failed = store.get(STUDY, 0)
     assert failed is not None
     assert failed.failure == "no file caf??.npz"
 
 
-def test_an_impossible_result_changes_nothing(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
-    twice = replace(record, evaluations=(record.evaluations[0], record.evaluations[0]))
+def test_an_impossible_result_changes_nothing(store: TrialStore) -> None:
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
+    twice = replace(RECORD, evaluations=(RECORD.evaluations[0], RECORD.evaluations[0]))
     for impossible in (
         twice,
-        replace(record, converged_accuracy=math.inf),
-        replace(record, training_seconds=math.nan),
-        replace(record, inherited_seconds=math.inf),
-        replace(record, evaluations=(Evaluation(1, math.nan, 0.5, 0.5),)),
-        replace(record, evaluations=(Evaluation(1, 1.0, math.nan, 0.5),)),
-        replace(record, phases=(PhaseRecord("bsp", 0, 3, math.inf, 0.0, 0),)),
-        replace(record, phases=(PhaseRecord("bsp", 9, 3, 1.0, 0.0, 0),)),
+        replace(RECORD, converged_accuracy=math.inf),
+        replace(RECORD, training_seconds=math.nan),
+        replace(RECORD, inherited_seconds=math.inf),
+        replace(RECORD, evaluations=(Evaluation(1, math.nan, 0.5, 0.5),)),
+        replace(RECORD, evaluations=(Evaluation(1, 1.0, math.nan, 0.5),)),
+        replace(RECORD, phases=(PhaseRecord("bsp", 0, 3, math.inf, 0.0, 0),)),
+        replace(RECORD, phases=(PhaseRecord("bsp", 9, 3, 1.0, 0.0, 0),)),
         *(
-            replace(record, events=(EVENT, replace(EVENT, **wrong)))
+            replace(RECORD, events=(EVENT, replace(EVENT, **wrong)))
             for wrong in (
                 {"elapsed_seconds": math.nan},
                 {"elapsed_seconds": -1.0},
@@ -206,27 +202,22 @@ def test_an_impossible_result_changes_nothing(store: TrialStore, record: TrialRe
     assert (store.events(STUDY, 0), store.evaluations(STUDY, 0)) == ([], [])
 
 
-def test_trials_are_selected_and_stand_in_the_order_of_their_beginning(
-    store: TrialStore,
-    record: TrialRecord,
-    search: SearchInfo,
-    other_identity: WorkloadIdentity,
-) -> None:
-    other = replace(search, study="other", fingerprint=other_identity.fingerprint)
-    store.register(replace(other_identity, name="large"), "large", other)
-    store.begin(STUDY, 4, record.spec, OWNER)
-    store.begin("other", 0, replace(record.spec, identity=other_identity), OWNER)
-    store.begin(STUDY, 1, record.spec, OWNER)
+def test_trials_are_selected_and_stand_in_the_order_of_their_beginning(store: TrialStore) -> None:
+    other = replace(SEARCH, study="other", fingerprint=OTHER_IDENTITY.fingerprint)
+    store.register(replace(OTHER_IDENTITY, name="large"), "large", other)
+    store.begin(STUDY, 4, RECORD.spec, OWNER)
+    store.begin("other", 0, replace(RECORD.spec, identity=OTHER_IDENTITY), OWNER)
+    store.begin(STUDY, 1, RECORD.spec, OWNER)
 
     def found(**selection: str) -> list[tuple[str, int]]:
         return [(trial.study, trial.trial_number) for trial in store.trials(**selection)]
 
     assert found() == [(STUDY, 4), ("other", 0), (STUDY, 1)]
     assert found(study=STUDY) == found(workload="digits") == [(STUDY, 4), (STUDY, 1)]
-    assert found(fingerprint=other_identity.fingerprint) == [("other", 0)]
-    assert found(workload=other_identity.fingerprint[:8]) == [("other", 0)]
+    assert found(fingerprint=OTHER_IDENTITY.fingerprint) == [("other", 0)]
+    assert found(workload=OTHER_IDENTITY.fingerprint[:8]) == [("other", 0)]
     assert found(workload="large", study=STUDY) == []
-    assert store.searches() == [search, other]
+    assert store.searches() == [SEARCH, other]
 
 
 times = st.datetimes(
@@ -268,12 +259,12 @@ events = st.lists(
 
 @FIXTURES_STAY
 @given(data=st.data())
-def test_every_record_survives(store: TrialStore, record: TrialRecord, data: st.DataObject) -> None:
+def test_every_record_survives(store: TrialStore, data: st.DataObject) -> None:
     number = next(NUMBERS)
     given_record = replace(
-        record,
+        RECORD,
         spec=replace(
-            record.spec,
+            RECORD.spec,
             switch_percent=data.draw(st.floats(0, 100)),
             seed=data.draw(st.integers(-(2**63), 2**63 - 1)),
         ),
@@ -305,40 +296,36 @@ def test_every_record_survives(store: TrialStore, record: TrialRecord, data: st.
 
 
 def test_one_result_told_by_many_is_counted_once(
-    store: TrialStore, url: str, at_once: AtOnce, record: TrialRecord
+    store: TrialStore, url: str, at_once: AtOnce
 ) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
 
     def work(number: int) -> None:
         with open_database(url, create=False) as database:
-            TrialStore(database).complete(STUDY, 0, replace(record, host=f"host-{number}"))
+            TrialStore(database).complete(STUDY, 0, replace(RECORD, host=f"host-{number}"))
 
     at_once(work, 3)
-    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+    assert store.evaluations(STUDY, 0) == list(RECORD.evaluations)
     trial = store.get(STUDY, 0)
     assert trial is not None
-    assert trial.phases == record.phases
+    assert trial.phases == RECORD.phases
 
 
 @pytest.mark.parametrize("wait_seconds", [0.002, 0.033])
 def test_a_killed_searcher_leaves_whole_runs_and_policies(
-    database: Database,
-    store: TrialStore,
-    record: TrialRecord,
-    policy: TimingPolicy,
-    wait_seconds: float,
+    database: Database, store: TrialStore, wait_seconds: float
 ) -> None:
     curve = tuple(Evaluation(step, 1.0, 0.5, 0.5) for step in range(300))
     left = {percent: Path(f"/{percent:g}.npz") for percent in (12.5, 25.0, 50.0)}
-    measured = replace(record, evaluations=curve, checkpoints=left)
+    measured = replace(RECORD, evaluations=curve, checkpoints=left)
 
     def work(tell: Callable[[int], None]) -> None:
         with open_database(database.url, create=False) as mine:
             searcher, registry = TrialStore(mine), PolicyRegistry(mine)
             for number in itertools.count():
-                searcher.begin(STUDY, number, record.spec, Owner.current())
+                searcher.begin(STUDY, number, RECORD.spec, Owner.current())
                 searcher.complete(STUDY, number, measured)
-                registry.publish(replace(policy, study=f"study-{number}"))
+                registry.publish(replace(POLICY, study=f"study-{number}"))
                 tell(number)
 
     told = told_before_the_kill(work, wait_seconds)
@@ -352,18 +339,18 @@ def test_a_killed_searcher_leaves_whole_runs_and_policies(
         assert (len(trial.phases), len(evaluations), checkpoints) == whole
     policies = PolicyRegistry(database).policies()
     assert len(policies) > told
-    assert {found.evidence for found in policies} == {policy.evidence}
-    assert PolicyRegistry(database).aliases(policy.fingerprint) == {CURRENT: len(policies)}
+    assert {found.evidence for found in policies} == {POLICY.evidence}
+    assert PolicyRegistry(database).aliases(POLICY.fingerprint) == {CURRENT: len(policies)}
     store.fail(STUDY, len(found) - 1, "its owner was killed")
 
 
-def test_times_are_in_utc(store: TrialStore, record: TrialRecord) -> None:
+def test_times_are_in_utc(store: TrialStore) -> None:
     zone = timezone(timedelta(hours=5))
-    store.begin(STUDY, 0, record.spec, OWNER)
-    store.complete(STUDY, 0, replace(record, started_at=record.started_at.astimezone(zone)))
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
+    store.complete(STUDY, 0, replace(RECORD, started_at=RECORD.started_at.astimezone(zone)))
     trial = store.get(STUDY, 0)
     assert trial is not None
-    assert trial.started_at == record.started_at
+    assert trial.started_at == RECORD.started_at
     moments = [getattr(trial, field.name) for field in fields(trial) if field.name.endswith("_at")]
     assert {moment.utcoffset() for moment in moments if isinstance(moment, datetime)} == {
         timedelta(0)
@@ -384,54 +371,44 @@ options = st.dictionaries(st.text(), scalars | st.lists(scalars, max_size=3), ma
 
 @FIXTURES_STAY
 @given(options=options)
-def test_every_option_survives(
-    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo, options: dict[str, Any]
-) -> None:
-    new = replace(search, study=f"study-{next(NUMBERS)}", options=options)
-    assert store.register(identity, "digits", new) == new
+def test_every_option_survives(store: TrialStore, options: dict[str, Any]) -> None:
+    new = replace(SEARCH, study=f"study-{next(NUMBERS)}", options=options)
+    assert store.register(IDENTITY, "digits", new) == new
     (found,) = [found for found in store.searches() if found.study == new.study]
     assert repr(found.options) == repr(options)  # as 1 equals 1.0 and True
 
 
-def test_what_is_registered_again_keeps_its_options(
-    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
-) -> None:
-    first = replace(search, study="new", options=OPTIONS)
-    store.register(identity, "digits", first)
+def test_what_is_registered_again_keeps_its_options(store: TrialStore) -> None:
+    first = replace(SEARCH, study="new", options=OPTIONS)
+    store.register(IDENTITY, "digits", first)
     for other in ({}, {"spread": 9}):
         again = replace(first, settings=9, options=other)
         expected = replace(first, settings=9)
-        assert store.register(identity, "digits", again) == expected
-        assert store.searches() == [search, expected]
+        assert store.register(IDENTITY, "digits", again) == expected
+        assert store.searches() == [SEARCH, expected]
 
 
-def test_the_answer_is_what_the_database_has(
-    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
-) -> None:
+def test_the_answer_is_what_the_database_has(store: TrialStore) -> None:
     given_options: dict[str, Any] = {"shares": (0.5, 1)}  # JSON knows lists alone
-    new = replace(search, study="new", options=given_options)
-    registered = store.register(identity, "digits", new)
+    new = replace(SEARCH, study="new", options=given_options)
+    registered = store.register(IDENTITY, "digits", new)
     given_options["shares"] = None
     assert registered.options == {"shares": [0.5, 1]}
-    assert store.searches() == [search, registered]
+    assert store.searches() == [SEARCH, registered]
 
 
-def test_what_is_no_json_is_refused(
-    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
-) -> None:
+def test_what_is_no_json_is_refused(store: TrialStore) -> None:
     for value in (math.nan, -math.inf, {1}, b"bytes"):
         with pytest.raises(FatalError, match="an option of search 'new' is not a JSON value"):
-            store.register(identity, "other", replace(search, study="new", options={"x": value}))
-    assert store.searches() == store.searches(workload="digits") == [search]
+            store.register(IDENTITY, "other", replace(SEARCH, study="new", options={"x": value}))
+    assert store.searches() == store.searches(workload="digits") == [SEARCH]
 
 
-def test_of_searchers_that_begin_at_once_one_sets_the_options(
-    url: str, at_once: AtOnce, identity: WorkloadIdentity, search: SearchInfo
-) -> None:
+def test_of_searchers_that_begin_at_once_one_sets_the_options(url: str, at_once: AtOnce) -> None:
     def work(number: int) -> SearchInfo:
         with open_database(url, create=True) as database:
-            mine = replace(search, options={"number": number})
-            return TrialStore(database).register(identity, "digits", mine)
+            mine = replace(SEARCH, options={"number": number})
+            return TrialStore(database).register(IDENTITY, "digits", mine)
 
     answers = at_once(work, 3)
     with open_database(url, create=False) as database:
@@ -458,12 +435,12 @@ def left_by(number: int, replicate: int, percent: float) -> StoredCheckpoint:
     return StoredCheckpoint(number, replicate, percent, Path(f"/left/{percent:g}.npz"), "chief")
 
 
-def test_checkpoints_stand_by_replicate_and_percent(store: TrialStore, record: TrialRecord) -> None:
+def test_checkpoints_stand_by_replicate_and_percent(store: TrialStore) -> None:
     assert store.checkpoints(STUDY) == []
-    add(store, 3, left(record, 1, 50.0, 3.125))
-    add(store, 2, left(record, 0, 100.0, 3.125))
-    add(store, 1, left(record, 1, 3.125, 0.0))
-    add(store, 0, left(record, 1))
+    add(store, 3, left(RECORD, 1, 50.0, 3.125))
+    add(store, 2, left(RECORD, 0, 100.0, 3.125))
+    add(store, 1, left(RECORD, 1, 3.125, 0.0))
+    add(store, 0, left(RECORD, 1))
     assert store.checkpoints(STUDY) == [
         left_by(2, 0, 3.125),
         left_by(2, 0, 100.0),
@@ -474,8 +451,8 @@ def test_checkpoints_stand_by_replicate_and_percent(store: TrialStore, record: T
     ]
 
 
-def test_only_complete_trials_have_any(store: TrialStore, record: TrialRecord) -> None:
-    run = left(record, 0, 50.0)
+def test_only_complete_trials_have_any(store: TrialStore) -> None:
+    run = left(RECORD, 0, 50.0)
     for number in range(3):
         store.begin(STUDY, number, run.spec, OWNER)
     store.fail(STUDY, 0, "lost")
@@ -484,50 +461,46 @@ def test_only_complete_trials_have_any(store: TrialStore, record: TrialRecord) -
 
 
 def test_a_path_is_remembered_from_the_root(
-    store: TrialStore, record: TrialRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: TrialStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    add(store, 0, replace(record, checkpoints={50.0: Path("ä b/50.npz")}))
+    add(store, 0, replace(RECORD, checkpoints={50.0: Path("ä b/50.npz")}))
     monkeypatch.chdir("/")
     (found,) = store.checkpoints(STUDY)
     assert found.path == tmp_path / "ä b" / "50.npz"
 
 
-def test_an_impossible_percent_changes_nothing(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, record.spec, OWNER)
+def test_an_impossible_percent_changes_nothing(store: TrialStore) -> None:
+    store.begin(STUDY, 0, RECORD.spec, OWNER)
     for percent in (-0.1, 100.1, math.nan):
         with pytest.raises(FatalError, match="refuses these values"):
-            store.complete(STUDY, 0, left(record, 0, 50.0, percent))
+            store.complete(STUDY, 0, left(RECORD, 0, 50.0, percent))
     trial = store.get(STUDY, 0)
     assert trial is not None
     assert (trial.state, trial.phases) == ("running", ())
     assert store.evaluations(STUDY, 0) == store.checkpoints(STUDY) == []
 
 
-def test_a_path_that_cannot_be_kept_is_refused_before_the_run(
-    store: TrialStore, record: TrialRecord
-) -> None:
+def test_a_path_that_cannot_be_kept_is_refused_before_the_run(store: TrialStore) -> None:
     path = Path("/left/caf\udce9")
     said = r"the checkpoint path '/left/caf\\udce9' is not UTF-8 text; name a folder"
     for place in ("checkpoint_directory", "fork_from"):
         with pytest.raises(UserError, match=said):
-            store.begin(STUDY, 0, replace(record.spec, **{place: path}), OWNER)
+            store.begin(STUDY, 0, replace(RECORD.spec, **{place: path}), OWNER)
     assert store.get(STUDY, 0) is None
 
 
-def test_checkpoints_are_forgotten_study_by_study(
-    store: TrialStore, record: TrialRecord, search: SearchInfo, identity: WorkloadIdentity
-) -> None:
-    store.register(identity, "digits", replace(search, study="digits-2"))
-    add(store, 0, left(record, 0, 25.0, 50.0))
-    add(store, 0, left(record, 0, 50.0), study="digits-2")
+def test_checkpoints_are_forgotten_study_by_study(store: TrialStore) -> None:
+    store.register(IDENTITY, "digits", replace(SEARCH, study="digits-2"))
+    add(store, 0, left(RECORD, 0, 25.0, 50.0))
+    add(store, 0, left(RECORD, 0, 50.0), study="digits-2")
     before = store.trials()
     for _ in range(2):
         store.forget_checkpoints(STUDY)
         assert store.checkpoints(STUDY) == []
         assert store.checkpoints("digits-2") == [left_by(0, 0, 50.0)]
     assert store.trials() == before
-    assert store.evaluations(STUDY, 0) == list(record.evaluations)
+    assert store.evaluations(STUDY, 0) == list(RECORD.evaluations)
 
 
 CONDITIONS = RunConditions("greedy", "restart", ("kill:worker=1,at=30%", "hang:ps,at=30%"))
@@ -560,41 +533,37 @@ def test_every_text_can_be_stored(text: str) -> None:
     assert len(kept) == len(text)
 
 
-def test_injections_that_cannot_be_told_apart_are_refused(
-    store: TrialStore, record: TrialRecord
-) -> None:
+def test_injections_that_cannot_be_told_apart_are_refused(store: TrialStore) -> None:
     for texts in (("a; b",), ("",), ("a", "b; c")):
-        spec = replace(record.spec, conditions=RunConditions("none", "hot", texts))
+        spec = replace(RECORD.spec, conditions=RunConditions("none", "hot", texts))
         with pytest.raises(FatalError, match="told apart"):
             store.begin(STUDY, 0, spec, OWNER)
     assert store.trials() == []
 
 
-def test_conditions_are_known_from_the_beginning(store: TrialStore, record: TrialRecord) -> None:
-    store.begin(STUDY, 0, replace(record.spec, conditions=CONDITIONS), OWNER)
-    store.begin(STUDY, 1, record.spec, OWNER)
+def test_conditions_are_known_from_the_beginning(store: TrialStore) -> None:
+    store.begin(STUDY, 0, replace(RECORD.spec, conditions=CONDITIONS), OWNER)
+    store.begin(STUDY, 1, RECORD.spec, OWNER)
     assert [trial.conditions for trial in store.trials()] == [CONDITIONS, RunConditions()]
 
 
-def test_events_are_kept_in_their_order(store: TrialStore, record: TrialRecord) -> None:
+def test_events_are_kept_in_their_order(store: TrialStore) -> None:
     again = replace(EVENT, kind="returned", worker=None, seconds=None)
     events = (again, EVENT, replace(EVENT, reason="no file caf\udce9\0.npz"))
-    add(store, 0, replace(record, events=events))
-    add(store, 1, record)
+    add(store, 0, replace(RECORD, events=events))
+    add(store, 1, RECORD)
     kept = [again, EVENT, replace(EVENT, reason="no file caf??.npz")]
     assert store.events(STUDY, 0) == kept
     assert store.events(STUDY, 1) == store.events(STUDY, 2) == []
-    store.complete(STUDY, 0, replace(record, events=(EVENT,)))  # told twice
+    store.complete(STUDY, 0, replace(RECORD, events=(EVENT,)))  # told twice
     assert store.events(STUDY, 0) == kept
 
 
-def test_a_run_that_starts_anew_has_only_what_is_its_own(
-    store: TrialStore, record: TrialRecord
-) -> None:
-    store.begin(STUDY, 0, replace(record.spec, conditions=CONDITIONS), OWNER)
+def test_a_run_that_starts_anew_has_only_what_is_its_own(store: TrialStore) -> None:
+    store.begin(STUDY, 0, replace(RECORD.spec, conditions=CONDITIONS), OWNER)
     store.fail(STUDY, 0, "the server was lost")
     assert store.events(STUDY, 0) == []
-    add(store, 0, replace(record, events=(EVENT,)))
+    add(store, 0, replace(RECORD, events=(EVENT,)))
     (trial,) = store.trials()
     assert trial.conditions == RunConditions()
     assert store.events(STUDY, 0) == [EVENT]

@@ -7,12 +7,11 @@ from sqlalchemy import select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.tables.trials import WORKLOADS
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo
 from syncswitch.storage.trials.workloads import add_workload, registered_workload
-from tests.storage.conftest import both_databases
+from tests.storage.conftest import IDENTITY, SEARCH, both_databases
 
 pytestmark = both_databases
 
@@ -34,11 +33,9 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-def test_a_workload_is_the_same_again_with_the_same_fingerprint(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_a_workload_is_the_same_again_with_the_same_fingerprint(database: Database) -> None:
     for change in CHANGES:
-        workload = RegisteredWorkload(replace(identity, **change), "job.py:it")
+        workload = RegisteredWorkload(replace(IDENTITY, **change), "job.py:it")
         fingerprint = workload.identity.fingerprint
         with database.transaction() as connection:
             add_workload(connection, workload)
@@ -49,11 +46,9 @@ def test_a_workload_is_the_same_again_with_the_same_fingerprint(
         assert found.identity.fingerprint == fingerprint
 
 
-def test_all_workloads_of_a_name_are_found_newest_first(
-    database: Database, identity: WorkloadIdentity
-) -> None:
+def test_all_workloads_of_a_name_are_found_newest_first(database: Database) -> None:
     known = [
-        RegisteredWorkload(replace(identity, workers=workers), "job.py:it") for workers in (4, 8)
+        RegisteredWorkload(replace(IDENTITY, workers=workers), "job.py:it") for workers in (4, 8)
     ]
     for workload in known:
         with database.transaction() as connection:
@@ -67,13 +62,11 @@ def test_all_workloads_of_a_name_are_found_newest_first(
 pytestmark = both_databases
 
 
-def test_what_selects_a_workload(
-    store: TrialStore, identity: WorkloadIdentity, search: SearchInfo
-) -> None:
-    store.register(identity, "job.py:work", search)
-    starts = [identity.fingerprint[:length] for length in (8, 9, 63, 64)]
+def test_what_selects_a_workload(store: TrialStore) -> None:
+    store.register(IDENTITY, "job.py:work", SEARCH)
+    starts = [IDENTITY.fingerprint[:length] for length in (8, 9, 63, 64)]
     for selector in ("digits", "job.py:work", *starts):
-        assert store.searches(workload=selector) == [search]
-    too_short = identity.fingerprint[:7]
+        assert store.searches(workload=selector) == [SEARCH]
+    too_short = IDENTITY.fingerprint[:7]
     for selector in ("", "digit", "DIGITS", "digits%", "%", "_" * 8, "%" * 8, too_short):
         assert store.searches(workload=selector) == []

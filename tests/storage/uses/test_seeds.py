@@ -7,8 +7,7 @@ from dataclasses import replace
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.store import hand_out_seed, record_use
-from tests.storage.conftest import IDENTITY, AtOnce, both_databases
-from tests.storage.uses.conftest import use_of
+from tests.storage.conftest import IDENTITY, AtOnce, both_databases, use_of
 
 
 @both_databases

@@ -28,8 +28,7 @@ from syncswitch.storage.uses import waiting
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses as stored_uses
 from syncswitch.storage.uses.waiting import spool_beside, spool_use
-from tests.storage.conftest import IDENTITY, POLICY, AtOnce, both_databases
-from tests.storage.uses.conftest import use_of
+from tests.storage.conftest import IDENTITY, POLICY, AtOnce, both_databases, use_of
 
 
 @pytest.fixture

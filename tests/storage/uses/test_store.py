@@ -33,8 +33,8 @@ from tests.storage.conftest import (
     AtOnce,
     both_databases,
     sent_back,
+    use_of,
 )
-from tests.storage.uses.conftest import use_of
 
 ALARM = sent_back(12.5, 25.0, held_percent=50.0)
 
