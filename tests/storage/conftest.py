@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import inspect
 import multiprocessing
 import traceback
 from collections.abc import Callable, Iterator
@@ -108,19 +107,6 @@ both_databases = pytest.mark.usefixtures("any_url")
 """For tests of SQL that the two kinds may take differently, and of writers side by side."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where a whole module is marked so, one kind will do for those tests that open no database."""
-    items[:] = [item for item in items if not _is_made_in_vain(item)]
-
-
-def _is_made_in_vain(item: pytest.Item) -> bool:
-    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-        return False
-    is_marked = any("any_url" in mark.args for mark in item.iter_markers("usefixtures"))
-    asks = "url" in item.fixturenames or "any_url" in inspect.signature(item.obj).parameters
-    return is_marked and not asks and item.callspec.params["any_url"] == "postgresql"
-
-
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
     """A SQLite file; in tests that are marked `both_databases`, also a database on the server."""
@@ -159,7 +145,7 @@ def filled_url(once: Callable[[str, Callable[[Path], None]], Path]) -> str:
 
     def fill(folder: Path) -> None:
         with open_database(f"sqlite:///{folder}/filled.db", create=True) as database:
-            fill_all(database, IDENTITY, SEARCH, RECORD, folder)
+            fill_all(database, folder)
 
     return f"sqlite:///{once('filled', fill)}/filled.db"
 

@@ -22,7 +22,7 @@ from syncswitch.storage.importing import import_runs as import_table
 from syncswitch.storage.importing import read_table
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
-from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import (
     Evaluation,
@@ -32,12 +32,12 @@ from syncswitch.storage.records.trial import (
 )
 from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.tables.base import METADATA
-from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
 from syncswitch.storage.uses.store import record_use
 from syncswitch.trainers.trainer import Observer
 from tests.run_tables import lost, rows, write_table
+from tests.storage.conftest import IDENTITY, RECORD, SEARCH
 
 OWNER = Owner("host-1", 4321, 1_700_000_000.25)
 SIMULATED_CLUSTER = "5" * 64
@@ -56,17 +56,11 @@ EVENTS = (
 )
 
 
-def fill_all(
-    database: Database,
-    identity: WorkloadIdentity,
-    search: SearchInfo,
-    record: TrialRecord,
-    folder: Path,
-) -> None:
+def fill_all(database: Database, folder: Path) -> None:
     """Searches, finished and open; forks; runs of every kind and end, from here and elsewhere."""
     fill(database.url)
     store = TrialStore(database)
-    store.register(identity, "digits", search)
+    store.register(IDENTITY, "digits", SEARCH)
     registry = PolicyRegistry(database)
     registry.set_alias(registry.policies()[0].fingerprint, "tried", 2)
     curve = (
@@ -75,23 +69,23 @@ def fill_all(
         Evaluation(1000, 2.5, 0.9, 0.3),
     )
     base = replace(
-        record,
-        spec=replace(record.spec, switch_percent=100.0),
+        RECORD,
+        spec=replace(RECORD.spec, switch_percent=100.0),
         evaluations=curve,
-        phases=(replace(record.phases[0], end_worker_step=1000, seconds=6.0),),
+        phases=(replace(RECORD.phases[0], end_worker_step=1000, seconds=6.0),),
         training_seconds=6.0,
         inherited_seconds=0.0,
         checkpoints={50.0: folder / "50.npz"},
     )
-    complete(store, search.study, 0, base)
-    complete(store, search.study, 1, record, fork=Fork(0, 50.0))
-    diverged = replace(record, diverged=True, converged=False, evaluations=(), phases=())
-    complete(store, search.study, 2, later(diverged, 60))
-    store.set_target(search.study, 0.9)
-    store.begin(search.study, 3, record.spec, OWNER)
-    store.fail(search.study, 3, 'lost: "the server",\nas it says')
-    store.begin(search.study, 4, record.spec, OWNER)
-    store.heartbeat(search.study, 4, 250)
+    complete(store, SEARCH.study, 0, base)
+    complete(store, SEARCH.study, 1, RECORD, fork=Fork(0, 50.0))
+    diverged = replace(RECORD, diverged=True, converged=False, evaluations=(), phases=())
+    complete(store, SEARCH.study, 2, later(diverged, 60))
+    store.set_target(SEARCH.study, 0.9)
+    store.begin(SEARCH.study, 3, RECORD.spec, OWNER)
+    store.fail(SEARCH.study, 3, 'lost: "the server",\nas it says')
+    store.begin(SEARCH.study, 4, RECORD.spec, OWNER)
+    store.heartbeat(SEARCH.study, 4, 250)
     import_runs(database, folder)
     add_simulated(database.url)
     add_disturbed(database.url)
@@ -179,31 +173,15 @@ def add_disturbed(url: str) -> None:
         Search(database, workload, plan, DisturbedTrainer).run()
 
 
-def stopped(record: TrialRecord) -> TrialRecord:
-    """The run as it was when 80 % of its worker-steps were done."""
-    first, second = record.phases
-    end = record.worker_steps * 8 // 10
-    part = (end - second.start_worker_step) / (record.worker_steps - second.start_worker_step)
-    second = replace(second, end_worker_step=end, seconds=part * second.seconds)
-    return replace(
-        record,
-        worker_steps=end,
-        evaluations=record.evaluations[:4],
-        phases=(first, second),
-        stopped_early=True,
-        training_seconds=first.seconds + second.seconds,
-    )
-
-
 def add_ahead(url: str) -> None:
     """Two runs of the search under way that began in advance; nobody needed one of them."""
     with open_database(url, create=False) as database:
         store = TrialStore(database)
         spec = TrialSpec(replace(identity(), name="larger", workers=8), 50.0, 8, replicate=2)
-        owner = Owner("golden", 4321, 1_700_000_000.25)
         for number in (3, 4):
-            store.begin("under-way", number, spec, owner, speculative=True)
-        store.cancel("under-way", 3, stopped(GeneratedTrainer().train(spec)), CANCELLED)
+            store.begin("under-way", number, spec, OWNER, speculative=True)
+        part = replace(GeneratedTrainer().train(spec), worker_steps=2400)
+        store.cancel("under-way", 3, part, CANCELLED)
 
 
 def add_uses(database: Database) -> None:
@@ -218,19 +196,3 @@ def add_uses(database: Database) -> None:
         use = whole_use(policy, f"use-{number}", record)
         assert use is not None
         assert record_use(database, use)
-
-
-def content(database: Database) -> dict[str, list[str]]:
-    """All imported rows but the times of registration; runs are known by their sources."""
-    with database.transaction(read_only=True) as connection:
-        runs = connection.execute(select(TRIALS.c.trial_id, TRIALS.c.source))
-        sources = {run.trial_id: run.source for run in runs}
-        found = {}
-        for table in METADATA.sorted_tables:
-            rows = [dict(row) for row in connection.execute(select(table)).mappings()]
-            for row in rows:
-                row.pop("registered_at", None)
-                if "trial_id" in row:
-                    row["trial_id"] = sources[row["trial_id"]]
-            found[table.name] = sorted(map(repr, rows))
-    return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from syncswitch.cli.search.main import main
 from syncswitch.storage.database.engine import Database, open_database
@@ -21,7 +21,6 @@ from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.trials.store import TrialStore
 from tests.run_tables import lost, rows, write_table
 from tests.storage.conftest import AtOnce, both_databases
-from tests.storage.filled import content
 
 
 def read(path: Path, *runs: list[dict[str, Any]]) -> list[ImportedRun]:
@@ -33,24 +32,24 @@ def only(path: Path, *run: dict[str, Any]) -> ImportedRun:
     return found
 
 
+def phase(protocol: str, start: int, end: int, seconds: float) -> PhaseRecord:
+    return PhaseRecord(protocol, start, end, seconds, None, None)
+
+
 class TestTable:
     def test_a_run_with_a_switch(self, tmp_path: Path) -> None:
-        (run,) = read(tmp_path, rows("r32", "b50", candidate_percent=40, model="ResNet-32"))
+        run = only(tmp_path, *rows("r32", "b50", candidate_percent=40, model="ResNet-32"))
         assert (run.source, run.candidate_percent, run.switch_percent) == ("r32/b50", 40.0, 50.0)
         assert (run.identity.name, run.identity.workers, run.identity.pair) == ("r32", 8, "bsp,asp")
         assert (run.identity.model, run.identity.data_set) == ("ResNet-32", None)
-        found = run
-        assert len(found.evaluations) == 19
-        assert found.evaluations[1].accuracy == 0.9 * 0.75
-        assert found.final_accuracy == found.evaluations[-1].accuracy
-        assert (found.worker_steps, found.training_seconds) == (8000, 2000.0)
-        assert (found.converged, found.stopped_early) == (True, False)
-        assert found.switch_overhead_seconds == 100.0
-        assert found.ended_at - found.started_at == timedelta(seconds=2000)
-        assert found.phases == (
-            PhaseRecord("bsp", 0, 4000, 1000.0, None, None),
-            PhaseRecord("asp", 4000, 8000, 1000.0, None, None),
-        )
+        assert len(run.evaluations) == 19
+        assert run.evaluations[1].accuracy == 0.9 * 0.75
+        assert run.final_accuracy == run.evaluations[-1].accuracy
+        assert (run.worker_steps, run.training_seconds) == (8000, 2000.0)
+        assert (run.converged, run.stopped_early) == (True, False)
+        assert run.switch_overhead_seconds == 100.0
+        assert run.ended_at - run.started_at == timedelta(seconds=2000)
+        assert run.phases == (phase("bsp", 0, 4000, 1000.0), phase("asp", 4000, 8000, 1000.0))
 
     def test_what_is_known_goes_before_what_the_tests_say(self, tmp_path: Path) -> None:
         known = {"worker_steps": 8100, "training_seconds": 2025.5, "first_phase_seconds": 990.25}
@@ -60,35 +59,37 @@ class TestTable:
         assert [phase.seconds for phase in found.phases] == [990.25, 1035.25]
         assert found.started_at == datetime(2026, 1, 31, 12, 0, 0, 1, timezone.utc)
 
-    @pytest.mark.parametrize(("percent", "protocol"), [(100, "bsp"), (0, "asp")])
-    def test_one_protocol_alone_is_one_phase(
-        self, tmp_path: Path, percent: float, protocol: str
-    ) -> None:
-        found = only(tmp_path, *rows("r32", "alone", percent))
-        assert found.phases == (PhaseRecord(protocol, 0, 8000, 2000.0, None, None),)
-
-    def test_where_no_test_is_at_the_switch_it_is_between_two(self, tmp_path: Path) -> None:
-        found = only(tmp_path, *rows("r32", "b25", 25, first_phase_seconds=""))
-        assert [phase.seconds for phase in found.phases] == [500.0, 1500.0]
-
-    def test_a_run_that_ends_before_its_switch(self, tmp_path: Path) -> None:
-        found = only(tmp_path, *rows("r32", "short")[:2])
-        assert found.stopped_early
-        assert found.phases == (PhaseRecord("bsp", 0, 2000, 500.0, None, None),)
+    def test_phases_are_those_of_the_protocols_that_ran(self, tmp_path: Path) -> None:
+        alone, second, between, short = read(
+            tmp_path,
+            rows("r32", "bsp", 100),
+            rows("r32", "asp", 0),
+            rows("r32", "no test is at the switch", 25, first_phase_seconds=""),
+            rows("r32", "ends before its switch")[:2],
+        )
+        assert alone.phases == (phase("bsp", 0, 8000, 2000.0),)
+        assert second.phases == (phase("asp", 0, 8000, 2000.0),)
+        assert [one.seconds for one in between.phases] == [500.0, 1500.0]
+        assert short.phases == (phase("bsp", 0, 2000, 500.0),)
+        assert short.stopped_early
 
     def test_diverged_runs_have_the_tests_before(self, tmp_path: Path) -> None:
         whole = rows("r32", "blown up", diverged="yes")
         for row in whole[7:]:
             row["accuracy"] = "nan"
+        whole[0]["training_loss"], whole[1]["training_loss"] = "inf", ""
         blown_up, nothing = read(tmp_path, whole, lost("r32", "by hearsay", 0))
-        assert len(blown_up.evaluations) == 7
+        losses = [one.training_loss for one in blown_up.evaluations]
+        assert losses == pytest.approx(
+            [math.nan, math.nan, *(2 / n for n in range(3, 8))], nan_ok=True
+        )
         assert (blown_up.diverged, blown_up.converged) == (True, False)
         assert (nothing.diverged, nothing.final_accuracy, nothing.phases) == (True, None, ())
 
     def test_counts_for_its_switch_point_unless_the_column_says_otherwise(
         self, tmp_path: Path
     ) -> None:
-        (usual,) = read(tmp_path, rows("r32", "a"))
+        usual = only(tmp_path, *rows("r32", "a"))
         for_none, other = read(
             tmp_path,
             rows("r32", "a", candidate_percent=""),
@@ -101,19 +102,9 @@ class TestTable:
         start = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
         runs = [rows("r32", "a", started_at=start, candidate_percent=None)]
         runs.append(rows("r32", "b", 100, started_at=start))
-        csv = read(tmp_path, *runs)
         frame = pd.DataFrame([row for run in runs for row in run])
         frame.to_parquet(tmp_path / "runs.parquet")
-        parquet = read_table(tmp_path / "runs.parquet")
-        assert parquet == csv
-
-    def test_losses_that_are_no_numbers_are_left_out(self, tmp_path: Path) -> None:
-        run = rows("r32", "a")
-        run[0]["training_loss"], run[1]["training_loss"] = "inf", ""
-        first, second, third, *_ = only(tmp_path, *run).evaluations
-        assert math.isnan(first.training_loss)
-        assert math.isnan(second.training_loss)
-        assert third.training_loss == 2 / 3
+        assert read_table(tmp_path / "runs.parquet") == read(tmp_path, *runs)
 
     @pytest.mark.parametrize(
         ("line", "change", "message"),
@@ -149,22 +140,19 @@ class TestTable:
         assert message in str(error.value)
         assert len(str(error.value).splitlines()) == 1
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
+    def test_another_file_is_one_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "runs.csv"
+        for text, message in (
             ("", "is not a table"),
             ("workload,run\n", "lacks the columns first_protocol, second_protocol"),
             ("\x00\xff", "is not a table"),
             ('a\n"b', "is not a table"),
-        ],
-    )
-    def test_another_file_is_one_line(self, tmp_path: Path, text: str, message: str) -> None:
-        path = tmp_path / "runs.csv"
-        path.write_bytes(text.encode("latin-1"))
-        with pytest.raises(RecordingError, match=message):
-            read_table(path)
-        with pytest.raises(RecordingError, match="is not a table"):
-            read_table(path.rename(tmp_path / "runs.parquet"))
+        ):
+            path.write_bytes(text.encode("latin-1"))
+            with pytest.raises(RecordingError, match=message):
+                read_table(path)
+            with pytest.raises(RecordingError, match="is not a table"):
+                read_table(path.rename(tmp_path / "runs.parquet"))
 
 
 class TestDatabase:
@@ -197,6 +185,7 @@ class TestDatabase:
         assert trial.phases == run.phases
         (curve,) = TrialStore(database).curves(trial.fingerprint).values()
         assert curve == run.evaluations
+        assert trial.target_accuracy is None  # nobody made a run of the first protocol alone
 
     @both_databases
     def test_the_target_is_the_mean_of_the_first_protocol_alone(
@@ -207,53 +196,31 @@ class TestDatabase:
         finals = [run.final_accuracy for run in runs[1:3]]
         assert {trial.target_accuracy for trial in trials.values()} == {sum(finals) / 2}
         assert trials["r32/lost"].time_to_accuracy_seconds is None
-        before = content(database)
+        before = TrialStore(database).trials()
         report = import_runs(database, runs)
         assert (report.imported_runs, report.present_runs) == (0, 5)
-        assert content(database) == before
+        assert TrialStore(database).trials() == before
 
-    def test_without_such_runs_there_is_none(
-        self, database: Database, runs: list[ImportedRun]
-    ) -> None:
-        import_runs(database, runs[:1])
-        (trial,) = TrialStore(database).trials()
-        assert trial.target_accuracy is None
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"switch_percent": 41}, "candidate_percent is 41.0, was 50.0"),
-            ({"replicate": 3}, "replicate is 3, was 1"),
-            ({"diverged": "yes"}, "diverged is True, was False"),
-            ({"training_seconds": 3000}, "training_seconds is 3000.0, was 2000.0"),
-            ({"worker_steps": 8001}, "worker_steps is 8001, was 8000"),
-            ({"workers": 16}, "its workload differs"),
-        ],
-    )
     def test_what_is_there_with_other_values_is_told_and_left_alone(
-        self,
-        database: Database,
-        runs: list[ImportedRun],
-        tmp_path: Path,
-        change: dict[str, Any],
-        message: str,
-    ) -> None:
-        import_runs(database, runs)
-        before = content(database)
-        changed = read(tmp_path, rows("r32", "new"), rows("r32", "b50", **change))
-        with pytest.raises(RecordingError, match="r32/b50 is not what was imported") as error:
-            import_runs(database, changed)
-        assert message in str(error.value)
-        assert content(database) == before
-
-    def test_a_run_with_other_tests_is_another_one(
         self, database: Database, runs: list[ImportedRun], tmp_path: Path
     ) -> None:
         import_runs(database, runs)
+        before = TrialStore(database).trials()
         fewer = rows("r32", "b50")
         del fewer[3]
-        with pytest.raises(RecordingError, match="evaluations is 18, was 19"):
-            import_runs(database, read(tmp_path, fewer))
+        for changed, message in (
+            (rows("r32", "b50", switch_percent=41), "candidate_percent is 41.0, was 50.0"),
+            (rows("r32", "b50", replicate=3), "replicate is 3, was 1"),
+            (rows("r32", "b50", diverged="yes"), "diverged is True, was False"),
+            (rows("r32", "b50", training_seconds=3000), "training_seconds is 3000.0, was 2000.0"),
+            (rows("r32", "b50", worker_steps=8001), "worker_steps is 8001, was 8000"),
+            (rows("r32", "b50", workers=16), "its workload differs"),
+            (fewer, "evaluations is 18, was 19"),
+        ):
+            said = f"r32/b50 is not what was imported under this name: {message}"
+            with pytest.raises(RecordingError, match=said):
+                import_runs(database, read(tmp_path, rows("r32", "new"), changed))
+            assert TrialStore(database).trials() == before
 
     @both_databases
     def test_importers_side_by_side_add_a_run_once(
@@ -269,45 +236,22 @@ class TestDatabase:
         assert len(TrialStore(database).trials()) == 20
 
 
-class TestCommand:
-    def invoke(self, folder: Path, *words: object) -> Result:
-        storage = ("--storage", f"sqlite:///{folder}/syncswitch.db")
-        return CliRunner().invoke(main, ["import", *map(str, words), *storage])
-
-    def test_says_what_went_in(self, tmp_path: Path) -> None:
-        table = write_table(tmp_path / "runs.csv", rows("r32", "a"), rows("r32", "b", 100))
-        done = self.invoke(tmp_path, table)
-        assert (done.exit_code, done.stderr) == (0, "")
-        assert done.stdout.splitlines() == [
-            "runs: 2 imported (24 evaluations), 0 already there",
-            "workload r32, 8 workers, bsp,asp",
-        ]
-        again = json.loads(self.invoke(tmp_path, table, "--json").stdout)
-        (workload,) = again.pop("workloads")
-        assert len(workload.pop("fingerprint")) == 64
-        assert workload == {
-            "workload": "r32",
-            "workers": 8,
-            "first_protocol": "bsp",
-            "second_protocol": "asp",
-        }
-        assert again == {"imported_runs": 0, "already_there_runs": 2, "imported_evaluations": 0}
-
-    @pytest.mark.parametrize(
-        ("words", "message"),
-        [
-            (["no.csv"], "'no.csv' does not exist"),
-            (["."], "'.' is a directory"),
-            ([], "Missing argument 'TABLE'"),
-            (["{folder}/bad.csv"], "lacks the columns workload"),
-        ],
-    )
-    def test_a_wrong_argument_is_one_line_and_makes_no_database(
-        self, tmp_path: Path, words: list[str], message: str
-    ) -> None:
-        (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
-        done = self.invoke(tmp_path, *(word.format(folder=tmp_path) for word in words))
-        assert (done.exit_code, done.stdout) == (2, "")
-        (line,) = done.stderr.splitlines()
-        assert message in line
-        assert not (tmp_path / "syncswitch.db").exists()
+def test_the_command_says_what_went_in(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "runs.csv", rows("r32", "a"), rows("r32", "b", 100))
+    words = ["import", str(table), "--storage", f"sqlite:///{tmp_path}/syncswitch.db"]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "runs: 2 imported (24 evaluations), 0 already there",
+        "workload r32, 8 workers, bsp,asp",
+    ]
+    again = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    (workload,) = again.pop("workloads")
+    assert len(workload.pop("fingerprint")) == 64
+    assert workload == {
+        "workload": "r32",
+        "workers": 8,
+        "first_protocol": "bsp",
+        "second_protocol": "asp",
+    }
+    assert again == {"imported_runs": 0, "already_there_runs": 2, "imported_evaluations": 0}

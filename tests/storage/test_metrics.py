@@ -16,68 +16,58 @@ from syncswitch.storage.metrics import (
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
 
 
-def evaluations(*accuracies: float, first_step: int = 10) -> list[Evaluation]:
+def evaluations(*accuracies: float) -> list[Evaluation]:
     return [
-        Evaluation(first_step + 10 * index, float(index), accuracy, 0.5)
+        Evaluation(10 + 10 * index, float(index), accuracy, 0.5)
         for index, accuracy in enumerate(accuracies)
     ]
 
 
-class TestConvergedAccuracy:
-    def test_is_the_mean_of_the_last_five(self) -> None:
-        assert converged_accuracy(evaluations(0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9)) == pytest.approx(
-            0.7
-        )
-
-    def test_takes_what_there_is_when_there_are_fewer(self) -> None:
-        assert converged_accuracy(evaluations(0.4, 0.8)) == pytest.approx(0.6)
-
-    def test_is_zero_without_evaluations(self) -> None:
-        assert converged_accuracy([]) == 0.0
-
-    @given(st.lists(st.floats(0, 1) | st.just(math.nan) | st.just(math.inf), max_size=8))
-    def test_is_finite_and_an_accuracy_whatever_the_run_did(self, accuracies: list[float]) -> None:
-        assert 0.0 <= converged_accuracy(evaluations(*accuracies)) <= 1.0 + 1e-12
+def test_the_converged_accuracy_is_the_mean_of_the_last_five_or_of_all() -> None:
+    last_five = converged_accuracy(evaluations(0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9))
+    assert last_five == pytest.approx(0.7)
+    assert converged_accuracy(evaluations(0.4, 0.8)) == pytest.approx(0.6)
+    assert converged_accuracy([]) == 0.0
 
 
-class TestIsConverged:
-    def test_a_span_of_a_tenth_of_a_point_is_converged(self) -> None:
-        assert is_converged(evaluations(0.1, 0.900, 0.901, 0.9005, 0.9, 0.901), 15)
-
-    def test_a_wider_span_is_not(self) -> None:
-        assert not is_converged(evaluations(0.900, 0.9012, 0.9005, 0.9, 0.901), 5)
-
-    def test_the_span_is_between_any_two_of_the_five_not_between_neighbours(self) -> None:
-        assert not is_converged(evaluations(0.900, 0.9004, 0.9008, 0.9012, 0.9016), 5)
-
-    def test_four_evaluations_are_too_few(self) -> None:
-        assert not is_converged(evaluations(0.9, 0.9, 0.9, 0.9), 0)
-
-    def test_all_five_must_come_after_the_last_decay(self) -> None:
-        flat = evaluations(0.9, 0.9, 0.9, 0.9, 0.9, first_step=100)
-        assert is_converged(flat, 99)
-        assert not is_converged(flat, 100)
+@given(st.lists(st.floats(0, 1) | st.just(math.nan) | st.just(math.inf), max_size=8))
+def test_it_is_finite_and_an_accuracy_whatever_the_run_did(accuracies: list[float]) -> None:
+    assert 0.0 <= converged_accuracy(evaluations(*accuracies)) <= 1.0 + 1e-12
 
 
-class TestIsAtChance:
-    def test_two_standard_errors_above_chance_are_allowed(self) -> None:
-        # sqrt(0.1 * 0.9 / 900) = 0.01
-        assert is_at_chance(0.1199, 0.1, 900)
-        assert not is_at_chance(0.1201, 0.1, 900)
+@pytest.mark.parametrize(
+    ("accuracies", "last_decay", "is_so"),
+    [
+        ((0.1, 0.900, 0.901, 0.9005, 0.9, 0.901), 15, True),
+        ((0.900, 0.9012, 0.9005, 0.9, 0.901), 5, False),
+        # Between any two of the five, not between neighbours.
+        ((0.900, 0.9004, 0.9008, 0.9012, 0.9016), 5, False),
+        ((0.9, 0.9, 0.9, 0.9), 0, False),
+        # All five come after the last decay.
+        ((0.9, 0.9, 0.9, 0.9, 0.9), 9, True),
+        ((0.9, 0.9, 0.9, 0.9, 0.9), 10, False),
+    ],
+)
+def test_a_span_of_a_tenth_of_a_point_is_converged(
+    accuracies: tuple[float, ...], last_decay: int, is_so: bool
+) -> None:
+    assert is_converged(evaluations(*accuracies), last_decay) == is_so
 
-    def test_worse_than_chance_is_chance(self) -> None:
-        assert is_at_chance(0.0, 0.1, 900)
+
+def test_two_standard_errors_above_chance_are_chance() -> None:
+    # sqrt(0.1 * 0.9 / 900) = 0.01
+    found = [is_at_chance(accuracy, 0.1, 900) for accuracy in (0.0, 0.1199, 0.1201)]
+    assert found == [True, True, False]
 
 
-class TestTimeToAccuracy:
-    def test_is_the_first_time_at_or_above_the_target(self) -> None:
-        assert time_to_accuracy_seconds(evaluations(0.5, 0.8, 0.7, 0.9), 0.8) == 1.0
-
-    def test_a_run_that_never_gets_there_is_censored(self) -> None:
-        assert time_to_accuracy_seconds(evaluations(0.5, 0.8), 0.81) is None
-
-    def test_a_diverged_evaluation_reaches_nothing(self) -> None:
-        assert time_to_accuracy_seconds(evaluations(math.nan), 0.0) is None
+@pytest.mark.parametrize(
+    ("accuracies", "target", "seconds"),
+    [((0.5, 0.8, 0.7, 0.9), 0.8, 1.0), ((0.5, 0.8), 0.81, None), ((math.nan,), 0.0, None)],
+)
+def test_the_first_test_at_or_above_the_target_reaches_it(
+    accuracies: tuple[float, ...], target: float, seconds: float | None
+) -> None:
+    assert time_to_accuracy_seconds(evaluations(*accuracies), target) == seconds
 
 
 def phase(protocol: str, start: int, end: int, seconds: float) -> PhaseRecord:
@@ -113,22 +103,21 @@ class TestWholeRun:
         found = whole_run_seconds(seconds(stop), phases(fork, stop), stop, 1000)
         assert found == pytest.approx(seconds(1000))
 
-    def test_a_fork_has_its_prefix_in_its_time_alone(self) -> None:
-        assert whole_run_seconds(13.0, [phase("asp", 500, 800, 3.0)], 800, 1000) == 15.0
-
-    @pytest.mark.parametrize("worker_steps", [1000, 1003])
-    def test_who_is_told_to_stop_at_the_end_was_whole(self, worker_steps: int) -> None:
-        assert whole_run_seconds(13.0, [], worker_steps, 1000) == 13.0
-
     @pytest.mark.parametrize(
-        "phases",
+        ("phases", "worker_steps", "seconds"),
         [
-            [],
-            [phase("asp", 500, 500, 1.0)],
-            [phase("asp", 500, 800, 0.0)],
-            [phase("asp", 500, 800, 1e-12)],
-            [phase("bsp", 0, 500, 5.0), phase("asp", 500, 500, 0.0)],
+            ([phase("asp", 500, 800, 3.0)], 800, 15.0),  # of a fork, whose prefix took 10 s
+            ([], 1000, 13.0),  # told to stop at the end
+            ([], 1003, 13.0),
+            # Without a pace nobody knows.
+            ([], 800, None),
+            ([phase("asp", 500, 500, 1.0)], 800, None),
+            ([phase("asp", 500, 800, 0.0)], 800, None),
+            ([phase("asp", 500, 800, 1e-12)], 800, None),
+            ([phase("bsp", 0, 500, 5.0), phase("asp", 500, 500, 0.0)], 800, None),
         ],
     )
-    def test_without_a_pace_nobody_knows(self, phases: list[PhaseRecord]) -> None:
-        assert whole_run_seconds(5.0, phases, 800, 1000) is None
+    def test_the_rest_goes_on_at_the_pace_of_the_last_phase(
+        self, phases: list[PhaseRecord], worker_steps: int, seconds: float | None
+    ) -> None:
+        assert whole_run_seconds(13.0, phases, worker_steps, 1000) == seconds

@@ -9,6 +9,8 @@ from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.records.guard import Band, BandPoint
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY
 
+LOWER = replace(POLICY.evidence[1], converged_accuracy=0.5)
+
 
 def test_a_policy_is_equal_to_itself_and_to_its_copies() -> None:
     copy = replace(
@@ -43,6 +45,15 @@ def test_a_policy_is_equal_to_itself_and_to_its_copies() -> None:
             {"band": (None, "3 runs, 2 tests")},
         ),
         (
+            {"evidence": (POLICY.evidence[0], LOWER)},
+            {
+                "evidence": (
+                    [asdict(POLICY.evidence[1]), asdict(POLICY.evidence[0])],  # by their numbers
+                    [asdict(LOWER), asdict(POLICY.evidence[0])],
+                )
+            },
+        ),
+        (
             {"software": {"keras": "3"}},
             {"software tensorflow": ("2.16.1", None), "software keras": (None, "3")},
         ),
@@ -71,12 +82,3 @@ def test_the_jobs_are_compared_too() -> None:
         FieldDifference("workers", 4, 8),
         FieldDifference("momentum", 0.9, None),
     ]
-
-
-def test_evidence_is_compared_as_a_whole() -> None:
-    first, second = POLICY.evidence
-    changed = replace(POLICY, evidence=(first, replace(second, converged_accuracy=0.5)))
-    (found,) = policy_differences(POLICY, changed, IDENTITY, IDENTITY)
-    assert found.field == "evidence"
-    assert found.before == [asdict(second), asdict(first)]  # by their numbers
-    assert found.after == [{**asdict(second), "converged_accuracy": 0.5}, asdict(first)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,24 +19,12 @@ from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY, SEARCH, AtOnce, both_databases
 
-Exported = Callable[..., PolicyFile]
 
-
-@pytest.fixture
-def exported(tmp_path: Path, identity: WorkloadIdentity) -> Exported:
-    """Writes and reads the file of a policy with some values changed."""
-
-    def make(identity: WorkloadIdentity = identity, **changes: Any) -> PolicyFile:
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
-        changes = {
-            "fingerprint": identity.fingerprint,
-            "workers": identity.workers,
-            **changes,
-        }
-        write_policy(path, replace(POLICY, **changes), RegisteredWorkload(identity, "their.py:job"))
-        return read_policy_file(path)
-
-    return make
+def exported(identity: WorkloadIdentity = IDENTITY, **changes: Any) -> PolicyFile:
+    """What was read of the file of a policy, with some values changed."""
+    changes = {"fingerprint": identity.fingerprint, "workers": identity.workers, **changes}
+    workload = RegisteredWorkload(identity, "their.py:job")
+    return PolicyFile(Path("policy.json"), replace(POLICY, **changes), workload)
 
 
 @pytest.fixture
@@ -74,63 +62,43 @@ def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
     assert missing.trial_id is None
 
 
-def test_an_import_may_be_repeated(
-    database: Database, registry: PolicyRegistry, exported: Exported
+def test_an_import_may_be_repeated_from_every_time_zone(
+    database: Database, registry: PolicyRegistry
 ) -> None:
-    file = exported()
+    file, here = exported(), exported(created_at="2026-01-31T14:00:00+02:00")
     (first,) = import_policies(database, [file])
     before = registry.entries()
-    (again, once_more) = import_policies(database, [file, file])
+    (again, once_more) = import_policies(database, [here, file])
     assert first.is_new
     assert again == once_more == replace(first, is_new=False)
     assert registry.entries() == before
-
-
-def test_what_a_search_published_here_is_known_again(
-    database: Database, store: TrialStore, registry: PolicyRegistry, exported: Exported
-) -> None:
-    file = exported(version=9)
-    published = registry.publish(file.policy)
-    (imported,) = import_policies(database, [file])
-    assert (imported.policy, imported.is_new) == (published, False)
-    assert [entry.imported_at for entry in registry.entries()] == [None]
-
-
-def test_the_time_of_creation_is_the_same_in_every_zone(
-    database: Database, exported: Exported
-) -> None:
-    import_policies(database, [exported(created_at="2026-01-31T14:00:00+02:00")])
-    (again,) = import_policies(database, [exported(created_at="2026-01-31T12:00:00+00:00")])
-    assert not again.is_new
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"switch_percent": 25.0},
-        {"evidence": ()},
         {"software": {}},
         {"workload": "renamed"},
+        {"evidence": ()},
         {"evidence": (Evidence("digits-1", 1, 12.5, 0, 0.895, False, 3.5),)},
     ],
 )
 def test_what_is_there_and_says_something_else_is_refused(
-    database: Database, registry: PolicyRegistry, exported: Exported, change: dict[str, Any]
+    database: Database, registry: PolicyRegistry, change: dict[str, Any]
 ) -> None:
     import_policies(database, [exported()])
     before = registry.entries()
-    other = exported(**change)
-    with pytest.raises(PolicyError) as caught:
-        import_policies(database, [exported(study="innocent"), other])
-    message = str(caught.value)
-    assert "\n" not in message
-    assert f"{other.path} was altered" in message
-    assert "as version 1 of workload" in message
+    said = (
+        r"^policy file policy.json was altered: .* as version 1 of workload \w+, and says [^\n]*$"
+    )
+    with pytest.raises(PolicyError, match=said):
+        import_policies(database, [exported(study="innocent"), exported(**change)])
     assert registry.entries() == before
 
 
 def test_a_policy_that_contradicts_its_workload_is_refused_with_all_the_others(
-    database: Database, registry: PolicyRegistry, exported: Exported
+    database: Database, registry: PolicyRegistry
 ) -> None:
     file = exported(study="another")
     wrong = replace(file, policy=replace(file.policy, workers=8))
@@ -140,27 +108,24 @@ def test_a_policy_that_contradicts_its_workload_is_refused_with_all_the_others(
     assert registry.workload(file.policy.fingerprint) is None
 
 
-def test_an_import_leaves_current_where_it_is(
-    database: Database, store: TrialStore, registry: PolicyRegistry, exported: Exported
+def test_an_import_leaves_what_is_there(
+    database: Database, store: TrialStore, registry: PolicyRegistry
 ) -> None:
-    file = exported(study="theirs")
-    registry.publish(exported(study="ours").policy)
+    """The policy that a search published, the alias, and the name of the workload."""
+    ours, theirs = exported(study="ours", version=9), exported(study="theirs")
+    published = registry.publish(ours.policy)
     for is_new in (True, False):
-        (imported,) = import_policies(database, [file])
-        assert (imported.is_new, imported.policy.version) == (is_new, 2)
-        assert imported.current_version == 1
-    assert registry.aliases(file.policy.fingerprint) == {CURRENT: 1}
-
-
-def test_the_first_of_several_is_current_where_there_was_none(
-    database: Database, exported: Exported
-) -> None:
-    imported = import_policies(database, [exported(study=name) for name in ("a", "b")])
-    assert [(one.policy.version, one.current_version) for one in imported] == [(1, 1), (2, 1)]
+        (known, other) = import_policies(database, [ours, theirs])
+        assert (known.policy, known.is_new) == (published, False)
+        assert (other.is_new, other.policy.version, other.current_version) == (is_new, 2, 1)
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1}
+    assert [entry.imported_at is None for entry in registry.entries()] == [False, True]
+    import_policies(database, [exported(replace(IDENTITY, name="digits-of-theirs"))])
+    assert registry.workload(POLICY.fingerprint) == RegisteredWorkload(IDENTITY, "digits")
 
 
 def test_a_search_here_publishes_though_one_of_its_name_was_imported(
-    database: Database, registry: PolicyRegistry, exported: Exported
+    database: Database, registry: PolicyRegistry
 ) -> None:
     file = exported()
     import_policies(database, [file])
@@ -176,13 +141,6 @@ def test_a_search_here_publishes_though_one_of_its_name_was_imported(
     assert third.policy.version == 3
 
 
-def test_a_workload_that_is_known_keeps_its_name_and_reference(
-    database: Database, store: TrialStore, registry: PolicyRegistry, exported: Exported
-) -> None:
-    import_policies(database, [exported(replace(IDENTITY, name="theirs"))])
-    assert registry.workload(IDENTITY.fingerprint) == RegisteredWorkload(IDENTITY, "digits")
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -190,28 +148,20 @@ def test_a_workload_that_is_known_keeps_its_name_and_reference(
         ({"study": "a\0b"}, "study 'a.*allowed: 512, none of them NUL"),
         ({"strategy": "s" * 65}, "strategy 's.*allowed: 64"),
         ({"evidence": (Evidence("\0", 1, 12.5, 0, 0.9, False, 3.0),)}, "study '.*allowed: 512"),
+        ({"identity": replace(IDENTITY, data_set="a\0")}, "data_set 'a.*allowed: any number, none"),
     ],
 )
 def test_text_that_no_column_takes_is_refused(
-    database: Database,
-    registry: PolicyRegistry,
-    exported: Exported,
-    change: dict[str, Any],
-    said: str,
+    database: Database, registry: PolicyRegistry, change: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(PolicyError, match=said):
         import_policies(database, [exported(**change)])
     assert registry.entries() == []
 
 
-def test_a_workload_that_no_column_takes_is_refused(database: Database, exported: Exported) -> None:
-    with pytest.raises(PolicyError, match=r"data_set 'a.*allowed: any number, none of them NUL"):
-        import_policies(database, [exported(replace(IDENTITY, data_set="a\0"))])
-
-
 @both_databases
 def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
-    url: str, registry: PolicyRegistry, at_once: AtOnce, exported: Exported, policy: TimingPolicy
+    url: str, registry: PolicyRegistry, at_once: AtOnce
 ) -> None:
     """Nobody has registered the workloads before: that is a race, too."""
     each = 4
@@ -232,7 +182,7 @@ def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
             TrialStore(database).register(IDENTITY, "digits", SEARCH)
             registry = PolicyRegistry(database)
             studies = [f"ours-{number}-{count}" for count in range(each)]
-            return [registry.publish(replace(policy, study=study)) for study in studies]
+            return [registry.publish(replace(POLICY, study=study)) for study in studies]
 
     answers = [policy for found in at_once(work, 4) for policy in found]
     for job, count in ((IDENTITY, 4 * each), (OTHER_IDENTITY, 2 * each)):
@@ -241,18 +191,3 @@ def test_importers_and_publishers_at_the_same_moment_lose_and_double_no_version(
         for answer in mine:
             assert registry.get(job.fingerprint, answer.version) == answer
         assert CURRENT in registry.aliases(job.fingerprint)
-
-
-@both_databases
-def test_one_file_imported_by_many_is_one_version(
-    url: str, registry: PolicyRegistry, at_once: AtOnce, exported: Exported
-) -> None:
-    file = exported()
-
-    def work(number: int) -> bool:
-        with open_database(url, create=False) as database:
-            (imported,) = import_policies(database, [file])
-            return imported.is_new
-
-    assert sorted(at_once(work, 3)) == [False, False, True]
-    assert [entry.policy.version for entry in registry.entries()] == [1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import FatalError, PolicyError
 from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.guard import Band, BandPoint
@@ -25,17 +25,6 @@ from tests.storage.conftest import (
 )
 
 
-@both_databases
-def test_versions_count_from_1_whatever_the_policy_says(registry: PolicyRegistry) -> None:
-    first = registry.publish(replace(POLICY, version=7))
-    second = registry.publish(replace(POLICY, study="digits-2", version=0))
-    assert first == replace(POLICY, version=1)
-    assert second == replace(POLICY, study="digits-2", version=2)
-    assert registry.get(POLICY.fingerprint, 1) == first
-    assert registry.get(POLICY.fingerprint, 2) == second
-    assert registry.get(POLICY.fingerprint, 3) is None
-
-
 def test_a_workload_is_found_by_every_name_that_its_policies_had(
     registry: PolicyRegistry, store: TrialStore
 ) -> None:
@@ -50,12 +39,16 @@ def test_a_workload_is_found_by_every_name_that_its_policies_had(
     assert registry.lookup("other") == []
 
 
-def test_a_study_publishes_once(registry: PolicyRegistry) -> None:
-    first = registry.publish(POLICY)
-    registry.publish(replace(POLICY, study="digits-2"))
+@both_databases
+def test_each_study_publishes_one_version_and_they_count_from_1(registry: PolicyRegistry) -> None:
+    first = registry.publish(replace(POLICY, version=7, created_at="2026-01-31T14:00:00+02:00"))
+    second = registry.publish(replace(POLICY, study="digits-2", version=0))
+    assert first == replace(POLICY, created_at="2026-01-31T12:00:00+00:00")
+    assert second == replace(POLICY, study="digits-2", version=2)
     assert registry.publish(replace(POLICY, switch_percent=99.0)) == first
-    assert registry.get(POLICY.fingerprint, 1) == first
-    assert registry.aliases(POLICY.fingerprint) == {"current": 2}
+    found = [registry.get(POLICY.fingerprint, version) for version in (1, 2, 3)]
+    assert found == [first, second, None]
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 2}
 
 
 @both_databases
@@ -99,30 +92,22 @@ def test_a_policy_keeps_what_it_says(registry: PolicyRegistry, changes: dict[str
     assert registry.lookup("digits") == registry.policies() == [published]
 
 
-def test_an_unknown_workload_is_refused(database: Database) -> None:
-    with pytest.raises(PolicyError, match="is not in this database"):
-        PolicyRegistry(database).publish(POLICY)
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("change", "said"),
     [
-        {"switch_percent": 140.0},
-        {"target_accuracy": float("nan")},
-        {"created_at": "2026-01-31T12:00:00"},
-        {"band": Band(1.9, 0.01)},
+        ({"switch_percent": 140.0}, "switch_percent"),
+        ({"target_accuracy": float("nan")}, "target_accuracy"),
+        ({"created_at": "2026-01-31T12:00:00"}, "created_at"),
+        ({"band": Band(1.9, 0.01)}, "band"),
+        ({"fingerprint": "f" * 64}, "is not in this database"),
     ],
 )
-def test_an_impossible_policy_is_refused(registry: PolicyRegistry, change: dict[str, Any]) -> None:
-    with pytest.raises(PolicyError, match=next(iter(change))):
+def test_an_impossible_policy_is_refused(
+    registry: PolicyRegistry, change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PolicyError, match=said):
         registry.publish(replace(POLICY, **change))
     assert registry.policies() == []
-
-
-def test_the_time_of_creation_is_given_in_utc(registry: PolicyRegistry) -> None:
-    published = registry.publish(replace(POLICY, created_at="2026-01-31T14:00:00+02:00"))
-    assert published.created_at == "2026-01-31T12:00:00+00:00"
-    assert registry.lookup("digits") == [published]
 
 
 @both_databases
@@ -156,59 +141,41 @@ def test_lookup_finds_the_current_policy_of_each_fingerprint_newest_first(
     assert registry.policies(workload=large) == [newest]
 
 
-def test_entries_name_the_aliases_of_each_version(registry: PolicyRegistry) -> None:
-    first = registry.publish(POLICY)
-    second = registry.publish(replace(POLICY, study="digits-2"))
-    registry.set_alias(POLICY.fingerprint, "pinned", 2)
-    registry.set_alias(POLICY.fingerprint, "old", 1)
-    newer, older = (
-        PolicyEntry(second, (CURRENT, "pinned"), None, IDENTITY),
-        PolicyEntry(first, ("old",), None, IDENTITY),
-    )
-    assert registry.entries() == registry.entries(workload="digits") == [newer, older]
-    assert registry.entry(POLICY.fingerprint, 1) == older
-    assert registry.entries(workload="other") == []
-    assert registry.entry(POLICY.fingerprint, 3) is None
-
-
 @both_databases
 def test_the_evidence_leads_to_the_trials(registry: PolicyRegistry, store: TrialStore) -> None:
-    def run(number: int, study: str, spec: TrialSpec, **measured: Any) -> int:
+    def run(number: int, spec: TrialSpec, study: str = SEARCH.study, **measured: Any) -> int:
+        record = replace(RECORD, spec=spec, converged_accuracy=0.895, training_seconds=3.0)
         store.begin(study, number, spec, Owner.current())
-        store.complete(study, number, replace(RECORD, spec=spec, **measured))
+        store.complete(study, number, replace(record, **measured))
         found = store.get(study, number)
         assert found is not None
         return found.trial_id
 
     spec = replace(RECORD.spec, switch_percent=12.5, replicate=0)
-    there = {"converged_accuracy": 0.895, "training_seconds": 3.0}
-    agreeing = run(1, SEARCH.study, spec, **there)
-    others = {
-        run(2, SEARCH.study, spec, **{**there, "converged_accuracy": 0.8949}),
-        run(3, SEARCH.study, spec, **{**there, "training_seconds": 3.5}),
-        run(4, SEARCH.study, spec, **there, diverged=True),
-        run(5, SEARCH.study, replace(spec, switch_percent=25.0), **there),
-        run(6, SEARCH.study, replace(spec, replicate=1), **there),
-    }
+    agreeing = run(1, spec)
+    others = [
+        run(2, spec, converged_accuracy=0.8949),
+        run(3, spec, training_seconds=3.5),
+        run(4, spec, diverged=True),
+        run(5, replace(spec, switch_percent=25.0)),
+        run(6, replace(spec, replicate=1)),
+    ]
     store.begin(SEARCH.study, 7, spec, Owner.current())  # still running
     namesake = replace(SEARCH, study="namesake", fingerprint=OTHER_IDENTITY.fingerprint)
     store.register(OTHER_IDENTITY, "digits", namesake)
-    run(1, "namesake", replace(spec, identity=OTHER_IDENTITY), **there)
+    run(1, replace(spec, identity=OTHER_IDENTITY), "namesake")
     stated = POLICY.evidence[0]
     evidence = (
-        *[replace(stated, trial_number=number) for number in (3, 1, 9, 2, 4, 5, 6, 7)],
-        replace(stated, study="elsewhere"),
-        replace(stated, study="namesake"),
+        *(replace(stated, trial_number=number) for number in (2, 3, 1, 4, 5, 6, 7, 9)),
+        *(replace(stated, study=study) for study in ("elsewhere", "namesake")),
     )
-    published = registry.publish(replace(POLICY, evidence=evidence))
-    found = registry.evidence_trials(POLICY.fingerprint, published.version)
-    assert len(found) == len(evidence)
-    assert found[1] == EvidenceTrial(agreeing, agrees=True)
-    missing = EvidenceTrial(None, agrees=False)
-    assert [found[position] for position in (2, 8, 9)] == [missing] * 3
-    changed = [found[position] for position in (0, 3, 4, 5, 6, 7)]
-    assert not any(trial.agrees for trial in changed)
-    assert others < {trial.trial_id for trial in changed}
+    registry.publish(replace(POLICY, evidence=evidence))
+    found = registry.evidence_trials(POLICY.fingerprint, 1)
+    assert found[2] == EvidenceTrial(agreeing, agrees=True)
+    changed = [*found[:2], *found[3:6]]
+    assert changed == [EvidenceTrial(trial_id, agrees=False) for trial_id in others]
+    assert (found[6].trial_id is None, found[6].agrees) == (False, False)
+    assert found[7:] == [EvidenceTrial(None, agrees=False)] * 3
     assert registry.evidence_trials(POLICY.fingerprint, 9) == []
 
 
@@ -237,29 +204,28 @@ def test_an_alias_moves_back_and_forth(registry: PolicyRegistry) -> None:
     assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 2}
     assert registry.lookup("digits") == [first]
     assert registry.lookup("digits", alias="none") == []
-
-
-@pytest.mark.parametrize("alias", ["", "1", "1a", "Pinned", "a_b", "-a", "a b", "a\n", "a" * 65])
-def test_an_illegal_alias_is_refused(registry: PolicyRegistry, alias: str) -> None:
-    registry.publish(POLICY)
-    with pytest.raises(PolicyError, match="cannot be an alias; allowed"):
-        registry.set_alias(POLICY.fingerprint, alias, 1)
+    registry.set_alias(POLICY.fingerprint, "also", 2)
+    newer = PolicyEntry(second, ("also", "pinned"), None, IDENTITY)
+    older = PolicyEntry(first, (CURRENT,), None, IDENTITY)
+    assert registry.entries() == registry.entries(workload="digits") == [newer, older]
+    assert registry.entries(workload="other") == []
+    assert registry.entry(POLICY.fingerprint, 1) == older
 
 
 @both_databases
-@pytest.mark.parametrize("version", [0, -1, 2, 10**30])
-def test_an_alias_needs_a_version(registry: PolicyRegistry, version: int) -> None:
-    registry.publish(POLICY)
-    assert registry.get(POLICY.fingerprint, version) is None
-    assert registry.entry(POLICY.fingerprint, version) is None
-    with pytest.raises(PolicyError, match=f"no policy version {version}; allowed: 1 to 1"):
-        registry.set_alias(POLICY.fingerprint, "pinned", version)
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1}
-
-
-def test_an_alias_of_a_workload_without_policies_is_refused(registry: PolicyRegistry) -> None:
+def test_an_alias_needs_a_name_and_a_version(registry: PolicyRegistry) -> None:
     with pytest.raises(PolicyError, match="it has no policy yet"):
-        registry.set_alias("f" * 64, "pinned", 1)
+        registry.set_alias(POLICY.fingerprint, "pinned", 1)
+    registry.publish(POLICY)
+    for alias in ("", "1", "1a", "Pinned", "a_b", "-a", "a b", "a\n", "a" * 65):
+        with pytest.raises(PolicyError, match="cannot be an alias; allowed"):
+            registry.set_alias(POLICY.fingerprint, alias, 1)
+    for version in (0, -1, 2, 10**30):
+        assert registry.get(POLICY.fingerprint, version) is None
+        assert registry.entry(POLICY.fingerprint, version) is None
+        with pytest.raises(PolicyError, match=f"no policy version {version}; allowed: 1 to 1"):
+            registry.set_alias(POLICY.fingerprint, "pinned", version)
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1}
 
 
 def test_an_alias_rolls_back_to_the_next_lower_version(registry: PolicyRegistry) -> None:
@@ -271,16 +237,12 @@ def test_an_alias_rolls_back_to_the_next_lower_version(registry: PolicyRegistry)
     assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 2}
     with pytest.raises(PolicyError, match="is version 1, the lowest one"):
         registry.roll_back(POLICY.fingerprint)
-    assert registry.roll_back(POLICY.fingerprint, "pinned") == (2, 1)
-    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 1}
-
-
-def test_an_alias_that_is_not_there_cannot_roll_back(registry: PolicyRegistry) -> None:
-    registry.publish(POLICY)
-    with pytest.raises(PolicyError, match="has no alias 'pinned'; it has: current"):
-        registry.roll_back(POLICY.fingerprint, "pinned")
+    with pytest.raises(PolicyError, match="has no alias 'other'; it has: current, pinned"):
+        registry.roll_back(POLICY.fingerprint, "other")
     with pytest.raises(PolicyError, match="has no alias 'current'; it has: none"):
         registry.roll_back("f" * 64)
+    assert registry.roll_back(POLICY.fingerprint, "pinned") == (2, 1)
+    assert registry.aliases(POLICY.fingerprint) == {CURRENT: 1, "pinned": 1}
 
 
 @pytest.mark.parametrize(("moved_to", "is_refused"), [(1, True), (2, False), (4, True)])

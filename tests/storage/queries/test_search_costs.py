@@ -17,7 +17,7 @@ from syncswitch.storage.records.job import RegisteredWorkload
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import CANCELLED, Owner
+from syncswitch.storage.trials.values import CANCELLED
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, both_databases
 from tests.storage.filled import OWNER, complete
 
@@ -41,54 +41,9 @@ def test_a_search_that_has_not_begun_has_cost_nothing(
 ) -> None:
     (one,) = study_costs(database)
     assert (one.study, one.workload, one.workers) == ("digits-1", "digits", 4)
-    assert (one.completed_runs, one.failed_runs, one.running_runs) == (0, 0, 0)
-    assert (one.cancelled_runs, one.speculative_runs) == (0, 0)
+    assert (one.completed_runs, one.failed_runs, one.speculative_runs) == (0, 0, 0)
     assert (one.paid_seconds, one.wall_seconds) == (0, 0)
     assert (one.baseline_seconds, one.bsp_multiples, one.policy_version) == (None, None, None)
-
-
-def test_runs_are_counted_by_what_became_of_them(database: Database, store: TrialStore) -> None:
-    def baseline(seconds: float, diverged: bool = False) -> TrialRecord:
-        spec = replace(RECORD.spec, switch_percent=100.0)
-        return replace(
-            RECORD,
-            spec=spec,
-            training_seconds=seconds,
-            inherited_seconds=0.0,
-            diverged=diverged,
-            ended_at=RECORD.started_at + timedelta(seconds=seconds),
-        )
-
-    complete(store, "digits-1", 0, baseline(10.0))
-    complete(store, "digits-1", 1, baseline(20.0))
-    complete(store, "digits-1", 2, baseline(900.0, diverged=True))
-    complete(store, "digits-1", 3, RECORD)  # 3 s, one of them inherited
-    store.begin("digits-1", 4, RECORD.spec, OWNER)
-    store.begin("digits-1", 5, RECORD.spec, Owner("host-2", 1, 1.0))
-    store.fail("digits-1", 5, "lost")
-    (one,) = study_costs(database)
-    assert (one.completed_runs, one.failed_runs, one.running_runs) == (4, 1, 1)
-    assert one.paid_seconds == 10 + 20 + 900 + 2
-    assert one.baseline_seconds == 15
-    assert one.bsp_multiples == 932 / 15
-    assert 900 <= one.wall_seconds < 910  # the failed run took no time
-
-
-def test_a_cancelled_run_is_paid_and_has_not_failed(database: Database, store: TrialStore) -> None:
-    complete(store, "digits-1", 0, replace(RECORD, training_seconds=6.0, inherited_seconds=0.0))
-    for number in (1, 2, 3):
-        store.begin("digits-1", number, RECORD.spec, OWNER, speculative=number > 1)
-    store.fail("digits-1", 1, "lost")
-    later = RECORD.ended_at + timedelta(seconds=5)
-    part = replace(RECORD, started_at=RECORD.ended_at, ended_at=later)
-    store.cancel("digits-1", 2, part, CANCELLED)  # 3 s, one of them inherited
-    (one,) = study_costs(database)
-    assert (one.completed_runs, one.failed_runs, one.cancelled_runs) == (1, 1, 1)
-    assert (one.running_runs, one.speculative_runs) == (1, 2)
-    assert one.paid_seconds == 6 + 2
-    assert 9 + 5 <= one.wall_seconds < 20
-    rows = store.numbered("digits-1").values()
-    assert one.paid_seconds == sum(row.paid_seconds or 0.0 for row in rows)
 
 
 def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
@@ -108,17 +63,6 @@ def test_the_time_until_somebody_finds_a_run_dead_is_not_spent(
     assert study_costs(database)[0].wall_seconds == before + 7
 
 
-def test_searches_are_kept_apart(database: Database, store: TrialStore) -> None:
-    store.register(IDENTITY, "digits", replace(SEARCH, study="digits-2"))
-    complete(store, "digits-2", 0, RECORD)
-    assert [(one.study, one.completed_runs) for one in study_costs(database)] == [
-        ("digits-1", 0),
-        ("digits-2", 1),
-    ]
-    assert [one.study for one in study_costs(database, study="digits-2")] == ["digits-2"]
-    assert study_costs(database, workload="other") == []
-
-
 def test_a_policy_that_was_imported_is_not_what_a_search_published(
     database: Database, store: TrialStore
 ) -> None:
@@ -128,3 +72,39 @@ def test_a_policy_that_was_imported_is_not_what_a_search_published(
     mine = replace(POLICY, created_at="2026-02-02T00:00:00+00:00")
     PolicyRegistry(database).publish(mine)
     assert [one.policy_version for one in study_costs(database)] == [2]
+
+
+def test_runs_are_counted_by_what_became_of_them(database: Database, store: TrialStore) -> None:
+    def baseline(seconds: float, diverged: bool = False) -> TrialRecord:
+        return replace(
+            RECORD,
+            spec=replace(RECORD.spec, switch_percent=100.0),
+            training_seconds=seconds,
+            inherited_seconds=0.0,
+            diverged=diverged,
+            ended_at=RECORD.started_at + timedelta(seconds=seconds),
+        )
+
+    store.register(IDENTITY, "digits", replace(SEARCH, study="digits-2"))
+    complete(store, "digits-1", 0, baseline(10.0))
+    complete(store, "digits-1", 1, baseline(20.0))
+    complete(store, "digits-1", 2, baseline(900.0, diverged=True))
+    complete(store, "digits-1", 3, RECORD)  # 3 s, one of them inherited
+    for number in (4, 5, 6):
+        store.begin("digits-1", number, RECORD.spec, OWNER, speculative=number > 4)
+    store.fail("digits-1", 4, "lost")
+    began = RECORD.started_at + timedelta(seconds=900)
+    part = replace(RECORD, started_at=began, ended_at=began + timedelta(seconds=5))
+    store.cancel("digits-1", 5, part, CANCELLED)  # as many seconds
+    one, other = study_costs(database)
+    assert (one.completed_runs, one.failed_runs, one.cancelled_runs) == (4, 1, 1)
+    assert (one.running_runs, one.speculative_runs) == (1, 2)
+    assert one.paid_seconds == 10 + 20 + 900 + 2 + 2
+    assert one.baseline_seconds == 15
+    assert one.bsp_multiples == 934 / 15
+    assert 905 <= one.wall_seconds < 915  # the failed run took no time
+    rows = store.numbered("digits-1").values()
+    assert one.paid_seconds == sum(row.paid_seconds or 0.0 for row in rows)
+    assert (other.study, other.completed_runs) == ("digits-2", 0)
+    assert [one.study for one in study_costs(database, study="digits-2")] == ["digits-2"]
+    assert study_costs(database, workload="other") == []

@@ -20,7 +20,6 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.queries.summaries import SwitchPointStatistics, switch_point_statistics
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.storage.tables.trials import PHASES, TRIALS
 from syncswitch.storage.trials.workloads import upsert_workload
@@ -59,27 +58,18 @@ def run(candidate_percent: float | None = 50.0, **values: Any) -> Run:
     }
 
 
-def add(database: Database, identity: WorkloadIdentity, runs: Sequence[Run]) -> str:
+def add(database: Database, runs: Sequence[Run]) -> str:
     """Adds runs to a workload of their own; returns its fingerprint."""
-    own = replace(identity, name=f"w{next(_names)}", model=f"model {next(_names)}")
-    rows = [
-        {"fingerprint": own.fingerprint, "source": f"{own.name}/{number}", **values}
-        for number, values in enumerate(runs)
-    ]
-    phases = [row.pop("phase", None) for row in rows]
+    own = replace(IDENTITY, name=f"w{next(_names)}", model=f"model {next(_names)}")
     with database.transaction() as connection:
         upsert_workload(connection, own, own.name)
-        trial_ids = [
-            connection.scalar(insert(TRIALS).values(row).returning(TRIALS.c.trial_id))
-            for row in rows
-        ]
-        known = [
-            {"trial_id": trial_id, "position": 0, **asdict(phase)}
-            for trial_id, phase in zip(trial_ids, phases, strict=True)
-            if phase is not None
-        ]
-        if known:
-            connection.execute(insert(PHASES), known)
+        for number, values in enumerate(runs):
+            row = {"fingerprint": own.fingerprint, "source": f"{own.name}/{number}", **values}
+            phase = row.pop("phase", None)
+            trial_id = connection.scalar(insert(TRIALS).values(row).returning(TRIALS.c.trial_id))
+            if phase is not None:
+                values = {"trial_id": trial_id, "position": 0, **asdict(phase)}
+                connection.execute(insert(PHASES).values(values))
     return own.fingerprint
 
 
@@ -96,10 +86,8 @@ def stopped(whole: Run, worker_steps: int) -> Run:
     }
 
 
-def summary(
-    database: Database, identity: WorkloadIdentity, runs: Sequence[Run]
-) -> list[SwitchPointStatistics]:
-    return switch_point_statistics(database, fingerprint=add(database, identity, runs))
+def summary(database: Database, runs: Sequence[Run]) -> list[SwitchPointStatistics]:
+    return switch_point_statistics(database, fingerprint=add(database, runs))
 
 
 unit = st.floats(0, 1)
@@ -148,7 +136,7 @@ def close(value: float | None) -> Any:
 @given(runs=random_runs)
 @FIXTURES_STAY
 def test_means_and_deviations_are_those_of_python(database: Database, runs: list[Run]) -> None:
-    found = summary(database, IDENTITY, runs)
+    found = summary(database, runs)
     assert [s.candidate_percent for s in found] == sorted(
         {r["candidate_percent"] for r in runs}, reverse=True
     )
@@ -175,50 +163,42 @@ def test_means_and_deviations_are_those_of_python(database: Database, runs: list
             assert deviation == (close(statistics.stdev(values)) if len(good) > 1 else None)
 
 
-def test_a_small_spread_of_large_values_keeps_its_digits(database: Database) -> None:
+def test_a_spread_keeps_its_digits(database: Database) -> None:
     values = [1e9 + offset for offset in (0.0, 0.001, 0.002, 0.003)]
-    (one,) = summary(database, IDENTITY, [run(training_seconds=value) for value in values])
+    (one,) = summary(database, [run(training_seconds=value) for value in values])
     # The squares of the values themselves, 1e18, have no digit left for it.
     assert one.sd_training_seconds == pytest.approx(statistics.stdev(values), rel=1e-6)
-
-
-def test_a_spread_whose_square_is_no_number_is_none(database: Database) -> None:
-    values = (0.0, 1e-200)
-    (one,) = summary(database, IDENTITY, [run(converged_accuracy=value) for value in values])
-    assert (one.mean_accuracy, one.sd_accuracy) == (5e-201, 0.0)
-
-
-def test_equal_values_have_no_spread_though_their_mean_is_rounded(database: Database) -> None:
-    for count in range(2, 12):
-        (one,) = summary(database, IDENTITY, [run(training_seconds=5592405.839177748)] * count)
+    for count in range(2, 12):  # equal values, though their mean is rounded
+        (one,) = summary(database, [run(training_seconds=5592405.839177748)] * count)
         assert one.sd_training_seconds == pytest.approx(0, abs=1e-12)
+    (one,) = summary(database, [run(converged_accuracy=value) for value in (0.0, 1e-200)])
+    assert (one.mean_accuracy, one.sd_accuracy) == (5e-201, 0.0)  # its square is no number
 
 
-def test_the_interval_is_students(database: Database) -> None:
+def test_the_interval_is_students_and_ends_where_accuracies_do(database: Database) -> None:
     values = [0.91, 0.92, 0.915, 0.9]
-    fingerprint = add(database, IDENTITY, [run(converged_accuracy=value) for value in values])
+    fingerprint = add(database, [run(converged_accuracy=value) for value in values])
     for confidence in (0.5, 0.95, 0.999):
         (one,) = switch_point_statistics(database, fingerprint=fingerprint, confidence=confidence)
         expected = stats.t.interval(
             confidence, 3, statistics.fmean(values), statistics.stdev(values) / math.sqrt(4)
         )
         assert (one.lower_accuracy, one.upper_accuracy) == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_interval_ends_where_accuracies_do(database: Database) -> None:
-    (one,) = summary(database, IDENTITY, [run(converged_accuracy=value) for value in (0.2, 0.9)])
+    (one,) = summary(database, [run(converged_accuracy=value) for value in (0.2, 0.9)])
     assert (one.lower_accuracy, one.upper_accuracy) == (0.0, 1.0)
 
 
-def test_an_impossible_confidence_is_refused(database: Database) -> None:
+def test_what_chooses_no_switch_point_is_refused(database: Database) -> None:
     for confidence in (0.0, 1.0, -1, 95, math.nan):
         with pytest.raises(UserError, match="between 0 and 1"):
             switch_point_statistics(database, confidence=confidence)
+    with pytest.raises(UserError, match="'state' does not select runs; allowed: fingerprint, sin"):
+        switch_point_statistics(database, state="complete")  # type: ignore[call-arg]
 
 
 def test_only_completed_runs_that_count_for_a_switch_point(database: Database) -> None:
     failed = {**run(), "state": "failed", "failure": "lost"}
-    assert summary(database, IDENTITY, [failed, run(None)]) == []
+    assert summary(database, [failed, run(None)]) == []
 
 
 def test_the_speed_up_is_against_the_first_protocol_alone(database: Database) -> None:
@@ -228,18 +208,18 @@ def test_the_speed_up_is_against_the_first_protocol_alone(database: Database) ->
         run(100.0, training_seconds=1000.0, diverged=True),
         run(25.0, training_seconds=10.0),
     ]
-    assert [one.speed_up for one in summary(database, IDENTITY, runs)] == [1.0, 4.0]
-    (alone,) = summary(database, IDENTITY, runs[-1:])
+    assert [one.speed_up for one in summary(database, runs)] == [1.0, 4.0]
+    (alone,) = summary(database, runs[-1:])
     assert alone.speed_up is None
 
 
 def test_a_run_whose_whole_time_is_unknown_is_in_no_mean_of_times(database: Database) -> None:
     paceless = {**stopped(run(), 500), "phase": None}
     runs = [run(training_seconds=8.0), run(training_seconds=12.0), paceless, paceless]
-    (one,) = summary(database, IDENTITY, runs)
+    (one,) = summary(database, runs)
     assert (one.runs, one.stopped_runs, one.mean_training_seconds) == (4, 2, 10.0)
     assert one.sd_training_seconds == close(statistics.stdev([8.0, 12.0]))
-    (alone,) = summary(database, IDENTITY, [paceless])
+    (alone,) = summary(database, [paceless])
     assert (alone.mean_accuracy, alone.mean_paid_seconds) == (0.9, 5.0)
     assert (alone.mean_training_seconds, alone.speed_up) == (None, None)
 
@@ -253,17 +233,13 @@ def test_times_to_one_target_are_averaged_and_those_that_never_came_counted(
         run(target_accuracy=0.9),
         run(target_accuracy=0.9, diverged=True),
     ]
-    (one,) = summary(database, IDENTITY, runs)
-    assert one.target_accuracy == 0.9
-    assert (one.mean_time_to_accuracy_seconds, one.censored_runs) == (5.0, 1)
-
-
-def test_times_to_different_targets_are_no_mean(database: Database) -> None:
-    first = run(target_accuracy=0.9, time_to_accuracy_seconds=4.0)
+    (one,) = summary(database, runs)
+    assert (one.target_accuracy, one.mean_time_to_accuracy_seconds) == (0.9, 5.0)
+    assert one.censored_runs == 1
     other = run(target_accuracy=0.8, time_to_accuracy_seconds=1.0)
-    (one,) = summary(database, IDENTITY, [first, other])
-    assert one.target_accuracy is None
-    assert (one.mean_time_to_accuracy_seconds, one.censored_runs) == (None, None)
+    (one,) = summary(database, [*runs, other])
+    assert (one.target_accuracy, one.mean_time_to_accuracy_seconds) == (None, None)
+    assert one.censored_runs is None
 
 
 def test_the_choice_is_that_of_the_baseline_too(database: Database) -> None:
@@ -273,7 +249,7 @@ def test_the_choice_is_that_of_the_baseline_too(database: Database) -> None:
         run(100.0, started_at=late, training_seconds=40.0),
         run(50.0, started_at=late, training_seconds=10.0),
     ]
-    fingerprint = add(database, IDENTITY, runs)
+    fingerprint = add(database, runs)
     later = switch_point_statistics(database, fingerprint=fingerprint, since=late)
     assert [(one.runs, one.speed_up) for one in later] == [(1, 1.0), (1, 4.0)]
     earlier = switch_point_statistics(database, fingerprint=fingerprint, until=late)
@@ -293,29 +269,19 @@ def test_runs_under_different_conditions_are_kept_apart(database: Database) -> N
         for number, values in enumerate(conditions, start=1)
         for percent, seconds in ((100.0, 20.0), (50.0, 10.0), (50.0, 6.0))
     ]
-    found = summary(database, IDENTITY, runs)
-    shown = [
-        {
-            name: value
-            for name in names
-            if (value := getattr(one, name)) not in {"none", "hot", None}
-        }
-        for names in [("online", "switch_mechanism", "injections")]
+    found = summary(database, runs)
+    usual = {"online": "none", "switch_mechanism": "hot", "injections": None}
+    assert [
+        (one.online, one.switch_mechanism, one.injections, one.candidate_percent, one.runs)
         for one in found
+    ] == [
+        (*(usual | values).values(), percent, count)
+        for values in conditions
+        for percent, count in ((100.0, 1), (50.0, 2))
     ]
-    assert shown == [values for values in conditions for _ in (100.0, 50.0)]
-    assert [one.candidate_percent for one in found] == [100.0, 50.0] * 5
-    assert [one.runs for one in found] == [1, 2] * 5
     times = [value * number for number in range(1, 6) for value in (20.0, 8.0)]
     assert [one.mean_training_seconds for one in found] == pytest.approx(times)
     assert [one.speed_up for one in found] == pytest.approx([1.0, 2.5] * 5)
-
-
-def test_switch_points_are_chosen_by_no_switch_point(database: Database) -> None:
-    with pytest.raises(
-        UserError, match="'state' does not select runs; allowed: fingerprint, since"
-    ):
-        switch_point_statistics(database, state="complete")  # type: ignore[call-arg]
 
 
 def test_workloads_are_kept_apart(any_filled: Database) -> None:

@@ -49,18 +49,10 @@ def test_curves_come_back_bit_by_bit(database: Database, trial_ids: list[int]) -
     added(database, (first, CURVE[::-1]), (second, CURVE[:1]))
     assert repr(read(database, first)) == repr(CURVE)  # a NaN equals nothing
     assert read(database, second) == CURVE[:1]
-
-
-def test_nothing_to_add_is_no_statement(database: Database, trial_ids: list[int]) -> None:
+    whole: list[Any] = [Evaluation(1, 0, 0, 1), Evaluation(2, 1.5, 1, 0.5)]  # numbers
+    added(database, (second, whole), (first, []))
+    assert read(database, second) == [*CURVE[:1], *whole]
     added(database)
-    added(database, (trial_ids[0], []))
-    assert read(database, trial_ids[0]) == []
-
-
-def test_whole_numbers_may_stand_among_the_others(database: Database, trial_ids: list[int]) -> None:
-    curve: list[Any] = [Evaluation(1, 0, 0, 1), Evaluation(2, 1.5, 1, 0.5)]
-    added(database, (trial_ids[0], curve))
-    assert read(database, trial_ids[0]) == curve
 
 
 def test_one_impossible_evaluation_and_none_is_added(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import null, select
@@ -16,7 +15,6 @@ from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
-from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, StoredTrial
@@ -26,6 +24,9 @@ from tests.storage.filled import OWNER, complete
 STUDY = "digits-1"
 COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
 RESULT = (
+    "whole_run_seconds",
+    "target_accuracy",
+    "time_to_accuracy_seconds",
     "converged_accuracy",
     "converged_evaluations",
     "final_accuracy",
@@ -58,39 +59,56 @@ def cancel(store: TrialStore, record: TrialRecord, number: int = 0) -> StoredTri
     return stored(store, number)
 
 
-def facts(database: Database) -> list[dict[str, Any]]:
-    query = select(TRIAL_FACTS).order_by(TRIAL_FACTS.c.trial_id)
-    with database.transaction(read_only=True) as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
-
-
-def software_is_null(database: Database) -> list[bool]:
-    """Of each trial; JSON has a null of its own, which is another one."""
-    query = select(TRIALS.c.software.is_not_distinct_from(null())).order_by(TRIALS.c.trial_id)
-    with database.transaction(read_only=True) as connection:
-        return [bool(found) for found in connection.scalars(query)]
-
-
-def test_whether_a_run_is_needed_is_known_from_its_beginning(store: TrialStore) -> None:
-    store.begin(STUDY, 0, RECORD.spec, OWNER)
-    store.begin(STUDY, 1, RECORD.spec, OWNER, speculative=True)
-    complete(store, STUDY, 2, RECORD)
-    store.begin(STUDY, 3, RECORD.spec, OWNER, speculative=True)
-    store.complete(STUDY, 3, RECORD)
-    expected = [False, True, False, True]
-    assert [trial.speculative for trial in store.trials()] == expected
-
-
-def test_a_cancelled_run_has_failed_and_keeps_what_it_cost(
+def test_a_cancelled_run_has_failed_and_keeps_its_cost_without_a_result(
     database: Database, store: TrialStore, part: TrialRecord
 ) -> None:
+    with pytest.raises(FatalError, match="never begun"):
+        store.cancel(STUDY, 0, part, CANCELLED)
     trial = cancel(store, part)
-    assert (trial.state, trial.failure, trial.is_cancelled) == ("failed", CANCELLED, True)
-    for name in (*COST, "worker_steps", "started_at", "ended_at", "host"):
+    assert (trial.state, trial.failure, trial.end) == ("failed", CANCELLED, "cancelled")
+    assert trial.speculative
+    for name in (*COST, "worker_steps", "started_at", "ended_at", "host", "software"):
         assert getattr(trial, name) == getattr(part, name), name
     assert trial.paid_seconds == part.paid_seconds == 2.0
-    (row,) = facts(database)
-    assert (row["paid_seconds"], row["software"]) == (2.0, part.software)
+    store.set_target(STUDY, 0.1)
+    store.cancel(STUDY, 0, part, CANCELLED)  # told twice
+    store.fail(STUDY, 0, "late")
+    store.heartbeat(STUDY, 0, 999)
+    assert stored(store) == trial
+    assert [getattr(trial, name) for name in RESULT] == [None] * len(RESULT)
+    assert (trial.phases, store.evaluations(STUDY, 0), store.events(STUDY, 0)) == ((), [], [])
+    assert store.checkpoints(STUDY) == []
+    assert switch_point_statistics(database) == []
+    assert len(frames.time_to_accuracy(database, target_accuracy=0.1)) == 0
+    assert list(database_findings(database)) == []
+    store.complete(STUDY, 0, RECORD)  # a whole result outranks it
+    trial = stored(store)
+    assert (trial.state, trial.failure, trial.end) == ("complete", None, "stopped")
+    assert trial.worker_steps == RECORD.worker_steps
+    assert store.evaluations(STUDY, 0) == list(RECORD.evaluations)
+    store.cancel(STUDY, 0, replace(part, training_seconds=9.0), CANCELLED)
+    assert stored(store) == trial
+
+
+def test_a_run_that_failed_is_cancelled_with_its_cost_or_begins_anew_without(
+    database: Database, store: TrialStore, part: TrialRecord
+) -> None:
+    complete(store, STUDY, 7, part)
+    store.begin(STUDY, 8, part.spec, OWNER, speculative=True)
+    store.fail(STUDY, 8, "silent for an hour")
+    assert (stored(store, 8).paid_seconds, stored(store, 8).end) == (None, None)
+    store.cancel(STUDY, 8, part, CANCELLED)
+    assert (stored(store, 8).paid_seconds, stored(store, 8).end) == (2.0, "cancelled")
+    store.begin(STUDY, 8, part.spec, OWNER, fork=Fork(7, 50.0))
+    trial = stored(store, 8)
+    assert (trial.state, trial.failure, trial.end) == ("running", None, None)
+    assert [getattr(trial, name) for name in (*COST, "ended_at")] == [None] * 4
+    assert (trial.worker_steps, trial.speculative, trial.paid_seconds) == (0, False, None)
+    assert trial.host == OWNER.host
+    with database.transaction(read_only=True) as connection:
+        # JSON has a null of its own, which is another one.
+        query = select(TRIALS.c.software.is_not_distinct_from(null())).order_by(TRIALS.c.trial_id)
+        assert [bool(found) for found in connection.scalars(query)] == [False, True]
 
 
 @pytest.mark.parametrize(("inherited", "averaged"), [(0, 2), (2, 4), (9, 5)])
@@ -102,78 +120,6 @@ def test_an_accuracy_is_the_mean_of_five_tests_or_of_all(
     store.begin(STUDY, 0, spec, OWNER)
     store.complete(STUDY, 0, replace(RECORD, spec=spec))
     assert stored(store).converged_evaluations == averaged
-
-
-def test_a_cancelled_run_has_no_result(
-    database: Database, store: TrialStore, part: TrialRecord
-) -> None:
-    trial = cancel(store, part)
-    store.set_target(STUDY, 0.1)
-    assert [getattr(trial, name) for name in RESULT] == [None] * len(RESULT)
-    assert (trial.phases, trial.whole_run_seconds) == ((), None)
-    assert (store.evaluations(STUDY, 0), store.events(STUDY, 0)) == ([], [])
-    assert store.checkpoints(STUDY) == []
-    (row,) = facts(database)
-    unknown = (*RESULT, "whole_run_seconds", "target_accuracy", "time_to_accuracy_seconds")
-    assert [row[name] for name in unknown] == [None] * len(unknown)
-    assert switch_point_statistics(database) == []
-    assert len(frames.time_to_accuracy(database, target_accuracy=0.1)) == 0
-    assert list(database_findings(database)) == []
-
-
-def test_telling_it_twice_changes_nothing(store: TrialStore, part: TrialRecord) -> None:
-    once = cancel(store, part)
-    store.cancel(STUDY, 0, part, CANCELLED)
-    store.fail(STUDY, 0, "late")
-    store.heartbeat(STUDY, 0, 999)
-    assert stored(store) == once
-
-
-def test_what_is_complete_stays_complete(store: TrialStore, part: TrialRecord) -> None:
-    complete(store, STUDY, 0, part)
-    whole = stored(store)
-    store.cancel(STUDY, 0, replace(part, training_seconds=9.0), CANCELLED)
-    assert stored(store) == whole
-    assert len(store.events(STUDY, 0)) == 1
-
-
-def test_a_whole_result_outranks_a_cancellation(store: TrialStore, part: TrialRecord) -> None:
-    cancel(store, part)
-    store.complete(STUDY, 0, RECORD)
-    trial = stored(store)
-    assert (trial.state, trial.failure, trial.is_cancelled) == ("complete", None, False)
-    assert trial.worker_steps == RECORD.worker_steps
-    assert store.evaluations(STUDY, 0) == list(RECORD.evaluations)
-
-
-def test_the_cost_of_a_run_that_was_taken_for_failed_is_kept(
-    store: TrialStore, part: TrialRecord
-) -> None:
-    store.begin(STUDY, 0, part.spec, OWNER, speculative=True)
-    store.fail(STUDY, 0, "silent for an hour")
-    assert (stored(store).paid_seconds, stored(store).is_cancelled) == (None, False)
-    store.cancel(STUDY, 0, part, CANCELLED)
-    assert (stored(store).paid_seconds, stored(store).is_cancelled) == (2.0, True)
-
-
-def test_a_run_that_begins_anew_has_cost_nothing_yet(
-    database: Database, store: TrialStore, part: TrialRecord
-) -> None:
-    complete(store, STUDY, 7, part)
-    cancel(store, part, 8)
-    assert software_is_null(database) == [False, False]
-    store.begin(STUDY, 8, part.spec, OWNER, fork=Fork(7, 50.0))
-    trial = stored(store, 8)
-    assert (trial.state, trial.failure, trial.is_cancelled) == ("running", None, False)
-    assert [getattr(trial, name) for name in (*COST, "ended_at")] == [None] * 4
-    assert (trial.worker_steps, trial.speculative, trial.paid_seconds) == (0, False, None)
-    assert trial.host == OWNER.host
-    assert software_is_null(database) == [False, True]
-
-
-def test_only_what_began_can_be_cancelled(store: TrialStore, part: TrialRecord) -> None:
-    with pytest.raises(FatalError, match="never begun"):
-        store.cancel(STUDY, 0, part, CANCELLED)
 
 
 def test_an_impossible_cost_changes_nothing(store: TrialStore, part: TrialRecord) -> None:
@@ -188,14 +134,3 @@ def test_an_impossible_cost_changes_nothing(store: TrialStore, part: TrialRecord
         with pytest.raises(FatalError, match=r"refuses these values|allowed: from 0 on"):
             store.cancel(STUDY, 0, impossible, CANCELLED)
         assert stored(store) == before
-
-
-def test_the_end_says_which_of_the_failed_were_cancelled(
-    store: TrialStore, part: TrialRecord
-) -> None:
-    store.begin(STUDY, 0, part.spec, OWNER)
-    store.fail(STUDY, 0, "lost")
-    cancel(store, part, 1)
-    store.begin(STUDY, 2, part.spec, OWNER)
-    ends = [(trial.state, trial.end) for trial in store.trials()]
-    assert ends == [("failed", None), ("failed", "cancelled"), ("running", None)]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
@@ -20,7 +19,6 @@ from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
-from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork
 from tests.storage.conftest import RECORD, both_databases
@@ -89,12 +87,12 @@ RUNS = {
 second one at once, and a run that was stopped before its switch."""
 
 
-def record_of(run: Run, record: TrialRecord, replicate: int) -> TrialRecord:
+def record_of(run: Run, replicate: int) -> TrialRecord:
     evaluations = run.evaluations()
     is_forked_after_switch = run.start >= run.switch or run.switch == W
     return replace(
-        record,
-        spec=replace(record.spec, switch_percent=100 * run.switch / W, seed=1, replicate=replicate),
+        RECORD,
+        spec=replace(RECORD.spec, switch_percent=100 * run.switch / W, seed=1, replicate=replicate),
         worker_steps=run.end,
         evaluations=evaluations,
         phases=run.phases(run.start, run.end),
@@ -119,68 +117,62 @@ def whole_curve(number: int, until: int = W) -> list[Evaluation]:
 def made(store: TrialStore) -> TrialStore:
     for number, run in RUNS.items():
         fork = None if run.parent is None else Fork(run.parent, 100 * run.start / W)
-        complete(store, STUDY, number, record_of(run, RECORD, number), fork)
+        complete(store, STUDY, number, record_of(run, number), fork)
     return store
 
 
-def facts(database: Database) -> Rows:
-    with database.transaction(read_only=True) as connection:
-        rows = connection.execute(select(TRIAL_FACTS)).mappings()
-        return {row["trial_number"]: dict(row) for row in rows}
-
-
-def test_a_stopped_run_is_as_long_as_the_whole_and_one_that_diverged_has_no_length(
-    database: Database, made: TrialStore
+def test_trials_say_how_they_ended_how_long_the_whole_is_and_what_they_come_from(
+    made: TrialStore,
 ) -> None:
-    expected = {
-        0: 6.0,
-        1: 6.0,
-        2: 4.0,
-        3: pytest.approx(3.5),
-        4: None,
-        5: None,
-        6: None,  # with ASP it had made no worker-step
+    spec = replace(RECORD.spec, fork_from=Path("checkpoints/37.5.npz"))
+    with pytest.raises(FatalError, match="no trial 9"):
+        made.begin(STUDY, 7, spec, OWNER, fork=Fork(9, 37.5))
+    made.begin(STUDY, 7, spec, OWNER, fork=Fork(3, 37.5))
+    two_phases = Run(switch=500, reached=0.8, end=800)
+    complete(made, STUDY, 8, record_of(two_phases, 8))
+    found = made.numbered(STUDY)
+    assert {n: (one.end, one.whole_run_seconds, one.fork) for n, one in found.items()} == {
+        0: ("whole", 6.0, None),
+        1: ("stopped", 6.0, None),
+        2: ("whole", 4.0, Fork(0, 25.0)),
+        3: ("stopped", pytest.approx(3.5), Fork(2, 37.5)),
+        4: ("diverged", None, Fork(0, 12.5)),
+        5: ("diverged", None, Fork(0, 25.0)),
+        6: ("stopped", None, None),  # with ASP it had made no worker-step
+        7: (None, None, Fork(3, 37.5)),
+        8: ("stopped", pytest.approx(two_phases.seconds(W)), None),
     }
-    shown = facts(database)
-    assert {number: row["whole_run_seconds"] for number, row in shown.items()} == expected
-    stored = made.numbered(STUDY)
-    for number, row in shown.items():
-        assert row["paid_seconds"] == stored[number].training_seconds - RUNS[number].seconds(
-            RUNS[number].start
-        )
+    assert found[7].parent_trial_id == found[3].trial_id
+    for number, run in RUNS.items():
+        assert found[number].paid_seconds == run.seconds(run.end) - run.seconds(run.start)
 
 
-def test_the_rest_of_a_stopped_run_goes_on_at_the_pace_of_its_last_phase(store: TrialStore) -> None:
-    run = Run(switch=500, reached=0.8, end=800)
-    complete(store, STUDY, 0, record_of(run, RECORD, 0))
-    (stored,) = store.trials()
-    assert len(stored.phases) == 2
-    assert stored.whole_run_seconds == pytest.approx(run.seconds(W))
-
-
-def test_the_phases_of_a_fork_are_its_own_and_have_its_pace(
-    database: Database, made: TrialStore
-) -> None:
-    for number, row in facts(database).items():
-        run = RUNS[number]
-        steps = {"first": min(run.switch, run.end) - min(run.start, run.switch)}
-        steps["second"] = run.end - run.start - steps["first"]
-        for which, protocol in (("first", "bsp"), ("second", "asp")):
-            pace = row[f"{which}_phase_worker_steps_per_second"]
-            seconds = row[f"{which}_phase_seconds"]
-            if steps[which]:
-                assert pace == pytest.approx(1 / PACE[protocol])
-                assert seconds == pytest.approx(steps[which] * PACE[protocol])
-            else:
-                assert (pace, seconds) == (None, None)
-        own = (row["first_phase_seconds"] or 0.0) + (row["second_phase_seconds"] or 0.0)
-        assert own == pytest.approx(row["paid_seconds"])
+def test_the_phases_of_a_fork_are_its_own_and_have_its_pace(made: TrialStore) -> None:
+    for number, run in RUNS.items():
+        trial = made.numbered(STUDY)[number]
+        first = min(run.switch, run.end) - min(run.start, run.switch)
+        for steps, step_seconds, seconds, pace in (
+            (
+                first,
+                PACE["bsp"],
+                trial.first_phase_seconds,
+                trial.first_phase_worker_steps_per_second,
+            ),
+            (
+                run.end - run.start - first,
+                PACE["asp"],
+                trial.second_phase_seconds,
+                trial.second_phase_worker_steps_per_second,
+            ),
+        ):
+            assert seconds == (pytest.approx(steps * step_seconds) if steps else None)
+            assert pace == (pytest.approx(1 / step_seconds) if steps else None)
 
 
 def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
     database: Database, made: TrialStore
 ) -> None:
-    ids = {number: row["trial_id"] for number, row in facts(database).items()}
+    ids = {number: trial.trial_id for number, trial in made.numbered(STUDY).items()}
     for target in TARGETS:
         with database.transaction(read_only=True) as connection:
             found = connection.execute(run_rows.accuracy_times({}, target)).mappings().all()
@@ -195,15 +187,9 @@ def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
             observed = run.seconds(run.end) if seconds is None else seconds
             assert row["observed_seconds"] == observed
             assert stored[number].time_to_accuracy_seconds == seconds
-
-
-def test_a_target_is_chosen_for_one_trial_without_its_ancestors(
-    database: Database, made: TrialStore
-) -> None:
-    (mine,) = [row["trial_id"] for number, row in facts(database).items() if number == 3]
-    with database.transaction(read_only=True) as connection:
-        (row,) = connection.execute(run_rows.accuracy_times({"trial_ids": [mine]}, 0.2)).all()
-    assert (row.trial_id, row.time_to_accuracy_seconds) == (mine, 1.5)
+    with database.transaction(read_only=True) as connection:  # without its ancestors
+        (row,) = connection.execute(run_rows.accuracy_times({"trial_ids": [ids[3]]}, 0.2)).all()
+    assert (row.trial_id, row.time_to_accuracy_seconds) == (ids[3], 1.5)
 
 
 def test_means_of_a_switch_point_are_those_of_whole_runs(
@@ -224,67 +210,8 @@ def test_means_of_a_switch_point_are_those_of_whole_runs(
     lost = found[12.5]
     assert (lost.runs, lost.diverged_runs, lost.stopped_runs) == (1, 1, 0)
     assert (lost.mean_training_seconds, lost.speed_up) == (None, None)
-
-
-def test_a_search_pays_for_what_was_made_and_counts_in_whole_baselines(
-    database: Database, made: TrialStore
-) -> None:
     (cost,) = study_costs(database)
     paid = math.fsum(run.seconds(run.end) - run.seconds(run.start) for run in RUNS.values())
     assert cost.paid_seconds == pytest.approx(paid)
     assert cost.baseline_seconds == 6.0
     assert cost.bsp_multiples == pytest.approx(paid / 6.0)
-
-
-def test_a_search_whose_baselines_were_all_stopped_has_their_whole_time(
-    database: Database, store: TrialStore
-) -> None:
-    complete(store, STUDY, 0, record_of(RUNS[1], RECORD, 0))
-    (cost,) = study_costs(database)
-    assert (cost.baseline_seconds, cost.paid_seconds) == (6.0, RUNS[1].seconds(600))
-
-
-def test_trials_say_how_they_ended_and_what_they_come_from(made: TrialStore) -> None:
-    made.begin(STUDY, 7, RECORD.spec, OWNER, fork=Fork(3, 37.5))
-    found = made.numbered(STUDY)
-    assert {number: trial.end for number, trial in found.items()} == {
-        0: "whole",
-        1: "stopped",
-        2: "whole",
-        3: "stopped",
-        4: "diverged",
-        5: "diverged",
-        6: "stopped",
-        7: None,
-    }
-    assert {number: trial.fork for number, trial in found.items()} == {
-        0: None,
-        1: None,
-        2: Fork(0, 25.0),
-        3: Fork(2, 37.5),
-        4: Fork(0, 12.5),
-        5: Fork(0, 25.0),
-        6: None,
-        7: Fork(3, 37.5),
-    }
-
-
-def test_a_fork_is_recorded(database: Database, store: TrialStore) -> None:
-    spec = replace(RECORD.spec, fork_from=Path("checkpoints/50.npz"))
-    store.begin(STUDY, 0, spec, OWNER)
-    with database.engine.connect() as connection:
-        query = "SELECT fork_from FROM syncswitch_trials"
-        assert connection.exec_driver_sql(query).scalar() == "checkpoints/50.npz"
-
-
-def test_a_fork_names_the_run_that_it_left(store: TrialStore) -> None:
-    store.begin(STUDY, 0, RECORD.spec, OWNER)
-    store.begin(STUDY, 1, RECORD.spec, OWNER, fork=Fork(0, 25.0))
-    parent, child = store.get(STUDY, 0), store.get(STUDY, 1)
-    assert parent is not None
-    assert child is not None
-    assert (parent.parent_trial_id, parent.fork_percent) == (None, None)
-    assert (child.parent_trial_id, child.fork_percent) == (parent.trial_id, 25.0)
-    with pytest.raises(FatalError, match="no trial 9"):
-        store.begin(STUDY, 2, RECORD.spec, OWNER, fork=Fork(9, 25.0))
-    assert store.get(STUDY, 2) is None

@@ -3,15 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
-
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RegisteredWorkload
-from syncswitch.storage.tables.trials import WORKLOADS
+from syncswitch.storage.trials.names import policy_choices, study_names, workload_names
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.workloads import add_workload, registered_workload
-from tests.storage.conftest import IDENTITY, SEARCH, both_databases
+from syncswitch.storage.trials.workloads import add_workload
+from tests.storage.conftest import IDENTITY, OTHER_IDENTITY, POLICY, SEARCH, both_databases
 
 pytestmark = both_databases
 
@@ -33,33 +31,27 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
+def add(database: Database, workload: RegisteredWorkload) -> None:
+    with database.transaction() as connection:
+        add_workload(connection, workload)
+
+
 def test_a_workload_is_the_same_again_with_the_same_fingerprint(database: Database) -> None:
+    registry = PolicyRegistry(database)
     for change in CHANGES:
         workload = RegisteredWorkload(replace(IDENTITY, **change), "job.py:it")
-        fingerprint = workload.identity.fingerprint
-        with database.transaction() as connection:
-            add_workload(connection, workload)
-        with database.transaction(read_only=True) as connection:
-            query = select(WORKLOADS).where(WORKLOADS.c.fingerprint == fingerprint)
-            found = registered_workload(connection.execute(query).one())
-        assert found == workload
-        assert found.identity.fingerprint == fingerprint
+        add(database, workload)
+        assert registry.workload(workload.identity.fingerprint) == workload
 
 
 def test_all_workloads_of_a_name_are_found_newest_first(database: Database) -> None:
-    known = [
-        RegisteredWorkload(replace(IDENTITY, workers=workers), "job.py:it") for workers in (4, 8)
-    ]
+    known = [RegisteredWorkload(one, "job.py:it") for one in (IDENTITY, OTHER_IDENTITY)]
     for workload in known:
-        with database.transaction() as connection:
-            add_workload(connection, workload)
+        add(database, workload)
     registry = PolicyRegistry(database)
     assert registry.workloads("digits") == registry.workloads("job.py:it") == known[::-1]
     assert registry.workloads(known[0].identity.fingerprint[:8]) == known[:1]
     assert registry.workloads("other") == []
-
-
-pytestmark = both_databases
 
 
 def test_what_selects_a_workload(store: TrialStore) -> None:
@@ -70,3 +62,16 @@ def test_what_selects_a_workload(store: TrialStore) -> None:
     too_short = IDENTITY.fingerprint[:7]
     for selector in ("", "digit", "DIGITS", "digits%", "%", "_" * 8, "%" * 8, too_short):
         assert store.searches(workload=selector) == []
+
+
+def test_names_are_found_to_complete_a_command_line(store: TrialStore, database: Database) -> None:
+    url, registry = database.url, PolicyRegistry(database)
+    larger = replace(SEARCH, study="larger", fingerprint=OTHER_IDENTITY.fingerprint)
+    store.register(OTHER_IDENTITY, "digits", larger)
+    assert (workload_names(url), study_names(url)) == (["digits"], ["digits-1", "larger"])
+    assert policy_choices(url, "digits") == ([], [])
+    published = registry.publish(POLICY)
+    registry.set_alias(published.fingerprint, "pinned", 1)
+    for workload in ("digits", published.fingerprint[:8], None):
+        assert policy_choices(url, workload) == (["current", "pinned"], [1])
+    assert policy_choices(url, "other") == ([], [])

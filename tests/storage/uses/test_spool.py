@@ -27,7 +27,7 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent
 from syncswitch.storage.uses import waiting
 from syncswitch.storage.uses.spool import TakenIn, take_in
 from syncswitch.storage.uses.store import uses as stored_uses
-from syncswitch.storage.uses.waiting import spool_beside, spool_use
+from syncswitch.storage.uses.waiting import spool_use
 from tests.storage.conftest import IDENTITY, POLICY, AtOnce, both_databases, use_of
 
 
@@ -38,10 +38,6 @@ def spool_path(folder: Path) -> Path:
 
 def ids(database: Database) -> list[str]:
     return list(frames.uses(database)["use_id"])
-
-
-def test_a_policy_file_has_its_spool_beside_it() -> None:
-    assert spool_beside(Path("shared/digits.json")) == Path("shared/digits.uses.jsonl")
 
 
 @both_databases
@@ -150,52 +146,34 @@ def test_a_use_of_a_policy_that_is_not_here_stays_until_it_is(
     assert (spool_path.read_bytes().count(b"\n"), ids(database)) == (1, ["use-1"])
 
 
-def _killed(work: Callable[[], object]) -> None:
-    """Does a work in a process of its own, which kills itself in the course of it."""
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
-
-
 @both_databases
-def test_whoever_is_killed_between_the_commit_and_the_removal_counts_nothing_twice(
-    database: Database, used_policy: TimingPolicy, spool_path: Path
+@pytest.mark.parametrize("elsewhere", [0, 1])
+def test_whoever_is_killed_after_the_commit_loses_nothing_and_counts_nothing_twice(
+    database: Database, used_policy: TimingPolicy, spool_path: Path, elsewhere: int
 ) -> None:
+    """The file is removed, or replaced if it has a use of a policy that is not here."""
     for number in range(3):
         spool_use(spool_path, use_of(used_policy, number))
+    for _ in range(elsewhere):
+        spool_use(spool_path, use_of(replace(used_policy, study="elsewhere"), 9))
     lines, url = spool_path.read_bytes(), database.url
     database.close()
 
     def work() -> None:
-        Path.unlink = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        Path.unlink = os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore
         with open_database(url, create=False) as own:
             take_in(own, spool_path)
 
-    _killed(work)
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
     assert spool_path.read_bytes() == lines
-    assert ids(database) == ["use-0", "use-1", "use-2"]
-    assert take_in(database, spool_path) == TakenIn(known=3)
-    assert not spool_path.exists()
-    assert ids(database) == ["use-0", "use-1", "use-2"]
-
-
-def test_whoever_is_killed_while_it_replaces_the_file_loses_nothing(
-    database: Database, used_policy: TimingPolicy, spool_path: Path
-) -> None:
-    spool_use(spool_path, use_of(used_policy, 0))
-    spool_use(spool_path, use_of(replace(used_policy, study="elsewhere"), 1))
-    database.close()
-
-    def work() -> None:
-        os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
-        with open_database(database.url, create=False) as own:
-            take_in(own, spool_path)
-
-    _killed(work)
-    taken = take_in(database, spool_path)
-    assert (taken.known, len(taken.kept), ids(database)) == (1, 1, ["use-0"])
-    assert os.listdir(spool_path.parent).count(spool_path.name) == 1
+    for known in (3, 0):
+        assert ids(database) == ["use-0", "use-1", "use-2"]
+        taken = take_in(database, spool_path)
+        assert (taken.recorded, taken.known, len(taken.kept)) == (0, known, elsewhere)
+    assert spool_path.exists() == bool(elsewhere)
 
 
 @both_databases
@@ -233,9 +211,13 @@ def test_uses_stay_while_the_server_has_no_such_database(
     assert spool_path.read_bytes() == before
 
 
-def test_a_spool_that_cannot_be_written_says_so(folder: Path) -> None:
+def test_what_can_be_no_spool_is_refused(database: Database, spool_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot write the file .*missing/x\.uses\.jsonl: No such"):
-        spool_use(folder / "missing" / "x.uses.jsonl", use_of(POLICY))
+        spool_use(spool_path.parent / "missing" / "x.uses.jsonl", use_of(POLICY))
+    os.mkfifo(spool_path)
+    with pytest.raises(UserError, match="it is not a regular file; they stay in it"):
+        take_in(database, spool_path)
+    assert stat.S_ISFIFO(spool_path.stat().st_mode)
 
 
 def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
@@ -250,17 +232,3 @@ def test_who_is_stopped_at_work_on_a_spool_keeps_nobody_waiting_for_ever(
         with pytest.raises(UserError, match="for too long; they stay in it"):
             take_in(database, spool_path)
     assert take_in(database, spool_path) == TakenIn(recorded=1)
-
-
-def test_a_pipe_is_no_spool(database: Database, spool_path: Path) -> None:
-    os.mkfifo(spool_path)
-    with pytest.raises(UserError, match="it is not a regular file; they stay in it"):
-        take_in(database, spool_path)
-    assert stat.S_ISFIFO(spool_path.stat().st_mode)
-
-
-def test_a_line_is_plain_json(spool_path: Path) -> None:
-    spool_use(spool_path, use_of(POLICY))
-    line = json.loads(spool_path.read_text())
-    assert (line["use_id"], line["study"], line["version"]) == ("use-0", "digits-1", 1)
-    assert line["record"]["converged_accuracy"] == 0.89

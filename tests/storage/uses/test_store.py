@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,10 +20,11 @@ from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.job import RegisteredWorkload, RunConditions
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import Evaluation, RunEvent
+from syncswitch.storage.records.trial import RunEvent
 from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.uses.store import record_use, uses, uses_of
+from syncswitch.storage.uses.drift import Drift, drift_of
+from syncswitch.storage.uses.store import hand_out_seed, record_use, uses, uses_of
 from syncswitch.storage.uses.summary import UseSummary
 from tests.storage.conftest import (
     IDENTITY,
@@ -116,11 +118,12 @@ def test_a_policy_may_have_another_version_in_another_database(
 
 
 def test_how_a_policy_does(database: Database, used_policy: TimingPolicy) -> None:
+    assert uses_of(database, used_policy) == UseSummary(0, 0, 0, 0, None, None, None)
     later = RECORD.ended_at + timedelta(hours=1)
     kept, lost = use_of(used_policy, 0), use_of(used_policy, 1, converged_accuracy=0.88)
     sent_back = use_of(used_policy, 2, guard=ALARM, training_seconds=6.0, ended_at=later)
     diverged = use_of(used_policy, 3, diverged=True, converged_accuracy=0.95, training_seconds=0.5)
-    injected = replace(RECORD.spec.conditions, injections=("kill:ps,at=60%",))
+    injected = RunConditions("greedy", "restart", ("kill:ps,at=60%",))
     disturbed = use_of(used_policy, 4, spec=replace(RECORD.spec, conditions=injected))
     for use in (kept, lost, sent_back, diverged, disturbed):
         assert record_use(database, use)
@@ -133,21 +136,10 @@ def test_how_a_policy_does(database: Database, used_policy: TimingPolicy) -> Non
         speed_up=1.5,
         last_ended_at=later,
     )
+    assert uses(database, IDENTITY.fingerprint)[-1].conditions == injected
     table = frames.uses(database, workload="digits")
     assert list(table["kept"]) == [True, False, True, False, True]
     assert list(table["speed_up"]) == [2.0, 2.0, 1.0, 12.0, 2.0]
-
-
-def test_what_nobody_used_has_no_speed_up(database: Database, used_policy: TimingPolicy) -> None:
-    assert uses_of(database, used_policy) == UseSummary(0, 0, 0, 0, None, None, None)
-
-
-@pytest.mark.parametrize("accuracy", [0.89, 0.9])
-def test_a_run_that_loses_just_the_threshold_is_kept(
-    database: Database, used_policy: TimingPolicy, accuracy: float
-) -> None:
-    record_use(database, use_of(used_policy, converged_accuracy=accuracy))
-    assert uses_of(database, used_policy).kept == 1
 
 
 def test_only_a_whole_run_is_a_use() -> None:
@@ -166,10 +158,62 @@ def test_an_impossible_time_is_refused(database: Database, used_policy: TimingPo
     assert uses_of(database, used_policy).uses == 0
 
 
-def test_conditions_of_a_use_are_known(database: Database, used_policy: TimingPolicy) -> None:
-    conditions = RunConditions("greedy", "restart")
-    spec = replace(RECORD.spec, conditions=conditions)
-    curve = (Evaluation(1000, 2.5, 0.9, float("nan")),)
-    record_use(database, use_of(used_policy, spec=spec, evaluations=curve))
-    (stored,) = uses(database, IDENTITY.fingerprint)
-    assert stored.conditions == conditions
+@both_databases
+def test_no_two_who_ask_at_once_get_the_same(database: Database, at_once: AtOnce) -> None:
+    url = database.url
+    assert hand_out_seed(database, IDENTITY) is None
+    database.close()
+
+    def ask(_: int) -> list[int | None]:
+        with open_database(url, create=False) as own:
+            return [hand_out_seed(own, IDENTITY, "digits") for _ in range(5)]
+
+    assert sorted(seed for seeds in at_once(ask, 4) for seed in seeds) == list(range(20))
+    with open_database(url, create=False) as own:
+        assert hand_out_seed(own, IDENTITY) == 20
+        assert hand_out_seed(own, replace(IDENTITY, workers=7), "digits") == 0
+
+
+def test_those_that_users_chose_are_left_out(database: Database, used_policy: TimingPolicy) -> None:
+    for seed in (1, 2, 5, 2**31 - 1):
+        record_use(database, use_of(used_policy, seed))
+    assert [hand_out_seed(database, IDENTITY) for _ in range(4)] == [0, 3, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("former", "newest", "found"),
+    [
+        ((38, 2), (4, 6), Drift(newest=10, newest_kept=4, former=40, former_kept=38)),
+        ((38, 2), (8, 2), None),
+        ((10, 30), (1, 9), None),  # what always failed is no drift
+        ((5, 0), (0, 10), Drift(10, 0, 5, 5)),
+        ((4, 0), (0, 10), None),  # a few former runs say nothing
+    ],
+)
+def test_the_newest_ten_are_held_against_all_before(
+    former: tuple[int, int], newest: tuple[int, int], found: Drift | None
+) -> None:
+    """Each pair says how many kept the accuracy, and how many failed."""
+    kept = [one for good, bad in (former, newest) for one in [True] * good + [False] * bad]
+    assert drift_of(kept) == found
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
+def test_a_job_that_stays_as_it_is_is_seldom_called_changed(share: float) -> None:
+    """In a hundred uses, asked after each of them."""
+    chance = random.Random(5)
+    called = 0
+    for _ in range(200):
+        kept = [chance.random() < share for _ in range(100)]
+        called += any(drift_of(kept[:end]) for end in range(15, 101))
+    assert called <= 6
+
+
+def test_a_job_that_changes_is_found_out() -> None:
+    chance = random.Random(6)
+    found = 0
+    for _ in range(100):
+        kept = [chance.random() < 0.95 for _ in range(30)]
+        kept += [chance.random() < 0.3 for _ in range(20)]
+        found += any(drift_of(kept[:end]) for end in range(31, 51))
+    assert found >= 90

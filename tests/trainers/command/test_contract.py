@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -17,39 +16,36 @@ from syncswitch.trainers.trainer import Trainer
 from tests.trainers.command.programs import TRAINS, command
 from tests.trainers.trainer_contract import EXPLOSIVE, MakeTrainer, TrainerContract
 
-
-def job_of(workload: Workload, workers: int, template: CommandTemplate, runs: Path) -> CommandJob:
-    behaviour = "explodes" if workload == EXPLOSIVE else "trains"
-    words = (
-        *template.words,
-        "{output_dir}",
-        "{switch_step}",
-        "{seed}",
-        "{total_steps}",
-        str(workload.evaluation_interval_worker_steps),
-        behaviour,
-        f"--learning-rate={workload.learning_rate}",
-    )
-    return CommandJob(
-        CommandTemplate(words),
-        name=workload.name,
-        total_steps=workload.total_worker_steps,
-        workers=workers,
-        protocols=("bsp", "asp"),
-        output_folder=runs,
-    )
+MakeJob = Callable[[Workload, int], CommandJob]
 
 
 @pytest.fixture(scope="session")  # as the contract keeps its whole runs
-def make_job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Workload, int], CommandJob]:
+def make_job(tmp_path_factory: pytest.TempPathFactory) -> MakeJob:
     folder = tmp_path_factory.mktemp("command")
-    program = TRAINS.replace("sys.argv[1:]", "sys.argv[1:7]")
-    template = command(folder, program)
-    return lambda workload, workers: job_of(workload, workers, template, folder / "runs")
+    template = command(folder, TRAINS.replace("sys.argv[1:]", "sys.argv[1:7]"))
+
+    def make(workload: Workload, workers: int) -> CommandJob:
+        words = (
+            *template.words,
+            *("{output_dir}", "{switch_step}", "{seed}", "{total_steps}"),
+            str(workload.evaluation_interval_worker_steps),
+            "explodes" if workload == EXPLOSIVE else "trains",
+            f"--learning-rate={workload.learning_rate}",
+        )
+        return CommandJob(
+            CommandTemplate(words),
+            name=workload.name,
+            total_steps=workload.total_worker_steps,
+            workers=workers,
+            protocols=("bsp", "asp"),
+            output_folder=folder / "runs",
+        )
+
+    return make
 
 
-@pytest.fixture(scope="session")  # as the contract keeps its whole runs
-def make_trainer(make_job: Callable[[Workload, int], CommandJob]) -> MakeTrainer:
+@pytest.fixture(scope="session")
+def make_trainer(make_job: MakeJob) -> MakeTrainer:
     return lambda workload, workers: CommandTrainer(make_job(workload, workers))
 
 
@@ -57,7 +53,7 @@ class TestCommandTrainer(TrainerContract):
     make_job: ClassVar[Any]
 
     @pytest.fixture(autouse=True)
-    def jobs(self, make_job: Callable[[Workload, int], CommandJob]) -> None:
+    def jobs(self, make_job: MakeJob) -> None:
         type(self).make_job = staticmethod(make_job)
 
     def spec_of(
@@ -100,7 +96,7 @@ class TestCommandTrainer(TrainerContract):
         assert record.phases[0].end_worker_step == round(0.25 * self.workload.total_worker_steps)
 
     def test_a_run_of_another_trial_of_the_same_setting_has_a_folder_of_its_own(
-        self, make_trainer: MakeTrainer, make_job: Callable[[Workload, int], CommandJob]
+        self, make_trainer: MakeTrainer, make_job: MakeJob
     ) -> None:
         trainer: Trainer = make_trainer(self.workload, self.workers)
         for _ in range(2):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.guard import Band, BandPoint, FailedSwitch, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
 from syncswitch.trainers.command.job import CommandJob, CommandTemplate
 from syncswitch.trainers.command.trainer import CommandTrainer
 from syncswitch.trainers.trainer import Verdict
-from tests.trainers.command.programs import command, job_of, says, trial
+from tests.trainers.command.programs import GOOD, command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
 
 # A second for each step before the switch, half of one after it; its accuracy is that of the step,
@@ -31,9 +32,8 @@ seconds = 0.0
 with open(folder + "/metrics.jsonl", "w") as results:
     for step in range(start, 101, 10):
         fails = switch < (60 if behaviour == "early" else 100) and step > switch
-        fails = fails or behaviour == "always"
         line = {"step": step, "seconds": seconds, "accuracy": step / 100, "loss": 1.0}
-        if fails and behaviour in ("low", "early", "forgets", "always"):
+        if fails and behaviour in ("low", "early", "forgets"):
             line["accuracy"] /= 2
         elif fails and behaviour == "diverges":
             line["loss"] = float("nan")
@@ -63,9 +63,7 @@ while step < 100:
     step += 1
     if step % 10 == 0:
         accuracy, fails = step / 100, began < (60 if behaviour == "early" else 100)
-        if behaviour == "breaks" and step == 50:
-            sys.exit("no GPU")
-        if behaviour == "always" or fails and behaviour in ("low", "early"):
+        if fails and behaviour in ("low", "early"):
             accuracy /= 2
         elif fails and behaviour == "diverges" or behaviour == "explodes" and step == 50:
             accuracy = float("nan")
@@ -107,13 +105,7 @@ def usual(*steps: int, offset: float) -> list[Evaluation]:
 @pytest.mark.parametrize(
     ("behaviour", "alarm", "step", "seconds", "accuracy"),
     [
-        (
-            "low",
-            "3 tests in a row are below what the first protocol alone reaches: ",
-            70,
-            55.0,
-            0.35,
-        ),
+        ("low", "3 tests in a row are below what the first protocol alone reach", 70, 55.0, 0.35),
         ("diverges", "it diverged", 50, 45.0, None),
         ("says so", "it diverged", 40, 40.0, None),
         ("ends low", "it ends with 0.7", 100, 70.0, sum((0.6, 0.7, 0.8, 0.9, 0.7)) / 5),
@@ -192,16 +184,6 @@ def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
     ]
 
 
-def test_it_goes_on_to_the_end_when_its_last_switch_has_failed(tmp_path: Path) -> None:
-    job = job_that(tmp_path, "low", resumes=True)
-    record, _ = trained(job)
-    assert [switch for switch, _ in given(job)] == [40, 60, 100]
-    assert record.guard is not None
-    assert record.guard.held_percent == 100.0
-    assert record.phases == (PhaseRecord("first", 0, 100, 100.0, None, None),)
-    assert record.training_seconds == 100.0 + record.guard.lost_seconds
-
-
 @pytest.mark.parametrize(
     ("behaviour", "percent", "band", "guard"),
     [
@@ -219,21 +201,6 @@ def test_it_is_left_alone(
     assert (record.guard, record.events, observer.events) == (guard, (), [])
 
 
-def test_one_that_fails_without_its_switch_as_well_is_a_result(tmp_path: Path) -> None:
-    job = job_that(tmp_path, "always")
-    record, _ = trained(job)
-    assert len(given(job)) == 2
-    assert record.guard is not None
-    assert record.converged_accuracy == pytest.approx(0.4)
-
-
-def test_whoever_watches_it_may_still_stop_it(tmp_path: Path) -> None:
-    job = job_that(tmp_path, "low")
-    stopping = RecordingObserver(lambda _: Verdict.STOP)
-    record = CommandTrainer(job).train(trial(job, 40.0, band=BAND), stopping)
-    assert (record.stopped_early, len(given(job))) == (True, 1)
-
-
 def loop_that(folder: Path, behaviour: str, plan: str = "{plan}", **fields: Any) -> CommandJob:
     path = folder / "loop.py"
     path.write_text(LOOPS)
@@ -247,11 +214,10 @@ def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
     record, observer = trained(job)
     assert len(list(job.runs_folder.iterdir())) == 1
     assert record.guard is not None
-    (failed,) = record.guard.failed
-    assert failed.alarm.startswith("3 tests in a row are below")
-    assert record.guard == GuardOutcome(
-        60.0, (FailedSwitch(40.0, failed.alarm, 70, 55.0, 15.0, 0.35),)
-    )
+    alarm = record.guard.failed[0].alarm
+    assert alarm.startswith("3 tests in a row are below")
+    failed = FailedSwitch(40.0, alarm, 70, 55.0, 15.0, 0.35)
+    assert record.guard == GuardOutcome(60.0, (failed,))
     assert list(record.evaluations) == [
         *usual(10, 20, 30, 40, offset=0.0),
         *usual(50, 60, offset=15.0),
@@ -262,51 +228,31 @@ def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
         PhaseRecord("second", 60, 100, 20.0, None, None),
     )
     assert (record.training_seconds, record.worker_steps) == (95.0, 100)
-    assert (record.spec, record.diverged, record.stopped_early) == (
-        trial(job, 40.0, band=BAND, retry_percents=(60.0,)),
-        False,
-        False,
-    )
+    assert record.spec == trial(job, 40.0, band=BAND, retry_percents=(60.0,))
+    assert (record.diverged, record.stopped_early) == (False, False)
     # Told while it trains.
     assert observer.events == list(record.events)
     (event,) = record.events
-    assert event.reason.endswith(
-        "; first goes on from the switch, after 40 worker-steps, and the next switch is at 60 %"
-    )
+    assert event.reason.endswith("after 40 worker-steps, and the next switch is at 60 %")
     assert observer.evaluations[-1].worker_step == 100
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "band", "alarms", "held"),
+    ("behaviour", "band", "alarms"),
     [
-        ("low", BAND, [("3 tests in a row", 70), ("3 tests in a row", 90)], 100.0),
-        ("diverges", BAND, [("it diverged", 50), ("it diverged", 70)], 100.0),
-        ("ends low", Band(0.8, 0.01), [("it ends with 0.", 100)] * 2, 100.0),
-        ("fine", BAND, [], 40.0),
-        ("ends low", None, None, None),
+        ("diverges", BAND, [("it diverged", 50), ("it diverged", 70)]),
+        ("ends low", Band(0.8, 0.01), [("it ends wit", 100)] * 2),
+        ("ends low", None, None),
     ],
 )
 def test_a_loop_fails_in_as_many_ways(
-    tmp_path: Path,
-    behaviour: str,
-    band: Band | None,
-    alarms: list[tuple[str, int]] | None,
-    held: float | None,
+    tmp_path: Path, behaviour: str, band: Band | None, alarms: list[tuple[str, int]] | None
 ) -> None:
     job = loop_that(tmp_path, behaviour)
-    record, _ = trained(job, band=band)
+    guard = trained(job, band=band)[0].guard
     assert len(list(job.runs_folder.iterdir())) == 1
-    if alarms is None:
-        assert record.guard is None
-        return
-    assert record.guard is not None
-    assert record.guard.held_percent == held
-    found = [
-        (one.alarm[: len("it ends with 0.")].strip(), one.worker_step)
-        for one in record.guard.failed
-    ]
-    assert found == [(alarm[: len("it ends with 0.")].strip(), step) for alarm, step in alarms]
-    assert [one.worker_step for one in record.evaluations] == list(range(10, 101, 10))
+    found = guard and [(one.alarm[:11], one.worker_step) for one in guard.failed]
+    assert found == alarms
 
 
 def test_a_loop_that_diverges_in_its_first_way_is_a_result(tmp_path: Path) -> None:
@@ -314,20 +260,18 @@ def test_a_loop_that_diverges_in_its_first_way_is_a_result(tmp_path: Path) -> No
     assert (record.diverged, record.worker_steps, record.guard) == (True, 50, GuardOutcome(60.0))
 
 
-def test_a_loop_that_breaks_is_to_be_run_again(tmp_path: Path) -> None:
-    with pytest.raises(RetryableError, match=r"exit status 1, at step 40 of 100; .*no GPU"):
-        trained(loop_that(tmp_path, "breaks"))
-
-
-def test_whoever_watches_a_loop_may_still_stop_it(tmp_path: Path) -> None:
-    job = loop_that(tmp_path, "fine")
+@pytest.mark.parametrize("make", [job_that, loop_that])
+def test_whoever_watches_it_may_still_stop_it(
+    tmp_path: Path, make: Callable[[Path, str], CommandJob]
+) -> None:
+    job = make(tmp_path, "low")
     stopping = RecordingObserver(lambda _: Verdict.STOP)
-    assert CommandTrainer(job).train(trial(job, 40.0, band=BAND), stopping).stopped_early
+    record = CommandTrainer(job).train(trial(job, 40.0, band=BAND), stopping)
+    assert (record.stopped_early, len(list(job.runs_folder.iterdir()))) == (True, 1)
 
 
 @pytest.mark.parametrize("line", ["oops", "[]", '{"guard": null}', '{"event": {"kind": "x"}}'])
 def test_what_no_loop_of_this_version_says_is_one_line(tmp_path: Path, line: str) -> None:
     told = f"open(folder + '/loop.jsonl', 'w').write({line!r})"
-    good = '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.75}\n'
     with pytest.raises(UserError, match=r"^line 1 of .*loop\.jsonl was not written by LoopSwitch "):
-        trained(says(tmp_path, good, told))
+        trained(says(tmp_path, GOOD, told))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,24 +29,13 @@ VALUES = run_values(TrialSpec(IDENTITY, 12.5, seed=7, replicate=2), Path("/a fol
 
 
 def test_placeholders_are_filled_after_the_words_are_split() -> None:
-    template = CommandTemplate.parse(
-        "torchrun 'my train.py' --at={switch_step}/{total_steps} {switch_percent} {output_dir}"
-    )
-    assert template.filled(VALUES) == (
-        "torchrun",
-        "my train.py",
-        "--at=13/100",
-        "12.5",
-        "/a folder",
-    )
-
-
-def test_every_placeholder_is_in_the_environment_too() -> None:
+    text = "torchrun 'my train.py' --at={switch_step}/{total_steps} {switch_percent} {output_dir}"
+    words = ("torchrun", "my train.py", "--at=13/100", "12.5", "/a folder")
+    assert CommandTemplate.parse(text).filled(VALUES) == words
     assert set(VALUES) == set(PLACEHOLDERS)
     environment = environment_of(VALUES)
-    assert environment["SYNCSWITCH_SWITCH_STEP"] == "13"
-    assert environment["SYNCSWITCH_OUTPUT_DIR"] == "/a folder"
-    assert (environment["SYNCSWITCH_SEED"], environment["SYNCSWITCH_REPLICATE"]) == ("7", "2")
+    found = [environment[f"SYNCSWITCH_{name}"] for name in ("SWITCH_STEP", "OUTPUT_DIR", "SEED")]
+    assert found == ["13", "/a folder", "7"]
 
 
 @given(st.text(st.characters(exclude_characters="\0"), min_size=1))
@@ -83,21 +73,13 @@ def test_what_is_no_command_is_refused(text: str, message: str) -> None:
         CommandTemplate.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
+def test_the_name_is_that_of_the_script_or_of_the_program() -> None:
+    for text, name in (
         ("torchrun --nproc-per-node 2 runs/train.py {switch_step}", "train"),
         ("sbatch --wait job.sbatch", "job"),
         ("/usr/bin/train --at {switch_step}", "train"),
-    ],
-)
-def test_the_name_is_that_of_the_script(text: str, name: str) -> None:
-    assert CommandTemplate.parse(text).default_name == name
-
-
-def test_where_the_program_lies_makes_no_other_job() -> None:
-    here, there = CommandTemplate.parse("/a/train {seed}"), CommandTemplate.parse("/b/train {seed}")
-    assert here.what == there.what != CommandTemplate.parse("train {replicate}").what
+    ):
+        assert CommandTemplate.parse(text).default_name == name
 
 
 TEXT = "python3 train.py --at {switch_step} --seed {seed} --out {output_dir}/x '--json={{}}'"
@@ -126,57 +108,40 @@ def test_what_cannot_be_run_is_refused(fields: dict[str, Any], message: str) -> 
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "is_same"),
     [
-        {"name": "other"},
-        {"total_steps": 999},
-        {"workers": 2},
-        {"protocols": ("ddp", "local-sgd")},
-        {"template": CommandTemplate.parse("python3 train.py")},
+        ({"name": "other"}, False),
+        ({"total_steps": 999}, False),
+        ({"workers": 2}, False),
+        ({"protocols": ("ddp", "local-sgd")}, False),
+        ({"template": CommandTemplate.parse("python3 train.py")}, False),
+        ({"template": CommandTemplate.parse(f"{shutil.which('python3')}{TEXT[7:]}")}, True),
+        ({"metric_pattern": "(?P<step>.)(?P<accuracy>.)"}, True),
+        ({"metric_file": "{output_dir}/other"}, True),
+        ({"timeout_seconds": 5.0}, True),
+        ({"output_folder": Path("/elsewhere")}, True),
     ],
 )
-def test_what_is_declared_makes_another_job(fields: dict[str, Any]) -> None:
-    assert replace(JOB, **fields).identity.fingerprint != JOB.identity.fingerprint
+def test_what_is_declared_makes_another_job_and_how_it_is_read_does_not(
+    fields: dict[str, Any], is_same: bool
+) -> None:
+    changed = replace(JOB, **fields).identity
+    assert (changed.fingerprint == JOB.identity.fingerprint) == is_same
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"metric_pattern": "(?P<step>.)(?P<accuracy>.)"},
-        {"metric_file": "{output_dir}/other"},
-        {"timeout_seconds": 5.0},
-        {"output_folder": Path("/elsewhere")},
-    ],
-)
-def test_how_it_is_read_makes_no_other_job(fields: dict[str, Any]) -> None:
-    assert replace(JOB, **fields).identity == JOB.identity
-
-
-def test_the_policy_is_filled_in() -> None:
-    folder = f"{JOB.runs_folder.name}-1"
-    said = command_with_policy(JOB, 12.5)
-    words = f"python3 train.py --at 125 --seed 0 --out {folder}/x '--json={{}}'"
-    assert said == f"mkdir {folder} && {words}"
-
-
-def test_the_environment_says_it_where_the_command_does_not() -> None:
-    job = replace(JOB, template=CommandTemplate.parse("python3 train.py"))
-    folder = f"{job.runs_folder.name}-1"
-    assert command_with_policy(job, 12.5) == (
-        f"mkdir {folder} && SYNCSWITCH_OUTPUT_DIR={folder} SYNCSWITCH_SEED=0"
-        " SYNCSWITCH_SWITCH_PERCENT=12.5 SYNCSWITCH_SWITCH_STEP=125 python3 train.py"
-    )
-
-
-def test_the_policy_is_never_filled_in_with_a_folder_that_is_there(
+def test_the_policy_is_filled_in_with_a_folder_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / f"{JOB.runs_folder.name}-1").mkdir()
-    assert f"mkdir {JOB.runs_folder.name}-2 && " in command_with_policy(JOB, 12.5)
-
-
-def test_a_name_becomes_a_folder(tmp_path: Path) -> None:
-    job = replace(JOB, name="../my job", output_folder=tmp_path)
-    assert job.runs_folder.parent == tmp_path
-    assert job.runs_folder.name.startswith("-my-job-")
+    folder = f"{JOB.runs_folder.name}-2"
+    words = f"python3 train.py --at 125 --seed 0 --out {folder}/x '--json={{}}'"
+    assert command_with_policy(JOB, 12.5) == f"mkdir {folder} && {words}"
+    # The environment says it where the command does not.
+    job = replace(JOB, template=CommandTemplate.parse("python3 train.py"), name="../my job")
+    folder = f"{job.runs_folder.name.removeprefix('-')}-1"
+    assert folder.startswith("my-job-")
+    assert command_with_policy(job, 12.5) == (
+        f"mkdir {folder} && SYNCSWITCH_OUTPUT_DIR={folder} SYNCSWITCH_SEED=0"
+        " SYNCSWITCH_SWITCH_PERCENT=12.5 SYNCSWITCH_SWITCH_STEP=125 python3 train.py"
+    )

@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 
 from syncswitch.trainers.command import output_dir, report, seed, switch_step
-from syncswitch.trainers.command.job import CommandTemplate
-from syncswitch.trainers.command.trainer import CommandTrainer
-from tests.trainers.command.programs import job_of, trial
 
 
 def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -47,19 +44,6 @@ def test_reports_are_lines_that_the_trainer_reads(
         {"step": 150, "val_loss": 0.7, "f1": 0.5},
         {"step": 200, "seconds": 4.0, "diverged": True},
     ]
-
-
-def test_a_script_that_asks_and_tells(tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(
-        "from syncswitch.trainers.command import report, seed, switch_step\n"
-        "for step in (0, 50, 100):\n"
-        "    report(step, switch_step() / 100 + seed() / 1000, seconds=step / 10)\n"
-    )
-    job = job_of(tmp_path, CommandTemplate((sys.executable, str(path))))
-    record = CommandTrainer(job).train(trial(job, 50.0))
-    assert [one.accuracy for one in record.evaluations] == [0.501] * 3
-    assert record.training_seconds == 10.0
 
 
 def test_it_is_light() -> None:

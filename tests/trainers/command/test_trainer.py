@@ -15,14 +15,13 @@ import pytest
 
 from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.command.job import CommandJob, CommandTemplate
+from syncswitch.trainers.command.job import CommandJob
 from syncswitch.trainers.command.trainer import CommandTrainer
-from syncswitch.trainers.trainer import Observer, Verdict
+from syncswitch.trainers.trainer import Observer
 from tests.processes import has_ended
-from tests.trainers.command.programs import FAMILY, command, job_of, says, trial
+from tests.trainers.command.programs import FAMILY, GOOD, command, job_of, says, trial
 from tests.trainers.jobs import RecordingObserver
 
-GOOD = '{"step": 50, "accuracy": 0.5}\n{"step": 100, "accuracy": 0.75}\n'
 PATTERN = r"step (?P<step>\d+) accuracy (?P<accuracy>\S+)"
 HANGS = "time.sleep(600)"
 
@@ -78,9 +77,7 @@ def eventually(condition: Any, seconds: float = 20.0) -> bool:
     return bool(condition())
 
 
-class TestWarnings:
-    """Warnings about a run that nobody understands, which may go on for hours."""
-
+class TestFailures:
     def test_lines_that_do_not_match_are_shown_early(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -105,59 +102,19 @@ class TestWarnings:
             f" {PATTERN!r}; its last output: 'epoch 99 acc 0.5'"
         )
 
-    @pytest.mark.parametrize("key", ["accuracy", "acc"])
-    def test_steps_without_an_accuracy_are_told_after_a_fifth_of_the_run(
-        self, key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        said = [{"step": step, key: 0.5} for step in (19, 20, 100)]
-        job = says(tmp_path, "".join(json.dumps(line) + "\n" for line in said))
-        if key == "accuracy":
-            CommandTrainer(job).train(trial(job))
-        else:
-            failure(job, UserError)
-        told = "the command has not reported its accuracy so far, at step 100 of 100: there is"
-        assert [line[: len(told)] for line in caplog.messages] == [told] * (key == "acc")
-
-    def test_a_minute_without_a_result_is_told(
-        self, tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        job = says(tmp_path, "", HANGS)
-
-        def later(_: int) -> None:
-            if "hello" in printed(job):
-                clock.now_seconds += 61.0
-            if caplog.messages:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            CommandTrainer(job).train(trial(job), Watch(later))
-        (line,) = caplog.messages
-        assert "there is no line like" in line
-        assert line.endswith("its last output: 'hello from the command'")
-
-
-class TestFailures:
-    def test_a_hung_command_is_ended(self, tmp_path: Path, clock: Clock) -> None:
-        def long_after_its_report(step: int) -> None:
+    def test_a_hung_or_silent_command_is_ended(self, tmp_path: Path, clock: Clock) -> None:
+        def long_after(step: int) -> None:
             if step == 50 and "hello" in printed(job):
-                clock.now_seconds = 61.0
+                clock.now_seconds += 31.0
 
-        job = says(tmp_path, GOOD[:30], HANGS, timeout_seconds=60.0)
-        message = failure(job, observer=Watch(long_after_its_report))
-        assert message.startswith(
+        job = says(tmp_path / "hung", GOOD[:30], HANGS, timeout_seconds=60.0)
+        assert failure(job, observer=Watch(long_after)).startswith(
             "the command did not end within 60 s (--timeout), at step 50 of 100; it printed last:"
             " hello from the command (all of it: "
         )
-
-    def test_a_silent_command_is_ended(self, tmp_path: Path, clock: Clock) -> None:
-        def long_after(_: int) -> None:
-            if "hello" in printed(job):
-                clock.now_seconds += 31.0
-
-        job = says(tmp_path, "", HANGS, silence_seconds=60.0)
-        message = failure(job, observer=Watch(long_after))
-        assert message.startswith(
-            "the command printed and reported nothing for 60 s (--silence), at step 0 of 100;"
+        job = says(tmp_path / "silent", GOOD[:30], HANGS, silence_seconds=60.0)
+        assert failure(job, observer=Watch(long_after)).startswith(
+            "the command printed and reported nothing for 60 s (--silence), at step 50 of 100;"
         )
 
     def test_one_that_prints_is_not_silent(self, tmp_path: Path, clock: Clock) -> None:
@@ -179,47 +136,56 @@ class TestFailures:
         record = CommandTrainer(job).train(trial(job), Watch(a_while_after_each_word))
         assert record.worker_steps == 100
 
-    def test_a_failing_command_shows_its_last_lines(self, tmp_path: Path) -> None:
-        job = says(tmp_path, GOOD, "print('x' * 9000); raise ValueError('no GPU')")
-        message = failure(job)
-        assert message.startswith("the command failed with exit status 1, at step 100 of 100; it")
-        assert "ValueError: no GPU" in message
-        assert len(message) < 1000
+    @pytest.mark.parametrize(
+        ("text", "after", "message"),
+        [
+            (
+                GOOD,
+                "sys.exit(1)",
+                "failed with exit status 1, at step 100 of 100; it printed last:",
+            ),
+            ("", "import os; os.kill(os.getpid(), 9)", "status 137, perhaps killed by SIGKILL"),
+            ("", "sys.exit(-1)", "failed with exit status 255, at step"),
+            ("", "raise ValueError('no GPU')", "ValueError: no GPU (all of it: "),
+        ],
+    )
+    def test_one_that_fails_may_be_tried_again(
+        self, tmp_path: Path, text: str, after: str, message: str
+    ) -> None:
+        job = says(tmp_path, text, f"print('x' * 9000); {after}")
+        found = failure(job)
+        assert message in found
+        assert len(found) < 1000
         (log,) = job.runs_folder.glob("*/output.log")
         assert len(log.read_text()) > 9000
-        assert str(log) in message
+        assert str(log) in found
 
-    def test_one_that_was_killed_says_so(self, tmp_path: Path) -> None:
-        message = failure(says(tmp_path, "", "import os; os.kill(os.getpid(), 9)"))
-        assert "failed with exit status 137, perhaps killed by SIGKILL" in message
-        message = failure(says(tmp_path, "", "import sys; sys.exit(-1)"))
-        assert "failed with exit status 255, at step" in message
-
-    def test_one_that_says_nothing_of_its_accuracy_is_refused(self, tmp_path: Path) -> None:
-        message = failure(says(tmp_path, '{"step": 100}\n'), UserError)
-        assert "succeeded without reporting its accuracy: there is no line like" in message
-        assert "metrics.jsonl" in message
-        job = says(tmp_path, "", metric_pattern="(?P<step>x)(?P<accuracy>y)")
-        message = failure(job, UserError)
-        assert "no line matches --metric-pattern '(?P<step>x)(?P<accuracy>y)'" in message
-
-    def test_nonsense_is_shown_with_its_line(self, tmp_path: Path) -> None:
-        message = failure(says(tmp_path, GOOD[:30] + "oops\n", HANGS), UserError)
-        assert "the result in line 2 of " in message
-        assert (
-            "cannot be used: it is not valid JSON: 'oops'; give lines such as {\"step\"" in message
-        )
-
-    def test_a_line_that_was_cut_off_is_nonsense(self, tmp_path: Path) -> None:
-        assert "line 2 of" in failure(says(tmp_path, GOOD[:40]), UserError)
-
-    def test_too_few_steps_are_refused(self, tmp_path: Path) -> None:
-        message = failure(says(tmp_path, GOOD, total_steps=200), UserError)
-        assert "succeeded after step 100 of --total-steps 200; give the number" in message
-
-    def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "runs").write_text("")
-        assert "name another with --output-folder" in failure(says(tmp_path, GOOD), UserError)
+    @pytest.mark.parametrize(
+        ("text", "fields", "message"),
+        [
+            (
+                '{"step": 100}\n',
+                {},
+                "succeeded without reporting its accuracy: there is no line li",
+            ),
+            (
+                "",
+                {"metric_pattern": "(?P<step>x)(?P<accuracy>y)"},
+                "no line matches --metric-pattern '(?P<step>x)(?P<accuracy>y)'",
+            ),
+            (
+                GOOD[:30] + "oops\n",
+                {},
+                "metrics.jsonl cannot be used: it is not valid JSON: 'oops'",
+            ),
+            (GOOD[:40], {}, "the result in line 2 of "),  # cut off
+            (GOOD, {"total_steps": 200}, "succeeded after step 100 of --total-steps 200; give the"),
+        ],
+    )
+    def test_results_that_cannot_be_are_refused(
+        self, tmp_path: Path, text: str, fields: dict[str, Any], message: str
+    ) -> None:
+        assert message in failure(says(tmp_path, text, **fields), UserError)
 
     @pytest.mark.parametrize(
         ("fields", "message"),
@@ -235,50 +201,41 @@ class TestFailures:
         job = says(tmp_path, GOOD)
         assert message in failure(job, UserError, **fields)
         assert not job.output_folder.exists()
+        job.output_folder.write_text("")
+        assert "name another with --output-folder" in failure(job, UserError)
 
 
 class TestResults:
     def test_placeholders_and_environment_say_the_same(self, tmp_path: Path) -> None:
-        program = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
-        words = ("{switch_step}", "{switch_percent}", "{seed}", "{workers}", "{output_dir}")
-        template = command(tmp_path, program, *words)
-        pattern = "(?P<step>100)(?P<accuracy>)x"
-        job = job_of(tmp_path, template, workers=3, metric_pattern=pattern)
-        failure(job, UserError)
-        (log,) = job.runs_folder.glob("*/output.log")
-        values, environment = json.loads(log.read_text())
-        assert values == ["50", "50", "1", "3", str(log.parent)]
         names = ("SWITCH_STEP", "SWITCH_PERCENT", "SEED", "WORKERS", "OUTPUT_DIR")
+        words = [f"{{{name.lower()}}}" for name in names]
+        program = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+        job = job_of(tmp_path, command(tmp_path, program, *words), workers=3)
+        failure(job, UserError)
+        values, environment = json.loads(printed(job))
+        (folder,) = job.runs_folder.iterdir()
+        assert values == ["50", "50", "1", "3", str(folder)]
         assert [environment[f"SYNCSWITCH_{name}"] for name in names] == values
 
-    def test_evaluations_come_while_it_trains(self, tmp_path: Path) -> None:
-        job = says(tmp_path, GOOD[:30], HANGS)
-        observer = RecordingObserver(lambda _: Verdict.STOP)
-        record = CommandTrainer(job).train(trial(job), observer)
-        assert record.stopped_early
-        assert (record.worker_steps, len(record.evaluations)) == (50, 1)
-
-    def test_a_command_that_diverged_is_ended(self, tmp_path: Path) -> None:
-        job = says(tmp_path, GOOD[:30] + '{"diverged": true}\n', HANGS)
-        record = CommandTrainer(job).train(trial(job))
-        assert record.diverged
-        assert record.converged_accuracy == 0.5
-
-    def test_one_that_fails_because_it_diverged_is_a_result(self, tmp_path: Path) -> None:
-        job = says(tmp_path, '{"step": 50, "loss": NaN}\n', "sys.exit(3)")
+    @pytest.mark.parametrize(
+        ("text", "after"),
+        [
+            (GOOD[:30] + '{"diverged": true}\n', HANGS),
+            ('{"step": 50, "loss": NaN}\n', "sys.exit(3)"),  # it fails for that reason
+        ],
+    )
+    def test_a_command_that_diverged_is_ended(self, tmp_path: Path, text: str, after: str) -> None:
+        job = says(tmp_path, text, after)
         assert CommandTrainer(job).train(trial(job)).diverged
 
     def test_output_is_read_with_a_pattern(self, tmp_path: Path) -> None:
         pattern = r"step (?P<step>\d+): (?P<accuracy>\S+) after (?P<seconds>\S+)"
         prints = "print('step 50: 0.5 after 2\\rstep 100: 0.75 after 3', end='')"
-        job = says(tmp_path, "not read", prints, metric_pattern=pattern)
-        record = CommandTrainer(job).train(trial(job))
+        job = says(tmp_path, "not read", prints, metric_pattern=pattern, workers=8)
+        record = CommandTrainer(job).train(trial(job, 13.0))
         assert [e.accuracy for e in record.evaluations] == [0.5, 0.75]
         assert record.training_seconds == 3.0
-
-    def test_the_switch_is_a_step_of_the_command_however_many_workers(self, tmp_path: Path) -> None:
-        job = says(tmp_path, GOOD, workers=8, protocols=("ddp", "local-sgd"))
-        record = CommandTrainer(job).train(trial(job, 13.0))
+        # A step of the command, however many workers it has.
         assert record.phases[0].end_worker_step == 13
 
 
@@ -291,30 +248,24 @@ class TestProcesses:
         for name in ("child", "grandchild"):
             assert has_ended(int((folder / name).read_text()))
 
-    def test_a_command_is_ended_with_all_that_it_started(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("error", [UserError("disk full"), KeyboardInterrupt()])
+    def test_a_command_is_ended_with_all_that_it_started(
+        self, tmp_path: Path, error: BaseException
+    ) -> None:
         """Also what has a session of its own, lost its parent, and does not care for SIGTERM."""
 
         def fail(_: int) -> None:
             if "all are there" in printed(job):
-                raise UserError("disk full")
+                raise error
 
         job = self.family(tmp_path)
-        assert failure(job, UserError, Watch(fail)) == "disk full"
+        with pytest.raises(type(error)):
+            CommandTrainer(job).train(trial(job), Watch(fail))
         self.assert_all_are_gone(job)
 
     def test_nothing_is_left_of_a_command_that_ended(self, tmp_path: Path) -> None:
         job = self.family(tmp_path, "sys.exit(3)")
         assert "exit status 3" in failure(job)
-        self.assert_all_are_gone(job)
-
-    def test_an_interrupt_ends_all_of_it(self, tmp_path: Path) -> None:
-        def interrupt(_: int) -> None:
-            if "all are there" in printed(job):
-                raise KeyboardInterrupt
-
-        job = self.family(tmp_path)
-        with pytest.raises(KeyboardInterrupt):
-            CommandTrainer(job).train(trial(job), Watch(interrupt))
         self.assert_all_are_gone(job)
 
     def test_nothing_is_left_when_the_searcher_is_killed(self, tmp_path: Path) -> None:
@@ -342,13 +293,6 @@ class TestProcesses:
             searcher.wait()
         assert eventually(lambda: has_ended(guard.pid))
         self.assert_all_are_gone(job)
-
-    def test_what_cannot_be_started_says_why(self, tmp_path: Path) -> None:
-        program = tmp_path / "program"
-        program.write_text("#!/nowhere/interpreter\n")
-        program.chmod(0o755)
-        job = job_of(tmp_path, CommandTemplate((str(program),)))
-        assert "program: No such file or directory" in failure(job)
 
     def test_sigterm_may_be_used_to_end_well(self, tmp_path: Path) -> None:
         saves = (

@@ -132,43 +132,31 @@ def train(
     }
 
 
-def not_by_the_switch() -> object:
-    switch = SyncSwitchCallback(FOLDER / "good.json", monitor="val_score")
-    trainer = Trainer(
-        accelerator="cpu", devices=2, strategy="ddp", callbacks=[switch], logger=False
-    )
-    return trainer.fit(Module(), DataLoader(own_points(10)))
-
-
-def without_callback() -> object:
-    trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False)
-    return SyncSwitchCallback(monitor="val_score").fit(trainer, Module())
-
-
-def another_metric() -> object:
-    switch = SyncSwitchCallback(FOLDER / "good.json", monitor="accuracy")
-    trainer = Trainer(
-        accelerator="cpu", devices=2, strategy="ddp", callbacks=[switch], logger=False, max_steps=80
-    )
-    return switch.fit(trainer, Module(), DataLoader(own_points(10)), DataLoader(own_points(1)))
-
-
 class Hooked(Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         trainer.strategy.model.register_comm_hook(None, allreduce_hook)
 
 
-def another_hook() -> object:
-    switch = SyncSwitchCallback(FOLDER / "good.json", monitor="val_score")
-    trainer = Trainer(
+def plain(*callbacks: Callback) -> Trainer:
+    return Trainer(
         accelerator="cpu",
         devices=2,
         strategy=DDPStrategy(),
-        callbacks=[Hooked(), switch],
+        callbacks=[*callbacks],
         logger=False,
-        max_steps=80,
+        max_steps=problem.STEPS,
     )
-    return switch.fit(trainer, Module(), DataLoader(own_points(10)))
+
+
+def fitted(monitor: str, *callbacks: Callback) -> object:
+    switch = SyncSwitchCallback(FOLDER / "good.json", monitor=monitor)
+    trainer = plain(*callbacks, switch)
+    return switch.fit(trainer, Module(), DataLoader(own_points(10)), DataLoader(own_points(1)))
+
+
+def not_by_the_switch() -> object:
+    switch = SyncSwitchCallback(FOLDER / "good.json", monitor="val_score")
+    return plain(switch).fit(Module(), DataLoader(own_points(10)))
 
 
 if __name__ == "__main__":
@@ -178,8 +166,8 @@ if __name__ == "__main__":
         {"few_tests": {"val_check_interval": 30}, "epochs": {"max_epochs": 8}},
         {
             "no_fit": not_by_the_switch,
-            "no_callback": without_callback,
-            "other_metric": another_metric,
-            "other_hook": another_hook,
+            "no_callback": lambda: SyncSwitchCallback(monitor="val_score").fit(plain(), Module()),
+            "other_metric": partial(fitted, "accuracy"),
+            "other_hook": partial(fitted, "val_score", Hooked()),
         },
     )

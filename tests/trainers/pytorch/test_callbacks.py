@@ -64,7 +64,6 @@ def run_both(folder: Path, library: str) -> list[int]:
     processes = []
     for rank in range(2):
         environment = {
-            **os.environ,
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
             "WORLD_SIZE": "2",
@@ -75,17 +74,11 @@ def run_both(folder: Path, library: str) -> list[int]:
             "HF_HUB_OFFLINE": "1",
             "PYTHONPATH": str(ROOT),
         }
-        with (folder / f"output-{rank}.txt").open("a") as output:
-            program = f"tests.trainers.pytorch.{library}_program"
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", program, str(folder)],
-                    env=environment,
-                    cwd=folder,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
-            )
+        program = f"tests.trainers.pytorch.{library}_program"
+        command = [sys.executable, "-m", program, str(folder)]
+        with (folder / f"output-{rank}.txt").open("a") as out:
+            given: Any = {"stdout": out, "stderr": out, "env": {**os.environ, **environment}}
+            processes.append(subprocess.Popen(command, cwd=folder, **given))
     return [process.wait() for process in processes]
 
 
@@ -132,6 +125,10 @@ def failed(played: Path, name: str) -> list[tuple[float, int]]:
     return [(one["switch_percent"], one["worker_step"]) for one in guard["failed"]]
 
 
+def tests_of(record: dict[str, Any]) -> list[int]:
+    return [one["worker_step"] for one in record["evaluations"]]
+
+
 def steps_of(result: Result) -> list[int]:
     return [step for step, _, _ in result["trace"]]
 
@@ -159,17 +156,14 @@ def library_of(played: Path) -> str:
     return played.name.removeprefix("played_")
 
 
-def test_without_a_policy_it_does_nothing(seen: Seen) -> None:
-    for alone, inert in zip(seen("alone"), seen("inert"), strict=True):
-        assert inert["trace"] == alone["trace"]
-        assert inert["end"] == alone["end"]
-
-
-def test_the_first_way_alone_is_what_it_should_be(seen: Seen, played: Path) -> None:
+def test_the_first_way_alone_is_what_it_should_be_and_the_same_without_a_policy(
+    seen: Seen, played: Path
+) -> None:
     expected = reference(library_of(played), range(0))
-    for rank, result in enumerate(seen("alone")):
-        assert steps_of(result) == list(range(1, problem.STEPS + 1))
-        found = [weight for _, weight, _ in result["trace"]]
+    for rank, (alone, inert) in enumerate(zip(seen("alone"), seen("inert"), strict=True)):
+        assert (inert["trace"], inert["end"]) == (alone["trace"], alone["end"])
+        assert steps_of(alone) == list(range(1, problem.STEPS + 1))
+        found = [weight for _, weight, _ in alone["trace"]]
         assert found == pytest.approx([both[rank] for both in expected], rel=1e-4)
 
 
@@ -193,30 +187,23 @@ def test_both_processes_switch_at_the_step_and_average_their_models(
     assert one["trace"][SWITCH][1] != other["trace"][SWITCH][1]
     assert one["end"] == other["end"] == pytest.approx(sum(expected[-1]) / 2, rel=1e-4)
     assert one["left"] == []
-
-
-def test_what_is_saved_in_the_second_way_is_the_mean_of_both(seen: Seen) -> None:
-    one, other = seen("good")
-    weights = {step: (weight, 0.0) for step, weight, _ in one["trace"]}
-    for step, weight, _ in other["trace"]:
-        weights[step] = (weights[step][0], weight)
+    # What is saved in the second way is the mean of both.
+    steps = zip(one["trace"], other["trace"], strict=True)
+    means = {step: (weight + its) / 2 for (step, weight, _), (_, its, _) in steps}
     assert one["saved"]
     for name, saved in one["saved"].items():
-        both = weights[int(name.removeprefix("step="))]
-        assert saved == pytest.approx(sum(both) / 2, rel=1e-5)
+        assert saved == pytest.approx(means[int(name.removeprefix("step="))], rel=1e-5)
 
 
 def test_a_good_run_is_recorded_with_all_its_tests(played: Path) -> None:
     record = recorded(played, "good")
     assert record["spec"]["seed"] == 7
     assert record["guard"] == {"held_percent": 12.5, "failed": []}
-    assert [one["worker_step"] for one in record["evaluations"]] == list(range(10, 81, 10))
+    assert tests_of(record) == list(range(10, 81, 10))
     parts = [(one["start_worker_step"], one["end_worker_step"]) for one in record["phases"]]
     assert parts == [(0, SWITCH), (SWITCH, problem.STEPS)]
-
-
-def test_the_model_is_tested_after_the_last_step(played: Path) -> None:
-    tests = [one["worker_step"] for one in recorded(played, "few_tests")["evaluations"]]
+    # The model is tested after the last step.
+    tests = tests_of(recorded(played, "few_tests"))
     assert tests == ([30, 60, 80] if library_of(played) == "lightning" else [80])
 
 
@@ -253,8 +240,7 @@ def test_going_back_restores_the_order_of_the_data(seen: Seen, played: Path) -> 
 def test_a_later_switch_holds(seen: Seen, played: Path) -> None:
     assert failed(played, "later") == [(12.5, 40), (25.0, 50)]
     assert recorded(played, "later")["guard"]["held_percent"] == 50
-    tests = [one["worker_step"] for one in recorded(played, "later")["evaluations"]]
-    assert tests == list(range(10, 81, 10))
+    assert tests_of(recorded(played, "later")) == list(range(10, 81, 10))
     for result in seen("later"):
         assert steps_of(result)[-60:] == list(range(21, 81))
 

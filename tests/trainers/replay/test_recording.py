@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,51 +55,39 @@ class TestDraw:
         found = drawn(recording(runs), replicates, deck_seed)
         assert sorted(found) == sorted(f"50 run {number}" for number in range(runs))
 
-    @given(st.integers(0, 100), st.integers(0, 2**31))
-    def test_a_draw_depends_on_nothing_before_it(self, replicate: int, deck_seed: int) -> None:
-        used = recording(5)
-        drawn(used, range(replicate), deck_seed)
-        assert drawn(used, [replicate], deck_seed) == drawn(recording(5), [replicate], deck_seed)
-
     def test_is_the_same_for_ever(self) -> None:
         """A search that goes on after an upgrade must not draw a run twice."""
         numbers = [name[-1] for name in drawn(recording(5), range(10), 7)]
         assert "".join(numbers) == "1034240123"
 
     def test_seeds_deals_and_switch_points_shuffle_on_their_own(self) -> None:
-        decks = {tuple(drawn(recording(5), range(5), seed)) for seed in range(40)}
-        deals = {tuple(drawn(recording(5), range(5 * d, 5 * d + 5))) for d in range(40)}
-        assert min(len(decks), len(deals)) > 20
-        firsts = {name for seed in range(60) for name in drawn(recording(5), [0], seed)}
-        assert len(firsts) == 5
         source = recording(5)
+        decks = {tuple(drawn(source, range(5), seed)) for seed in range(40)}
+        deals = {tuple(drawn(source, range(5 * d, 5 * d + 5))) for d in range(40)}
+        assert min(len(decks), len(deals)) > 20
+        assert len({first for first, *_ in decks}) == 5
         pairs = [(source.draw(100.0, 0, seed), source.draw(50.0, 0, seed)) for seed in range(40)]
-        positions = [(a.name[-1], b.name[-1]) for a, b in pairs if a and b]
-        assert len(set(positions)) > 10
+        assert len({(a.name[-1], b.name[-1]) for a, b in pairs if a and b}) > 10
+        assert source.draw(25.0, 0) is None
+        assert source.switch_points == (50.0, 100.0)
+        assert (len(source.at(50.0)), source.at(25.0)) == (5, ())
 
     def test_a_replicate_has_the_same_seed_at_every_switch_point(self) -> None:
         runs = [
-            RecordedRun(switch_point, 0.9, 100.0, seed=seed, name=f"{switch_point:g} seed {seed}")
-            for switch_point in (100.0, 50.0)
-            for seed in (11, 5, 17, 3)
+            RecordedRun(switch_point, 0.9, 100.0, seed=seed)
+            for switch_point, seeds in ((100.0, (11, 5, 17, 3)), (50.0, (3, 17, 5, 11)))
+            for seed in seeds
         ]
-        source = Recording(IDENTITY, (*runs[:4], *reversed(runs[4:])))
-        orders = set()
+        source, orders = Recording(IDENTITY, tuple(runs)), set()
         for deck_seed in range(20):
-            seeds = [
+            one, other = (
                 [run.seed for n in range(8) if (run := source.draw(switch_point, n, deck_seed))]
                 for switch_point in (100.0, 50.0)
-            ]
-            assert seeds[0] == seeds[1]
-            assert sorted(map(str, seeds[0][:4])) == ["11", "17", "3", "5"]
-            orders.add(tuple(seeds[0][:4]))
+            )
+            assert one == other
+            assert {*one[:4]} == {11, 17, 3, 5}
+            orders.add(tuple(one[:4]))
         assert len(orders) > 8
-
-    def test_of_what_nobody_recorded_is_nothing(self) -> None:
-        assert recording(3).draw(25.0, 0) is None
-        assert recording(3).switch_points == (50.0, 100.0)
-        assert len(recording(3).at(50.0)) == 3
-        assert recording(3).at(25.0) == ()
 
 
 def phases(first: int, end: int, start: int = 0) -> tuple[PhaseRecord, ...]:
@@ -167,8 +156,8 @@ class Searched:
 
 
 @pytest.fixture
-def database(any_url: str) -> Iterator[Database]:
-    with open_database(any_url, create=True) as opened:
+def database(sqlite_url: str) -> Iterator[Database]:
+    with open_database(sqlite_url, create=True) as opened:
         yield opened
 
 
@@ -181,33 +170,108 @@ class TestRead:
         whole = record_of(50.0, converged_accuracy=0.85, stopped_early=True)
         Searched(database).make(whole)
         found = read(database)
-        assert found.identity == IDENTITY
-        assert found.reference == "job.py:it"
-        assert found.runs == (
-            RecordedRun(
-                candidate_percent=50.0,
-                accuracy=0.85,
-                training_seconds=75.0,
-                first_seconds=50.0,
-                worker_steps=1000,
-                evaluations=whole.evaluations,
-                phases=whole.phases,
-                switch_overhead_seconds=0.25,
-                seed=11,
-                stopped_early=True,
-                name="job-1 trial 0",
-            ),
+        assert (found.identity, found.reference) == (IDENTITY, "job.py:it")
+        (run,) = found.runs
+        assert run == RecordedRun(
+            candidate_percent=50.0,
+            accuracy=0.85,
+            training_seconds=75.0,
+            first_seconds=50.0,
+            worker_steps=1000,
+            evaluations=whole.evaluations,
+            phases=whole.phases,
+            switch_overhead_seconds=0.25,
+            seed=11,
+            stopped_early=True,
+            name="job-1 trial 0",
         )
-        assert found.runs[0].switch_worker_step == 500
+        assert run.switch_worker_step == 500
 
-    def test_what_is_not_complete_is_left_out(self, database: Database) -> None:
+    @pytest.mark.parametrize(
+        "conditions",
+        [
+            RunConditions("greedy"),
+            RunConditions("none", "restart"),
+            RunConditions("none", "hot", ("a",)),
+        ],
+    )
+    def test_what_is_not_complete_disturbed_or_a_replay_is_left_out(
+        self, database: Database, conditions: RunConditions
+    ) -> None:
+        whole = record_of(100.0)
+        disturbed = replace(whole, spec=replace(whole.spec, conditions=conditions))
+        searched, replays = Searched(database), Searched(database, "job-2", trainer="replay")
+        searched.make(whole, state="failed")
+        searched.make(whole, state="running")
+        parent = searched.make(disturbed)
+        searched.make(record_of(50.0, start=500), Fork(parent, 50.0))
+        replays.make(whole)
+        said = (
+            r"^no complete runs of 'job' with bsp,asp in .*, those with --online[^\n]* adds them$"
+        )
+        with pytest.raises(UserError, match=said):
+            read(database)
+        searched.make(whole)
+        assert [run.name for run in read(database).runs] == ["job-1 trial 4"]
+
+    def test_a_fork_without_its_start_is_left_out(self, database: Database) -> None:
         search = Searched(database)
         search.make(record_of(100.0), state="failed")
-        search.make(record_of(100.0), state="running")
-        with pytest.raises(UserError, match="no complete runs"):
-            read(database)
+        search.make(record_of(50.0, start=250), Fork(0, 25.0))
+        search.make(record_of(50.0, start=300), Fork(1, 30.0))
+        # Its parent ended before.
+        search.make(record_of(100.0, worker_steps=200, phases=phases(200, 200)))
+        search.make(record_of(50.0, start=250), Fork(3, 25.0))
+        assert [run.name for run in read(database).runs] == ["job-1 trial 3"]
+
+    def test_the_start_of_a_fork_took_what_was_measured_there(self, database: Database) -> None:
+        """The parent may have been faster before its checkpoint than after it."""
+        search = Searched(database)
         search.make(record_of(100.0))
-        assert [run.name for run in read(database).runs] == ["job-1 trial 2"]
+        slower = record_of(50.0, start=250, inherited_seconds=20.0, training_seconds=70.0)
+        search.make(slower, Fork(0, 25.0))
+        diverged = {"diverged": True, "evaluations": (), "phases": (), "worker_steps": 250}
+        search.make(record_of(50.0, start=250, training_seconds=25.0, **diverged), Fork(0, 25.0))
+        _, run, start_alone = read(database).runs
+        assert run.training_seconds == pytest.approx(70.0)
+        assert [p.seconds for p in run.phases] == pytest.approx([45.0, 25.0])
+        assert (start_alone.diverged, start_alone.training_seconds) == (True, 25.0)
+        assert start_alone.worker_steps == 250
+        assert [(p.protocol, p.end_worker_step) for p in start_alone.phases] == [("bsp", 250)]
+        assert len(start_alone.evaluations) == 2
+
+    def test_an_imported_run_has_what_somebody_recorded(self, database: Database) -> None:
+        job = replace(IDENTITY, name="imported", **dict.fromkeys(UNRECORDED))
+        measured: dict[str, Any] = {
+            "worker_steps": 1003,
+            "evaluations": (Evaluation(1003, 59.0, 0.9, 0.1),),
+            "phases": (
+                PhaseRecord("bsp", 0, 200, 20.0, None, None),
+                PhaseRecord("asp", 200, 1003, 40.0, None, None),
+            ),
+            "training_seconds": 60.0,
+            "switch_overhead_seconds": 100.0,
+        }
+        known = {"final_accuracy": 0.9, "converged": True, "stopped_early": False}
+        log = ImportedRun(
+            "a log", job, 25.0, 20.0, 1, False, **measured, **known, started_at=NOW, ended_at=NOW
+        )
+        hearsay = ImportedRun("by hearsay", job, 12.5, 12.5, 1, True)
+        for_none = replace(log, source="for none", candidate_percent=None, switch_percent=37.0)
+        import_runs(database, [log, hearsay, for_none])
+        found = read(database, "imported")
+        assert (found.identity, found.reference) == (job, "imported")
+        assert found.runs == (
+            RecordedRun(
+                25.0,
+                accuracy=0.9,
+                first_seconds=20.0,
+                converged_evaluations=1,
+                name="a log",
+                **measured,
+            ),
+            RecordedRun(12.5, 0.0, 0.0, diverged=True, name="by hearsay"),
+        )
 
     def test_a_fork_has_the_start_of_its_parent(self, database: Database) -> None:
         search = Searched(database)
@@ -231,147 +295,8 @@ class TestRead:
             ]
             assert run.switch_overhead_seconds == 0.25  # of the second one's parent
 
-    def test_the_start_took_what_was_measured_at_the_fork(self, database: Database) -> None:
-        """The parent may have been faster before its checkpoint than after it."""
-        search = Searched(database)
-        search.make(record_of(100.0))
-        fork = record_of(50.0, start=250)
-        slower = replace(
-            fork,
-            inherited_seconds=20.0,
-            training_seconds=fork.training_seconds - 5.0,
-        )
-        search.make(slower, Fork(0, 25.0))
-        run = read(database).runs[1]
-        assert run.training_seconds == pytest.approx(70.0)
-        assert [p.seconds for p in run.phases] == pytest.approx([45.0, 25.0])
-
-    def test_a_fork_that_diverged_at_once_has_its_start_alone(self, database: Database) -> None:
-        search = Searched(database)
-        search.make(record_of(100.0))
-        ill = record_of(
-            50.0,
-            start=250,
-            diverged=True,
-            evaluations=(),
-            phases=(),
-            worker_steps=250,
-            training_seconds=25.0,
-        )
-        search.make(ill, Fork(0, 25.0))
-        run = read(database).runs[1]
-        assert run.diverged
-        assert (run.worker_steps, run.training_seconds) == (250, 25.0)
-        assert [(p.protocol, p.end_worker_step) for p in run.phases] == [("bsp", 250)]
-        assert len(run.evaluations) == 2
-
-    @pytest.mark.parametrize("state", ["failed", "running"])
-    def test_a_fork_without_its_parent_is_left_out(self, database: Database, state: str) -> None:
-        search = Searched(database)
-        search.make(record_of(100.0), state=state)
-        search.make(record_of(50.0, start=250), Fork(0, 25.0))
-        search.make(record_of(50.0, start=300), Fork(1, 30.0))
-        search.make(record_of(100.0))
-        assert [run.name for run in read(database).runs] == ["job-1 trial 3"]
-
-    def test_a_fork_from_beyond_its_parent_is_left_out(self, database: Database) -> None:
-        search = Searched(database)
-        search.make(record_of(100.0, worker_steps=200, phases=phases(200, 200)))
-        search.make(record_of(50.0, start=250), Fork(0, 25.0))
-        assert [run.name for run in read(database).runs] == ["job-1 trial 0"]
-
-    def test_an_imported_run_has_what_somebody_recorded(self, database: Database) -> None:
-        job = replace(
-            IDENTITY,
-            name="imported",
-            **dict.fromkeys(UNRECORDED),
-        )
-        log = ImportedRun(
-            "a log",
-            job,
-            25.0,
-            20.0,
-            1,
-            False,
-            worker_steps=1003,
-            evaluations=(Evaluation(1003, 59.0, 0.9, 0.1),),
-            phases=(
-                PhaseRecord("bsp", 0, 200, 20.0, None, None),
-                PhaseRecord("asp", 200, 1003, 40.0, None, None),
-            ),
-            final_accuracy=0.9,
-            converged=True,
-            stopped_early=False,
-            training_seconds=60.0,
-            switch_overhead_seconds=100.0,
-            started_at=NOW,
-            ended_at=NOW,
-        )
-        import_runs(
-            database,
-            [
-                log,
-                ImportedRun("by hearsay", job, 12.5, 12.5, 1, True),
-                replace(log, source="counts for none", candidate_percent=None, switch_percent=37.0),
-            ],
-        )
-        found = read(database, "imported")
-        assert found.identity == job
-        assert found.reference == "imported"
-        whole, hearsay = found.runs
-        assert whole == RecordedRun(
-            25.0,
-            0.9,
-            60.0,
-            first_seconds=20.0,
-            worker_steps=1003,
-            evaluations=log.evaluations,
-            phases=log.phases,
-            switch_overhead_seconds=100.0,
-            converged_evaluations=1,
-            name="a log",
-        )
-        assert hearsay == RecordedRun(12.5, 0.0, 0.0, diverged=True, name="by hearsay")
-
-    @pytest.mark.parametrize(
-        "conditions",
-        [
-            RunConditions("greedy"),
-            RunConditions("elastic"),
-            RunConditions("none", "restart"),
-            RunConditions("none", "hot", ("a",)),
-        ],
-    )
-    def test_disturbed_runs_are_left_out(
-        self, database: Database, conditions: RunConditions
-    ) -> None:
-        whole = record_of(100.0)
-        disturbed = replace(whole, spec=replace(whole.spec, conditions=conditions))
-        searched = Searched(database)
-        parent = searched.make(disturbed)
-        searched.make(record_of(50.0, start=500), Fork(parent, 50.0))
-        with pytest.raises(UserError, match=r"no complete runs of .*, those with --online or"):
-            read(database)
-        searched.make(whole)
-        assert [run.name for run in read(database).runs] == ["job-1 trial 2"]
-
-    def test_replays_are_no_recordings(self, database: Database) -> None:
-        Searched(database, trainer="replay").make(record_of(100.0))
-        with pytest.raises(UserError, match="no complete runs"):
-            read(database)
-        Searched(database, "job-2").make(record_of(100.0))
-        assert [run.name for run in read(database).runs] == ["job-2 trial 0"]
-
 
 class TestWhichWorkload:
-    def test_an_unknown_one_is_one_line(self, database: Database) -> None:
-        with pytest.raises(UserError) as caught:
-            read(database, "other")
-        message = str(caught.value)
-        assert message.startswith("no complete runs of 'other' with bsp,asp in ")
-        assert "`syncswitch-search import` adds them" in message
-        assert "\n" not in message
-
     def test_one_of_several_has_to_be_chosen(self, database: Database) -> None:
         Searched(database).make(record_of(100.0))
         Searched(database, "job-2", workers=8).make(record_of(50.0))

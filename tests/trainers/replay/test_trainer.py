@@ -104,16 +104,10 @@ class TestWhichRun:
     def test_what_nobody_recorded_is_refused(self) -> None:
         message = refusal(ReplayTrainer(RECORDING), spec(12.5))
         assert "at 12.5 % is recorded (recorded: 100, 50, 25)" in message
-
-    @pytest.mark.parametrize(
-        "conditions", [RunConditions("greedy"), RunConditions(injections=("kill:ps,at=60%",))]
-    )
-    def test_a_disturbed_one_is_refused(self, conditions: RunConditions) -> None:
-        with pytest.raises(UserError, match="leave these out, or choose another --trainer"):
-            ReplayTrainer(RECORDING).train(spec(50.0, conditions=conditions))
-
-    def test_a_recording_without_runs_has_no_answers(self) -> None:
         assert "(recorded: none)" in refusal(ReplayTrainer(Recording(IDENTITY, ())), spec(50.0))
+        for conditions in (RunConditions("greedy"), RunConditions(injections=("kill:ps,at=60%",))):
+            message = refusal(ReplayTrainer(RECORDING), spec(50.0, conditions=conditions))
+            assert "leave these out, or choose another --trainer" in message
 
 
 class TestStops:
@@ -136,40 +130,25 @@ class TestStops:
         assert trainer.train(spec(50.0)).converged_evaluations == 1
         assert trainer.train(spec(50.0), stopping_at(12)).converged_evaluations == 5
 
-    def test_a_stopped_fork_pays_from_its_checkpoint_on(self, tmp_path: Path) -> None:
-        trainer = ReplayTrainer(RECORDING)
-        prefix = trainer.train(
-            spec(100.0, checkpoint_percents=(25.0,), checkpoint_directory=tmp_path)
-        )
-        fork = trainer.train(spec(50.0, fork_from=prefix.checkpoints[25.0]), stopping_at(2))
-        assert fork.worker_steps == 140
-        assert fork.paid_seconds == pytest.approx(40 * 0.01)
-        assert fork.training_seconds == fork.evaluations[-1].elapsed_seconds
-        assert [(p.protocol, p.start_worker_step) for p in fork.phases] == [("bsp", 100)]
-
-    def test_of_what_diverges_later_nothing_is_known(self) -> None:
-        healthy = run_of(IDENTITY, 50.0, 1)
-        ill = replace(healthy, diverged=True, worker_steps=390, training_seconds=2.95)
-        trainer = ReplayTrainer(Recording(IDENTITY, (ill,)))
-        assert trainer.train(spec(50.0)).diverged
-        assert not trainer.train(spec(50.0), stopping_at(3)).diverged
-
     def test_a_run_that_diverged_leaves_what_came_before(self, tmp_path: Path) -> None:
-        flat = tuple(Evaluation(step, step / 100, 0.1, 2.3) for step in range(20, 301, 20))
+        flat = tuple(Evaluation(step, step / 100, 0.1, math.nan) for step in range(0, 301, 20))
         ill = RecordedRun(
             100.0, 0.1, 3.0, diverged=True, worker_steps=300, evaluations=flat, seed=1
         )
+        trainer = ReplayTrainer(Recording(IDENTITY, (ill,)))
         trial = spec(100.0, checkpoint_percents=(50.0, 75.0, 90.0), checkpoint_directory=tmp_path)
-        record = ReplayTrainer(Recording(IDENTITY, (ill,))).train(trial)
-        assert record.diverged
-        assert not record.converged
-        assert not record.stopped_early
+        record = trainer.train(trial)
+        assert (record.diverged, record.converged, record.stopped_early) == (True, False, False)
         assert set(record.checkpoints) == {50.0}
+        # Tested before its training, and with a loss that nobody logged.
+        assert repr(record.evaluations) == repr(flat)
+        early = trainer.train(trial, stopping_at(1))
+        assert (early.worker_steps, early.training_seconds, early.phases) == (0, 0.0, ())
+        assert not early.diverged
 
     def test_checkpoints_lie_where_the_run_got_to(self, tmp_path: Path) -> None:
-        trial = spec(
-            50.0, checkpoint_percents=(5.0, 10.0, 15.0, 90.0), checkpoint_directory=tmp_path
-        )
+        percents = (5.0, 10.0, 15.0, 90.0)
+        trial = spec(50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path)
         record = ReplayTrainer(RECORDING).train(trial, stopping_at(2))
         assert record.worker_steps == 40
         assert set(record.checkpoints) == {5.0}
@@ -196,57 +175,21 @@ class TestForks:
             assert fork.converged_accuracy == prefix.converged_accuracy
 
     def test_the_clock_goes_on_from_what_was_inherited(self, prefix: TrialRecord) -> None:
-        """Even if the replayed run was twice as slow up to there."""
-        run = run_of(IDENTITY, 50.0, 9)
-        bsp, asp = run.phases
-        slow = replace(
-            run,
-            phases=(replace(bsp, seconds=2 * bsp.seconds), asp),
-            training_seconds=run.training_seconds + bsp.seconds,
-            evaluations=tuple(
-                replace(
-                    one,
-                    elapsed_seconds=one.elapsed_seconds + 0.01 * min(one.worker_step, 200),
-                )
-                for one in run.evaluations
-            ),
-        )
-        trainer = ReplayTrainer(Recording(IDENTITY, (slow,)))
-        fork = trainer.train(spec(50.0, 9, fork_from=prefix.checkpoints[25.0]))
-        assert fork.inherited_seconds == pytest.approx(1.0)
-        assert fork.paid_seconds == pytest.approx(100 * 0.02 + 200 * 0.004)
-        assert [p.seconds for p in fork.phases] == pytest.approx([100 * 0.02, 200 * 0.004])
-        assert fork.evaluations[0].elapsed_seconds == pytest.approx(1.0 + 20 * 0.02)
-        assert fork.evaluations[-1].elapsed_seconds == pytest.approx(fork.training_seconds)
-        assert fork.switch_overhead_seconds == slow.switch_overhead_seconds
-
-    def test_one_of_a_fork_inherits_what_both_took(
-        self, prefix: TrialRecord, tmp_path: Path
-    ) -> None:
-        trainer = ReplayTrainer(RECORDING)
-        wanted = {"checkpoint_percents": (50.0, 75.0), "checkpoint_directory": tmp_path / "second"}
-        first = trainer.train(spec(50.0, fork_from=prefix.checkpoints[25.0], **wanted))
-        second = trainer.train(spec(50.0, 2, fork_from=first.checkpoints[75.0]))
-        assert second.inherited_seconds == pytest.approx(200 * 0.01 + 100 * 0.004)
+        """The checkpoint says how long it took up to there, not the run that is played."""
+        path = altered(prefix, "elapsed_seconds", 7.0)
+        wanted = {"checkpoint_percents": (50.0, 75.0), "checkpoint_directory": path.parent / "new"}
+        first = ReplayTrainer(RECORDING).train(spec(50.0, fork_from=path, **wanted))
+        assert first.inherited_seconds == 7.0
+        assert [p.seconds for p in first.phases] == pytest.approx([100 * 0.01, 200 * 0.004])
+        assert first.paid_seconds == pytest.approx(100 * 0.01 + 200 * 0.004)
+        assert first.evaluations[0].elapsed_seconds == pytest.approx(7.0 + 20 * 0.01)
+        assert first.evaluations[-1].elapsed_seconds == pytest.approx(first.training_seconds)
+        assert first.switch_overhead_seconds > 0
+        second = ReplayTrainer(RECORDING).train(spec(50.0, 2, fork_from=first.checkpoints[75.0]))
+        assert second.inherited_seconds == pytest.approx(7.0 + 100 * 0.01 + 100 * 0.004)
         assert second.training_seconds == pytest.approx(first.training_seconds)
         assert second.converged_accuracy == first.converged_accuracy
-        assert first.switch_overhead_seconds > 0
         assert second.switch_overhead_seconds == 0.0
-
-    def test_the_times_before_the_fork_may_differ(self, prefix: TrialRecord) -> None:
-        """The checkpoint says how long it took up to there, not the run that is played."""
-        content = json.loads(prefix.checkpoints[25.0].read_text())
-        slower = {**content, "elapsed_seconds": 7.0}
-        prefix.checkpoints[25.0].write_text(json.dumps(slower))
-        wanted = {
-            "checkpoint_percents": (75.0,),
-            "checkpoint_directory": prefix.checkpoints[25.0].parent,
-        }
-        trainer = ReplayTrainer(RECORDING)
-        first = trainer.train(spec(50.0, fork_from=prefix.checkpoints[25.0], **wanted))
-        second = trainer.train(spec(50.0, fork_from=first.checkpoints[75.0]))
-        assert first.inherited_seconds == 7.0
-        assert second.inherited_seconds == pytest.approx(7.0 + 100 * 0.01 + 100 * 0.004)
 
     def test_one_that_diverged_before_its_checkpoint_pays_nothing(
         self, prefix: TrialRecord
@@ -259,24 +202,35 @@ class TestForks:
         assert fork.paid_seconds == 0.0
         assert (fork.worker_steps, fork.phases, fork.evaluations) == (100, (), ())
 
-    def test_one_beyond_its_own_switch_is_refused(self, prefix: TrialRecord) -> None:
-        trial = spec(50.0, fork_from=prefix.checkpoints[75.0])
-        assert "this trial switches at 200" in refusal(ReplayTrainer(RECORDING), trial)
+    def test_one_that_is_stopped_pays_from_its_checkpoint_on(self, prefix: TrialRecord) -> None:
+        path = prefix.checkpoints[25.0]
+        fork = ReplayTrainer(RECORDING).train(spec(50.0, fork_from=path), stopping_at(2))
+        assert fork.worker_steps == 140
+        assert fork.paid_seconds == pytest.approx(40 * 0.01)
+        assert fork.training_seconds == fork.evaluations[-1].elapsed_seconds
+        assert [(p.protocol, p.start_worker_step) for p in fork.phases] == [("bsp", 100)]
 
-    def test_one_of_a_longer_job_is_refused(self, prefix: TrialRecord) -> None:
-        shorter = replace(IDENTITY, total_worker_steps=80)
-        trainer = ReplayTrainer(recording_of(shorter, (100.0,), (1,)))
-        trial = spec(100.0, identity=shorter, fork_from=prefix.checkpoints[25.0])
-        assert "at worker-step 100, beyond the 80" in refusal(trainer, trial)
-
-    @pytest.mark.parametrize("other", [{"model": "1" * 64}, {"model": None, "name": "other"}])
-    def test_one_of_another_model_is_refused(
-        self, prefix: TrialRecord, other: dict[str, Any]
+    @pytest.mark.parametrize(
+        ("other", "percent", "switch_percent", "message"),
+        [
+            ({}, 75.0, 50.0, "this trial switches at 200"),
+            ({"total_worker_steps": 80}, 25.0, 100.0, "at worker-step 100, beyond the 80"),
+            ({"model": "1" * 64}, 25.0, 100.0, "of another model"),
+            ({"model": None, "name": "other"}, 25.0, 100.0, "of another model"),
+        ],
+    )
+    def test_one_that_does_not_fit_is_refused(
+        self,
+        prefix: TrialRecord,
+        other: dict[str, Any],
+        percent: float,
+        switch_percent: float,
+        message: str,
     ) -> None:
-        foreign = replace(IDENTITY, **other)
-        trainer = ReplayTrainer(recording_of(foreign, (100.0,), (1,)))
-        trial = spec(100.0, identity=foreign, fork_from=prefix.checkpoints[25.0])
-        assert "of another model" in refusal(trainer, trial)
+        identity = replace(IDENTITY, **other)
+        trainer = ReplayTrainer(recording_of(identity, (switch_percent,), (1,)))
+        trial = spec(switch_percent, identity=identity, fork_from=prefix.checkpoints[percent])
+        assert message in refusal(trainer, trial)
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -292,9 +246,7 @@ class TestForks:
     def test_an_altered_checkpoint_is_refused(
         self, prefix: TrialRecord, name: str, value: object
     ) -> None:
-        path = prefix.checkpoints[25.0]
-        path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
-        trial = spec(100.0, fork_from=path)
+        trial = spec(100.0, fork_from=altered(prefix, name, value))
         assert "cannot be read" in refusal(ReplayTrainer(RECORDING), trial)
 
     def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
@@ -304,19 +256,37 @@ class TestForks:
         assert f"cannot make the folder {folder}" in refusal(ReplayTrainer(RECORDING), trial)
 
 
-def test_a_loss_that_nobody_logged_stays_unknown() -> None:
-    run = run_of(IDENTITY, 100.0, 1)
-    unlogged = tuple(replace(one, training_loss=math.nan) for one in run.evaluations)
-    recording = Recording(IDENTITY, (replace(run, evaluations=unlogged),))
-    observer = RecordingObserver()
-    ReplayTrainer(recording).train(spec(100.0), observer)
-    assert all(math.isnan(one.training_loss) for one in observer.evaluations)
+def altered(prefix: TrialRecord, name: str, value: object) -> Path:
+    """The checkpoint at 25 % with another value."""
+    path = prefix.checkpoints[25.0]
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    return path
 
 
-def test_a_model_tested_before_its_training_is_told_first() -> None:
-    run = run_of(IDENTITY, 100.0, 1)
-    untrained = Evaluation(0, 0.0, 0.1, 2.3)
-    recording = Recording(IDENTITY, (replace(run, evaluations=(untrained, *run.evaluations)),))
-    record = ReplayTrainer(recording).train(spec(100.0), stopping_at(1))
-    assert record.evaluations == (untrained,)
-    assert (record.worker_steps, record.training_seconds, record.phases) == (0, 0.0, ())
+def test_five_draws_have_the_published_means(authors: dict[int, Recording]) -> None:
+    """5 runs of a switch point are recorded, and each of them is drawn once."""
+    recording = authors[8]
+    trainer = ReplayTrainer(recording, deck_seed=1)
+    for percent, accuracy, seconds in (
+        (100.0, 0.9188, 10604),
+        (50.0, 0.9202, 5994),
+        (25.0, 0.9178, 3883),
+        (12.5, 0.9142, 2543),
+        (6.25, 0.9182, 2084),
+    ):
+        records = [
+            trainer.train(TrialSpec(recording.identity, percent, 1, replicate=replicate))
+            for replicate in range(5)
+        ]
+        assert len({record.training_seconds for record in records}) == 5
+        mean = sum(record.converged_accuracy for record in records) / 5
+        assert mean == pytest.approx(accuracy, abs=6e-5)
+        mean_seconds = sum(record.training_seconds for record in records) / 5
+        assert mean_seconds == pytest.approx(seconds, rel=0.003)
+
+
+def test_a_diverged_run_without_a_log_is_a_result(authors: dict[int, Recording]) -> None:
+    record = ReplayTrainer(authors[16]).train(TrialSpec(authors[16].identity, 25.0, 1))
+    assert record.diverged
+    assert (record.converged_accuracy, record.training_seconds) == (0.0, 0.0)
+    assert record.evaluations == ()

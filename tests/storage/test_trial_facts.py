@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Annotated, Any
 
 import pytest
-from sqlalchemy import Table, inspect, select
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Select, Table, inspect, select
+from sqlalchemy.dialects import sqlite
 
-from syncswitch.storage.columns import TrialFacts, columns_of_record
+from syncswitch.storage.columns import FrameColumn, TrialFacts, columns_of_record
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import PhaseRecord, TrialState
+from syncswitch.storage.tables.base import UtcDateTime
 from syncswitch.storage.tables.trial_facts import TRIAL_FACTS
 from syncswitch.storage.tables.trials import FAILED_SWITCHES, PHASES, TRIALS, WORKLOADS
 from tests.storage.conftest import both_databases
 from tests.storage.filled import REGRET
 
 Parts = Callable[[Table, int], list[dict[str, Any]]]
-
-
-def facts(database: Database) -> list[dict[str, Any]]:
-    query = select(TRIAL_FACTS).order_by(TRIAL_FACTS.c.trial_id)
-    with database.transaction(read_only=True) as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def expected(row: dict[str, Any], parts: Parts) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def expected(row: dict[str, Any], parts: Parts) -> dict[str, Any]:
         "workload": row["name"],
         "kind": "search" if row["study"] else "import" if row["source"] else "use",
         "paid_seconds": None if seconds is None else seconds - inherited,
-        "whole_run_seconds": _whole_run_seconds(row, phases),
+        "whole_run_seconds": whole_seconds(row, phases),
         "time_to_accuracy_is_censored": row["time_to_accuracy_seconds"] is None
         if is_complete and row["target_accuracy"] is not None
         else None,
@@ -62,7 +61,7 @@ def expected(row: dict[str, Any], parts: Parts) -> dict[str, Any]:
     return {column.name: row[column.name] for column in TRIAL_FACTS.columns}
 
 
-def _whole_run_seconds(row: dict[str, Any], phases: list[dict[str, Any]]) -> float | None:
+def whole_seconds(row: dict[str, Any], phases: list[dict[str, Any]]) -> float | None:
     if row["state"] != "complete" or row["diverged"]:
         return None
     if not row["stopped_early"] or row["worker_steps"] >= row["total_worker_steps"]:
@@ -70,14 +69,11 @@ def _whole_run_seconds(row: dict[str, Any], phases: list[dict[str, Any]]) -> flo
     last = "first_protocol" if row["switch_percent"] == 100 else "second_protocol"
     if not phases or phases[-1]["protocol"] != row[last]:
         return None
-    known = [record_fields(PhaseRecord, one) for one in phases]
+    names = [field.name for field in fields(PhaseRecord)]
+    known = [PhaseRecord(**{name: one[name] for name in names}) for one in phases]
     return whole_run_seconds(
         row["training_seconds"], known, row["worker_steps"], row["total_worker_steps"]
     )
-
-
-def record_fields(record: type, row: dict[str, Any]) -> Any:
-    return record(**{field.name: row[field.name] for field in fields(record)})
 
 
 @both_databases
@@ -93,36 +89,93 @@ def test_the_view_has_the_columns_that_are_described(database: Database) -> None
 
 def test_every_value_of_the_view_is_that_of_the_tables(any_filled: Database) -> None:
     with any_filled.transaction(read_only=True) as connection:
-        query = select(WORKLOADS, TRIALS).join_from(TRIALS, WORKLOADS).order_by(TRIALS.c.trial_id)
-        trials = [dict(row) for row in connection.execute(query).mappings()]
+
+        def rows(query: Select[Any]) -> list[dict[str, Any]]:
+            return [dict(row) for row in connection.execute(query).mappings()]
 
         def parts(table: Table, trial_id: int) -> list[dict[str, Any]]:
-            mine = select(table).where(table.c.trial_id == trial_id).order_by(table.c.position)
-            return [dict(row) for row in connection.execute(mine).mappings()]
+            return rows(
+                select(table).where(table.c.trial_id == trial_id).order_by(table.c.position)
+            )
 
+        trials = rows(
+            select(WORKLOADS, TRIALS).join_from(TRIALS, WORKLOADS).order_by(TRIALS.c.trial_id)
+        )
         wanted = [expected(trial, parts) for trial in trials]
+        found = rows(select(TRIAL_FACTS).order_by(TRIAL_FACTS.c.trial_id))
     assert len(wanted) > 20
-    found = facts(any_filled)
     for mine, row in zip(found, wanted, strict=True):
         assert mine == {
             name: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
             for name, value in row.items()
         }
-
-
-def test_runs_of_every_kind_were_compared(filled: Database) -> None:
-    rows = facts(filled)
-    assert {row["kind"] for row in rows} == {"search", "import", "use"}
-    assert {row["guard"] for row in rows} == {"off", "quiet", "alarmed", None}
-    assert {row["state"] for row in rows} == {"complete", "failed", "running"}
+    # Runs of every kind were among them.
+    for name, values in (
+        ("kind", {"search", "import", "use"}),
+        ("guard", {"off", "quiet", "alarmed", None}),
+        ("state", {"complete", "failed", "running"}),
+        ("speculative", {True, False}),
+        ("converged", {True, False, None}),
+        ("stopped_early", {True, False, None}),
+        ("time_to_accuracy_is_censored", {True, False, None}),
+    ):
+        assert {row[name] for row in found} == values
     for column in columns_of_record(TrialFacts):
-        missing = [row[column.name] is None for row in rows]
+        missing = [row[column.name] is None for row in found]
         assert not all(missing), f"no row has a {column.name}"
         assert any(missing) == column.nullable, f"{column.name} is described as nullable, or not"
-    assert {row["speculative"] for row in rows} == {True, False}
-    for name in ("converged", "diverged", "stopped_early", "time_to_accuracy_is_censored"):
-        assert {row[name] for row in rows} == {True, False, None}
+        assert column.meaning
 
 
-def test_every_column_is_documented() -> None:
-    assert all(column.meaning for column in columns_of_record(TrialFacts))
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("trial_id", "int64"),
+        ("seed", "Int64"),  # a float would round it
+        ("training_seconds", "float64"),
+        ("diverged", "boolean"),  # three answers: nobody knows it of a run under way
+        ("failure", "string"),
+        ("software", "string"),
+        ("started_at", "datetime64[us, UTC]"),  # the databases keep microseconds
+    ],
+)
+def test_each_kind_of_value_has_its_type_in_pandas(name: str, dtype: str) -> None:
+    (column,) = (column for column in columns_of_record(TrialFacts) if column.name == name)
+    assert column.dtype == dtype
+
+
+class Record:
+    runs: Annotated[int, "how many"]
+    mean: Annotated[float | None, "of them"]
+    is_done: Annotated[bool | None, "or not"]
+    software: Annotated[dict[str, str], "versions"]
+    at: Annotated[datetime | None, "UTC"]
+
+
+def test_the_annotations_of_a_record_are_its_columns() -> None:
+    assert columns_of_record(Record) == (
+        FrameColumn("runs", int, False, "how many"),
+        FrameColumn("mean", float, True, "of them"),
+        FrameColumn("is_done", bool, True, "or not"),
+        FrameColumn("software", dict, False, "versions"),
+        FrameColumn("at", datetime, True, "UTC"),
+    )
+
+
+zones = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+moments = st.datetimes(
+    min_value=datetime(1970, 1, 3), max_value=datetime(2200, 1, 1), timezones=zones
+)
+
+
+@given(moment=moments)
+def test_a_moment_survives_databases_with_and_without_time_zones(moment: datetime) -> None:
+    kind, dialect = UtcDateTime(), sqlite.dialect()
+    stored = kind.process_bind_param(moment, dialect)
+    assert stored is not None
+    for answer in (stored.replace(tzinfo=None), moment):
+        read = kind.process_result_value(answer, dialect)
+        assert read == moment
+        assert read.utcoffset() == timedelta(0)
+    with pytest.raises(ValueError, match="without a time zone"):
+        kind.process_bind_param(moment.replace(tzinfo=None), dialect)

@@ -1,11 +1,54 @@
+"""Values that pass between the parts: jobs, metrics, what policies and guards say of them."""
+
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields, replace
 
 import pytest
 
+from syncswitch.storage.records.guard import later_switch_points
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.metric import WORST, Metric, metric_name
+from tests.identities import GENERATED, UNRECORDED
+from tests.storage.conftest import POLICY
+
+IMPORTED = replace(
+    GENERATED, name="golden", total_worker_steps=200, workers=2, **dict.fromkeys(UNRECORDED)
+)
+SIMULATED = replace(GENERATED, simulated_cluster="5" * 64)
+
+
+@pytest.mark.parametrize(
+    ("identity", "fingerprint"),
+    [
+        (GENERATED, "7c8c8559b0320c4d023014e21ccbda24a9935cb7b61fcc58b200f1c00a21c3cf"),
+        (IMPORTED, "60b2782e89b7221b2b523bf1cd3407d914662f101bd4b399e877d93c6d5bedde"),
+        (SIMULATED, "ca5f1ff5a029355b566ec28e5f2408b3416fe0e7edda63d51f210868f97c2280"),
+    ],
+    ids=["real", "imported", "simulated"],
+)
+def test_a_fingerprint_never_changes(identity: WorkloadIdentity, fingerprint: str) -> None:
+    """The databases of all revisions hold these."""
+    assert identity.fingerprint == fingerprint
+
+
+def test_everything_but_the_name_enters_the_fingerprint() -> None:
+    known = replace(
+        SIMULATED, metric_goal="min", metric_unit="km", metric_lowest=1.0, metric_highest=9.0
+    )
+    for field in fields(WorkloadIdentity):
+        value = getattr(known, field.name)
+        other = f"{value}x" if isinstance(value, str) else value * 2
+        changed = replace(known, **{field.name: other})
+        assert (changed.fingerprint == known.fingerprint) == (field.name == "name"), field.name
+
+
+def test_a_cluster_in_words_says_that_it_is_simulated() -> None:
+    assert GENERATED.cluster == "4 workers, bsp,asp"
+    assert SIMULATED.cluster == "4 simulated workers, bsp,asp"
+
 
 ERROR = Metric("MeanAbsoluteError", "min", "km", 0.0, None)
 
@@ -108,3 +151,30 @@ def test_titles_say_unit_and_direction() -> None:
 )
 def test_a_metric_is_called_by_its_class(description: str | None, name: str) -> None:
     assert metric_name(description) == name
+
+
+def test_a_policy_for_guarded_trainings_warns_of_the_bare_switch() -> None:
+    guarded = replace(POLICY, guarded=True, kept_share=0.86)
+    assert guarded.bare_warning == (
+        "this policy was found for guarded trainings: with the bare switch about 86 of 100 runs"
+        " keep the accuracy; for a careful one, search with: syncswitch-search run --no-guard"
+    )
+    assert "switch fewer runs keep" in (replace(guarded, kept_share=None).bare_warning or "")
+    for fine in (POLICY, replace(guarded, switch_percent=100.0)):
+        assert fine.bare_warning is None
+
+
+@pytest.mark.parametrize(
+    ("percent", "later"),
+    [
+        (0.0, (1.5625, 3.125, 6.25, 12.5, 25.0, 50.0)),
+        (6.25, (12.5, 25.0, 50.0)),
+        (37.5, (50.0,)),
+        (50.0, ()),
+        (100.0, ()),
+    ],
+)
+def test_a_run_that_fails_switches_again_at_the_halvings_that_are_later(
+    percent: float, later: tuple[float, ...]
+) -> None:
+    assert later_switch_points(percent) == later
