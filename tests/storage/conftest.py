@@ -192,7 +192,7 @@ def at_once() -> AtOnce:
         answers: Any = context.SimpleQueue()
 
         def child(number: int) -> None:
-            barrier.wait(30)
+            barrier.wait()
             try:
                 answers.put((number, work(number), None))
             except BaseException:
@@ -231,6 +231,10 @@ def use_of(policy: TimingPolicy, number: int = 0, **measured: Any) -> PolicyUse:
     record = replace(RECORD, stopped_early=False, inherited_seconds=0.0)
     record = replace(record, **measured)
     spec = replace(record.spec, switch_percent=policy.switch_percent, seed=number)
-    use = whole_use(policy, f"use-{number}", replace(record, spec=spec))
-    assert use is not None
-    return use
+    return whole_use(policy, f"use-{number}", replace(record, spec=spec))
+
+
+@pytest.fixture
+def registry(database: Database, store: TrialStore) -> PolicyRegistry:
+    """A policy registry beside that store."""
+    return PolicyRegistry(database)

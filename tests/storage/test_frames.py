@@ -245,7 +245,6 @@ def test_policies_are_those_of_the_registry(filled: Database) -> None:
     assert len(frame) == 4
     for row in frame.to_dict("records"):
         entry = registry.entry(row["fingerprint"], row["version"])
-        assert entry is not None
         policy, simulated = entry.policy, entry.identity.simulated_cluster
         assert (row["switch_percent"], row["study"]) == (policy.switch_percent, policy.study)
         assert (row["speed_up"], row["aliases"]) == (policy.speed_up, ",".join(entry.aliases))

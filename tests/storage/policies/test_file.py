@@ -28,6 +28,7 @@ from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from tests.properties import FIXTURES_STAY
 from tests.storage.conftest import IDENTITY, POLICY
 
+WORKLOAD = RegisteredWorkload(IDENTITY, "digits.py:job")
 GOLDEN = Path(__file__).with_name("golden_policy.json")
 
 
@@ -109,10 +110,10 @@ def test_every_policy_survives_as_a_file(
     assert found.path == tmp_path / "policy.json"
 
 
-def test_a_file_that_was_written_long_ago_is_read(workload: RegisteredWorkload) -> None:
+def test_a_file_that_was_written_long_ago_is_read() -> None:
     """Neither the checksum nor the fingerprint may change while the schema version does not."""
     found = read_policy_file(GOLDEN)
-    assert found.workload == workload
+    assert found.workload == WORKLOAD
     assert found.policy == replace(
         POLICY,
         confidence=0.97,
@@ -139,6 +140,14 @@ def test_a_file_is_read_without_sqlalchemy(file: Path) -> None:
     assert output == "12.5\n\n"
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A policy file as it was written."""
+    path = tmp_path / "policy.json"
+    write_policy(path, POLICY, WORKLOAD)
+    return path
+
+
 def test_a_reformatted_file_is_as_good(file: Path) -> None:
     document = json.loads(file.read_text())
     document["policy"]["baseline_seconds"] = 6  # as tools write 6.0
@@ -147,14 +156,14 @@ def test_a_reformatted_file_is_as_good(file: Path) -> None:
     assert read_policy_file(file).policy == POLICY
 
 
-def test_an_impossible_policy_is_not_written(tmp_path: Path, workload: RegisteredWorkload) -> None:
+def test_an_impossible_policy_is_not_written(tmp_path: Path) -> None:
     for place, change, said in (
         ("policy.json", {"switch_percent": 140.0}, "switch_percent '140.0'"),
         ("policy.json", {"workers": 8}, "workers 8, but that of the workload is 4"),
         ("no/such/policy.json", {}, "cannot write the file"),
     ):
         with pytest.raises(PolicyError, match=said):
-            write_policy(tmp_path / place, replace(POLICY, **change), workload)
+            write_policy(tmp_path / place, replace(POLICY, **change), WORKLOAD)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -328,7 +337,7 @@ def test_real_files_are_valid() -> None:
     checks = jsonschema.Draft202012Validator.FORMAT_CHECKER
     published = json.loads(PUBLISHED.read_text())
     validate = jsonschema.Draft202012Validator(published, format_checker=checks).validate
-    validate(json.loads(policy_text(POLICY, RegisteredWorkload(IDENTITY, "it"))))
+    validate(json.loads(policy_text(POLICY, WORKLOAD)))
     unknown = replace(
         IDENTITY, model=None, batch_size=None, learning_rate=None, learning_rate_boundaries=None
     )
@@ -345,6 +354,6 @@ def test_real_files_are_valid() -> None:
         band=Band(0.9, 0.01, 2, (BandPoint(500, 0.85, 0.02),)),
     )
     validate(json.loads(policy_text(other, RegisteredWorkload(unknown, "it"))))
-    document = json.loads(policy_text(POLICY, RegisteredWorkload(IDENTITY, "it")))
+    document = json.loads(policy_text(POLICY, WORKLOAD))
     with pytest.raises(jsonschema.ValidationError):
         validate({**document, "policy": {**document["policy"], "switch_percent": 140}})

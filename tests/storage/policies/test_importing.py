@@ -46,7 +46,6 @@ def test_a_policy_moves_to_a_database_that_knows_nothing_of_it(
     source.publish(replace(POLICY, study="digits-0"))
     published = source.publish(replace(POLICY, confidence=0.97))
     workload = source.workload(POLICY.fingerprint)
-    assert workload is not None
     write_policy(tmp_path / "policy.json", published, workload)
     (imported,) = import_policies(other_database, [read_policy_file(tmp_path / "policy.json")])
     assert imported.is_new

@@ -147,9 +147,7 @@ def test_the_evidence_leads_to_the_trials(registry: PolicyRegistry, store: Trial
         record = replace(RECORD, spec=spec, converged_accuracy=0.895, training_seconds=3.0)
         store.begin(study, number, spec, Owner.current())
         store.complete(study, number, replace(record, **measured))
-        found = store.get(study, number)
-        assert found is not None
-        return found.trial_id
+        return store.get(study, number).trial_id
 
     spec = replace(RECORD.spec, switch_percent=12.5, replicate=0)
     agreeing = run(1, spec)

@@ -13,18 +13,24 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import null, select
 
+from syncswitch.storage import frames
+from syncswitch.storage.database.check import database_findings
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, FatalError, UserError
 from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialRecord
+from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import (
+    CANCELLED,
+    Fork,
     Owner,
     SearchInfo,
     StoredCheckpoint,
-    StoredTrial,
     condition_values,
     conditions_of,
 )
@@ -38,6 +44,7 @@ from tests.storage.conftest import (
     AtOnce,
     both_databases,
 )
+from tests.storage.filled import complete
 
 pytestmark = both_databases
 
@@ -55,12 +62,6 @@ MEASURED = (
     "inherited_seconds",
     "switch_overhead_seconds",
 )
-
-
-def stored(store: TrialStore, number: int = 0) -> StoredTrial:
-    trial = store.get(STUDY, number)
-    assert trial is not None
-    return trial
 
 
 def test_a_search_is_registered_once_and_brought_up_to_date(store: TrialStore) -> None:
@@ -85,19 +86,19 @@ def test_a_trial_that_began_has_its_spec_and_owner(store: TrialStore) -> None:
     assert (owner.process_id, owner.process_started_at < time.time()) == (os.getpid(), True)
     store.begin(STUDY, 0, replace(RECORD.spec, conditions=CONDITIONS), owner)
     store.begin(STUDY, 1, RECORD.spec, owner)
-    trial = stored(store)
+    trial = store.get(STUDY, 0)
     assert (trial.study, trial.trial_number, trial.state) == (STUDY, 0, "running")
     assert (trial.workload, trial.workers, trial.total_worker_steps) == ("digits", 4, 1000)
     assert trial.fingerprint == IDENTITY.fingerprint
     assert (trial.switch_percent, trial.seed, trial.replicate) == (50.0, 11, 2)
     assert (trial.owner, trial.conditions) == (owner, CONDITIONS)
-    assert stored(store, 1).conditions == RunConditions()
+    assert store.get(STUDY, 1).conditions == RunConditions()
     assert before <= trial.started_at == trial.heartbeat_at <= datetime.now(timezone.utc)
     assert (trial.ended_at, trial.failure, trial.phases, trial.worker_steps) == (None, None, (), 0)
     assert [getattr(trial, name) for name in MEASURED] == [None] * len(MEASURED)
     store.heartbeat(STUDY, 0, 250)
-    assert stored(store).worker_steps == 250
-    assert stored(store).heartbeat_at > trial.heartbeat_at
+    assert store.get(STUDY, 0).worker_steps == 250
+    assert store.get(STUDY, 0).heartbeat_at > trial.heartbeat_at
     for study, spec in (
         ("no such study", RECORD.spec),
         (STUDY, replace(RECORD.spec, identity=OTHER_IDENTITY)),
@@ -110,13 +111,13 @@ def test_a_complete_trial_stays_as_it_is(store: TrialStore) -> None:
     with pytest.raises(FatalError, match="never begun"):
         store.complete(STUDY, 0, RECORD)
     add(store, 0, replace(RECORD, events=(EVENT,)))
-    expected = stored(store)
+    expected = store.get(STUDY, 0)
     others = left(0, 12.5).checkpoints
     changed = replace(RECORD, converged_accuracy=0.1, evaluations=(), checkpoints=others)
     store.complete(STUDY, 0, changed)
     store.heartbeat(STUDY, 0, 1)
     store.fail(STUDY, 0, "late")
-    assert (stored(store), store.checkpoints(STUDY)) == (expected, [])
+    assert (store.get(STUDY, 0), store.checkpoints(STUDY)) == (expected, [])
     assert (store.evaluations(STUDY, 0), store.events(STUDY, 0)) == ([*RECORD.evaluations], [EVENT])
     with pytest.raises(FatalError, match="already complete"):
         store.begin(STUDY, 0, RECORD.spec, OWNER)
@@ -125,11 +126,11 @@ def test_a_complete_trial_stays_as_it_is(store: TrialStore) -> None:
 def test_a_failed_trial_says_why_and_may_begin_anew(store: TrialStore) -> None:
     store.begin(STUDY, 0, replace(RECORD.spec, conditions=CONDITIONS), OWNER)
     store.fail(STUDY, 0, "no file caf\udce9\0.npz")
-    failed = stored(store)
+    failed = store.get(STUDY, 0)
     assert (failed.state, failed.failure) == ("failed", "no file caf??.npz")
     assert failed.ended_at is not None
     store.begin(STUDY, 0, RECORD.spec, replace(OWNER, process_id=1))
-    again = stored(store)
+    again = store.get(STUDY, 0)
     assert (again.state, again.failure, again.ended_at) == ("running", None, None)
     assert (again.process_id, again.conditions) == (1, RunConditions())
 
@@ -155,7 +156,7 @@ def test_an_impossible_result_changes_nothing(store: TrialStore) -> None:
     ):
         with pytest.raises(FatalError, match=r"refuses these values|allowed: from 0 on"):
             store.complete(STUDY, 0, replace(RECORD, **wrong))
-    assert (stored(store).state, stored(store).phases) == ("running", ())
+    assert (store.get(STUDY, 0).state, store.get(STUDY, 0).phases) == ("running", ())
     assert store.events(STUDY, 0) == store.evaluations(STUDY, 0) == store.checkpoints(STUDY) == []
 
 
@@ -238,7 +239,7 @@ def test_every_record_survives(store: TrialStore, record: TrialRecord) -> None:
     number = next(NUMBERS)
     store.begin(STUDY, number, record.spec, OWNER)
     store.complete(STUDY, number, record)
-    trial = stored(store, number)
+    trial = store.get(STUDY, number)
     assert (trial.switch_percent, trial.seed) == (record.spec.switch_percent, record.spec.seed)
     for name in (*MEASURED, "worker_steps", "phases", "started_at", "ended_at"):
         assert getattr(trial, name) == getattr(record, name), name
@@ -369,6 +370,108 @@ def test_events_are_kept_in_their_order(store: TrialStore) -> None:
     add(store, 1, RECORD)
     assert store.events(STUDY, 0) == [again, EVENT, replace(EVENT, reason="caf??")]
     assert store.events(STUDY, 1) == store.events(STUDY, 2) == []
+
+
+COST = ("training_seconds", "inherited_seconds", "switch_overhead_seconds")
+RESULT = (
+    "whole_run_seconds",
+    "target_accuracy",
+    "time_to_accuracy_seconds",
+    "converged_accuracy",
+    "converged_evaluations",
+    "final_accuracy",
+    "converged",
+    "diverged",
+    "stopped_early",
+)
+
+
+PART = replace(
+    RECORD,
+    worker_steps=750,
+    checkpoints={50.0: Path("/50.npz")},
+    events=(RunEvent("switched", 500, 1.5, "the policy"),),
+)
+"""What a trainer gives of a run that was told to stop; it has left things behind."""
+
+
+def test_a_cancelled_run_has_failed_and_keeps_its_cost_without_a_result(
+    database: Database, store: TrialStore
+) -> None:
+    with pytest.raises(FatalError, match="never begun"):
+        store.cancel(STUDY, 0, PART, CANCELLED)
+    store.begin(STUDY, 0, PART.spec, OWNER, speculative=True)
+    store.cancel(STUDY, 0, PART, CANCELLED)
+    trial = store.get(STUDY, 0)
+    assert (trial.state, trial.failure, trial.end) == ("failed", CANCELLED, "cancelled")
+    assert trial.speculative
+    for name in (*COST, "worker_steps", "started_at", "ended_at", "host", "software"):
+        assert getattr(trial, name) == getattr(PART, name), name
+    assert trial.paid_seconds == PART.paid_seconds == 2.0
+    store.set_target(STUDY, 0.1)
+    store.cancel(STUDY, 0, PART, CANCELLED)  # told twice
+    store.fail(STUDY, 0, "late")
+    store.heartbeat(STUDY, 0, 999)
+    assert store.get(STUDY, 0) == trial
+    assert [getattr(trial, name) for name in RESULT] == [None] * len(RESULT)
+    assert (trial.phases, store.evaluations(STUDY, 0), store.events(STUDY, 0)) == ((), [], [])
+    assert store.checkpoints(STUDY) == []
+    assert switch_point_statistics(database) == []
+    assert len(frames.time_to_accuracy(database, target_accuracy=0.1)) == 0
+    assert list(database_findings(database)) == []
+    store.complete(STUDY, 0, RECORD)  # a whole result outranks it
+    trial = store.get(STUDY, 0)
+    assert (trial.state, trial.failure, trial.end) == ("complete", None, "stopped")
+    assert trial.worker_steps == RECORD.worker_steps
+    assert store.evaluations(STUDY, 0) == list(RECORD.evaluations)
+    store.cancel(STUDY, 0, replace(PART, training_seconds=9.0), CANCELLED)
+    assert store.get(STUDY, 0) == trial
+
+
+def test_a_run_that_failed_is_cancelled_with_its_cost_or_begins_anew_without(
+    database: Database, store: TrialStore
+) -> None:
+    complete(store, STUDY, 7, PART)
+    store.begin(STUDY, 8, PART.spec, OWNER, speculative=True)
+    store.fail(STUDY, 8, "silent for an hour")
+    assert (store.get(STUDY, 8).paid_seconds, store.get(STUDY, 8).end) == (None, None)
+    store.cancel(STUDY, 8, PART, CANCELLED)
+    assert (store.get(STUDY, 8).paid_seconds, store.get(STUDY, 8).end) == (2.0, "cancelled")
+    store.begin(STUDY, 8, PART.spec, OWNER, fork=Fork(7, 50.0))
+    trial = store.get(STUDY, 8)
+    assert (trial.state, trial.failure, trial.end) == ("running", None, None)
+    assert [getattr(trial, name) for name in (*COST, "ended_at")] == [None] * 4
+    assert (trial.worker_steps, trial.speculative, trial.paid_seconds) == (0, False, None)
+    assert trial.host == OWNER.host
+    with database.transaction(read_only=True) as connection:
+        # JSON has a null of its own, which is another one.
+        query = select(TRIALS.c.software.is_not_distinct_from(null())).order_by(TRIALS.c.trial_id)
+        assert [bool(found) for found in connection.scalars(query)] == [False, True]
+
+
+@pytest.mark.parametrize(("inherited", "averaged"), [(0, 2), (2, 4), (9, 5)])
+def test_an_accuracy_is_the_mean_of_five_tests_or_of_all(
+    store: TrialStore, inherited: int, averaged: int
+) -> None:
+    before = tuple(Evaluation(10 * n, 0.1, 0.5, 1.0) for n in range(inherited))
+    spec = replace(RECORD.spec, inherited_evaluations=before)
+    store.begin(STUDY, 0, spec, OWNER)
+    store.complete(STUDY, 0, replace(RECORD, spec=spec))
+    assert store.get(STUDY, 0).converged_evaluations == averaged
+
+
+def test_an_impossible_cost_changes_nothing(store: TrialStore) -> None:
+    store.begin(STUDY, 0, PART.spec, OWNER)
+    before = store.get(STUDY, 0)
+    for impossible in (
+        replace(PART, training_seconds=math.nan),
+        replace(PART, inherited_seconds=-1.0),
+        replace(PART, switch_overhead_seconds=math.inf),
+        replace(PART, worker_steps=-1),
+    ):
+        with pytest.raises(FatalError, match=r"refuses these values|allowed: from 0 on"):
+            store.cancel(STUDY, 0, impossible, CANCELLED)
+        assert store.get(STUDY, 0) == before
 
 
 @pytest.mark.parametrize("wait_seconds", [0.002, 0.033])

@@ -118,7 +118,6 @@ def test_it_is_run_again_without_its_switch(
     job = job_that(tmp_path, behaviour)
     record, observer = trained(job, band=band)
     assert given(job) == [[40, ""], [100, ""]]
-    assert record.guard is not None
     (failed,) = record.guard.failed
     assert failed.alarm.startswith(alarm)
     assert failed == FailedSwitch(40.0, failed.alarm, step, seconds, seconds, accuracy)
@@ -143,7 +142,6 @@ def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path, behaviour: str) -> N
     (_, origin), (switch, resumed_from) = given(job)
     assert (origin, switch) == ("", 100)
     assert Path(resumed_from) == job.runs_folder / "switch-40-replicate-0-seed-1"
-    assert record.guard is not None
     assert record.guard.lost_seconds == 15.0
     rest = 60.0 if behaviour == "low" else 100.0
     offset = 15.0 if behaviour == "low" else 55.0
@@ -162,7 +160,6 @@ def test_it_goes_on_to_a_later_switch(tmp_path: Path) -> None:
     record, _ = trained(job, 0.0, retry_percents=(40.0, 60.0, 80.0))
     folders = [str(job.runs_folder / f"switch-{one}-replicate-0-seed-1") for one in (40, 60)]
     assert given(job) == [[0, ""], [40, ""], [60, folders[0]]]
-    assert record.guard is not None
     assert record.guard.held_percent == 60.0
     tries = [(one.switch_percent, one.worker_step) for one in record.guard.failed]
     assert tries == [(0.0, 40), (40.0, 70)]
@@ -213,7 +210,6 @@ def test_a_loop_goes_back_by_itself(tmp_path: Path, plan: str) -> None:
     assert job.template.can_go_back == (plan != "")
     record, observer = trained(job)
     assert len(list(job.runs_folder.iterdir())) == 1
-    assert record.guard is not None
     alarm = record.guard.failed[0].alarm
     assert alarm.startswith("3 tests in a row are below")
     failed = FailedSwitch(40.0, alarm, 70, 55.0, 15.0, 0.35)

@@ -63,7 +63,6 @@ def test_of_a_loss_less_is_better() -> None:
     assert parse_json('{"step": 1, "loss": 0.5}', own) == Report(1, None, -0.5, 0.5)
     line = json.dumps({"step": 1, "loss": 0.5, **{f"value {n}": n for n in range(60)}})
     report = parse_json(line, own)
-    assert report is not None
     assert list(report.further) == [f"value {n}" for n in range(50)]
 
 
@@ -111,11 +110,9 @@ def test_output_is_read_with_a_pattern() -> None:
     parse = parse_pattern(compile_pattern(PATTERN))
     assert parse("[rank0] step 20 acc 0.5 after 3.5 s loss 1e-3") == Report(20, 3.5, 0.5, 1e-3)
     found = parse("step 20 acc 0.5")
-    assert found is not None
     assert (found.seconds, math.isnan(found.loss)) == (None, True)
     assert parse("nothing of the kind") is None
     diverged = parse("step 20 acc nan")
-    assert diverged is not None
     assert diverged.diverged
     in_percent = parse_pattern(compile_pattern(r"(?P<step>\d+): (?P<percent>\S+) %"))
     assert in_percent("20: 50 %") == Report(20, accuracy=0.5)
