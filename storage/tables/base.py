@@ -37,9 +37,13 @@ _NAMES = {
 }
 
 
-def finite(column: str) -> CheckConstraint:
-    """Keeps infinities out of a column whose limits only its job knows."""
-    return CheckConstraint(f"{column} BETWEEN -1e300 AND 1e300", name=column)
+def limited(limit: str, *columns: str) -> list[CheckConstraint]:
+    """Limits columns, each by a constraint of its name: `limited(">= 0", "seconds")`."""
+    return [CheckConstraint(f"{column} {limit}", name=column) for column in columns]
+
+
+FINITE = "BETWEEN -1e300 AND 1e300"
+"""Keeps infinities out of columns whose limits only their job knows."""
 
 
 def own_value(

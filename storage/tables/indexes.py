@@ -5,32 +5,22 @@ Their declaration imports SQLAlchemy's dialects for both databases, which reader
 
 from __future__ import annotations
 
-from sqlalchemy import Index, text
+from typing import Any
+
+from sqlalchemy import Column, Index, text
 
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import TRIALS
 
-_IS_USE, _IS_OWN = text("use_id IS NOT NULL"), text("imported_at IS NULL")
 
+def _add(name: str, *columns: Column[Any], where: str, unique: bool = False) -> None:
+    condition = text(where)
+    Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+_TRIAL, _POLICY = TRIALS.c, POLICIES.c
+_IS_USE = "use_id IS NOT NULL"
 # Few trials are uses; a full index would be used to find the many that are not.
-Index(
-    "ix_syncswitch_trials_uses",
-    TRIALS.c.fingerprint,
-    TRIALS.c.policy_version,
-    sqlite_where=_IS_USE,
-    postgresql_where=_IS_USE,
-)
-Index(
-    "uq_syncswitch_trials_use_id",
-    TRIALS.c.use_id,
-    unique=True,
-    sqlite_where=_IS_USE,
-    postgresql_where=_IS_USE,
-)
-Index(
-    "uq_syncswitch_policies_study",
-    POLICIES.c.study,
-    unique=True,
-    sqlite_where=_IS_OWN,
-    postgresql_where=_IS_OWN,
-)
+_add("ix_syncswitch_trials_uses", _TRIAL.fingerprint, _TRIAL.policy_version, where=_IS_USE)
+_add("uq_syncswitch_trials_use_id", _TRIAL.use_id, where=_IS_USE, unique=True)
+_add("uq_syncswitch_policies_study", _POLICY.study, where="imported_at IS NULL", unique=True)

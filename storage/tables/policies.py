@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from syncswitch.storage.tables.base import METADATA, UtcDateTime, finite, required
+from syncswitch.storage.tables.base import FINITE, METADATA, UtcDateTime, limited, required
 
 POLICIES = Table(
     "syncswitch_policies",
@@ -59,24 +59,27 @@ POLICIES = Table(
     Column("metric_highest", Double),
     UniqueConstraint("fingerprint", "study", "created_at"),
     Index(None, "workload", "fingerprint"),  # workloads are also found by former names
-    CheckConstraint("version > 0", name="version"),
-    CheckConstraint("workers > 0", name="workers"),
-    CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
-    CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-    finite("target_accuracy"),
-    CheckConstraint("threshold >= 0", name="threshold"),
-    finite("mean_accuracy"),
-    CheckConstraint("training_seconds >= 0", name="training_seconds"),
-    CheckConstraint("baseline_seconds >= 0", name="baseline_seconds"),
-    CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
+    *limited("> 0", "version", "workers", "total_worker_steps"),
+    *limited("BETWEEN 0 AND 100", "switch_percent"),
+    *limited(
+        ">= 0",
+        "threshold",
+        "training_seconds",
+        "baseline_seconds",
+        "expected_time",
+        "speed_up_low",
+        "speed_up_high",
+    ),
+    *limited(
+        "BETWEEN 0 AND 1",
+        "confidence",
+        "keep",
+        "kept_share",
+        "delivered_share",
+        "baseline_kept_share",
+    ),
+    *limited(FINITE, "target_accuracy", "mean_accuracy"),
     CheckConstraint("metric_goal IN ('max', 'min')", name="metric_goal"),
-    CheckConstraint("keep BETWEEN 0 AND 1", name="keep"),
-    CheckConstraint("kept_share BETWEEN 0 AND 1", name="kept_share"),
-    CheckConstraint("delivered_share BETWEEN 0 AND 1", name="delivered_share"),
-    CheckConstraint("expected_time >= 0", name="expected_time"),
-    CheckConstraint("baseline_kept_share BETWEEN 0 AND 1", name="baseline_kept_share"),
-    CheckConstraint("speed_up_low >= 0", name="speed_up_low"),
-    CheckConstraint("speed_up_high >= 0", name="speed_up_high"),
     info={
         "meaning": ""
         "One version of the timing policy of a workload; never changed. `study` is not a foreign "
@@ -109,9 +112,9 @@ EVIDENCE = Table(
         "trial_number",
         name="uq_syncswitch_policy_evidence_trial",
     ),
-    CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-    finite("converged_accuracy"),
-    CheckConstraint("training_seconds >= 0", name="training_seconds"),
+    *limited("BETWEEN 0 AND 100", "switch_percent"),
+    *limited(">= 0", "training_seconds"),
+    *limited(FINITE, "converged_accuracy"),
     info={
         "meaning": "One trial that a policy rests on, as it stood when the policy was published."
     },

@@ -21,7 +21,14 @@ from sqlalchemy import (
     false,
 )
 
-from syncswitch.storage.tables.base import METADATA, StateText, UtcDateTime, finite, required
+from syncswitch.storage.tables.base import (
+    FINITE,
+    METADATA,
+    StateText,
+    UtcDateTime,
+    limited,
+    required,
+)
 
 WORKLOADS = Table(
     "syncswitch_workloads",
@@ -51,9 +58,7 @@ WORKLOADS = Table(
     Column("metric_highest", Double),
     required("registered_at", UtcDateTime),
     required("next_seed", BigInteger, server_default="0"),
-    CheckConstraint("total_worker_steps > 0", name="total_worker_steps"),
-    CheckConstraint("batch_size > 0", name="batch_size"),
-    CheckConstraint("workers > 0", name="workers"),
+    *limited("> 0", "total_worker_steps", "batch_size", "workers"),
     info={
         "meaning": ""
         "A workload on a cluster of one size, with one pair of protocols. What is unknown "
@@ -79,10 +84,9 @@ SEARCHES = Table(
     required("pairs", JSON),
     Column("dropped", Text),
     UniqueConstraint("study", "fingerprint"),
-    CheckConstraint("settings > 0", name="settings"),
-    CheckConstraint("runs > 0", name="runs"),
-    CheckConstraint("threshold >= 0", name="threshold"),
-    finite("target_accuracy"),
+    *limited("> 0", "settings", "runs"),
+    *limited(">= 0", "threshold"),
+    *limited(FINITE, "target_accuracy"),
     info={
         "meaning": ""
         "One search, which is one Optuna study; `dropped` says why another pair of protocols "
@@ -158,20 +162,22 @@ TRIALS = Table(
     ),
     CheckConstraint("(use_id IS NULL) = (policy_version IS NULL)", name="used_a_policy"),
     CheckConstraint("guard IN ('off', 'quiet', 'alarmed')", name="guard"),
-    CheckConstraint("held_percent BETWEEN 0 AND 100", name="held_percent"),
-    CheckConstraint("trial_number >= 0", name="trial_number"),
-    CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-    CheckConstraint("candidate_percent BETWEEN 0 AND 100", name="candidate_percent"),
-    CheckConstraint("replicate >= 0", name="replicate"),
-    CheckConstraint("fork_percent BETWEEN 0 AND 100", name="fork_percent"),
+    *limited(
+        "BETWEEN 0 AND 100", "held_percent", "switch_percent", "candidate_percent", "fork_percent"
+    ),
+    *limited(
+        ">= 0",
+        "trial_number",
+        "replicate",
+        "worker_steps",
+        "training_seconds",
+        "inherited_seconds",
+        "switch_overhead_seconds",
+        "time_to_accuracy_seconds",
+    ),
+    *limited(FINITE, "converged_accuracy", "final_accuracy", "plateau_accuracy"),
     CheckConstraint("(parent_trial_id IS NULL) = (fork_percent IS NULL)", name="fork"),
     CheckConstraint("parent_trial_id <> trial_id", name="no_fork_of_itself"),
-    CheckConstraint("worker_steps >= 0", name="worker_steps"),
-    *map(finite, ("converged_accuracy", "final_accuracy", "plateau_accuracy")),
-    CheckConstraint("training_seconds >= 0", name="training_seconds"),
-    CheckConstraint("inherited_seconds >= 0", name="inherited_seconds"),
-    CheckConstraint("switch_overhead_seconds >= 0", name="switch_overhead_seconds"),
-    CheckConstraint("time_to_accuracy_seconds >= 0", name="time_to_accuracy_seconds"),
     CheckConstraint(
         "time_to_accuracy_seconds IS NULL OR target_accuracy IS NOT NULL",
         name="time_to_a_target",
@@ -221,11 +227,8 @@ PHASES = Table(
     ),
     Column("mean_staleness", Double),
     Column("max_staleness", Integer),
-    CheckConstraint("start_worker_step >= 0", name="start_worker_step"),
+    *limited(">= 0", "start_worker_step", "seconds", "mean_staleness", "max_staleness"),
     CheckConstraint("end_worker_step >= start_worker_step", name="end_worker_step"),
-    CheckConstraint("seconds >= 0", name="seconds"),
-    CheckConstraint("mean_staleness >= 0", name="mean_staleness"),
-    CheckConstraint("max_staleness >= 0", name="max_staleness"),
     info={
         "meaning": ""
         "The part of a trial that used one protocol. Staleness is null if it was not measured."
@@ -243,12 +246,9 @@ FAILED_SWITCHES = Table(
     required("elapsed_seconds", Double),
     required("lost_seconds", Double),
     Column("accuracy", Double),
-    CheckConstraint("position >= 0", name="position"),
-    CheckConstraint("switch_percent BETWEEN 0 AND 100", name="switch_percent"),
-    CheckConstraint("worker_step >= 0", name="worker_step"),
-    CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
-    CheckConstraint("lost_seconds >= 0", name="lost_seconds"),
-    finite("accuracy"),
+    *limited(">= 0", "position", "worker_step", "elapsed_seconds", "lost_seconds"),
+    *limited("BETWEEN 0 AND 100", "switch_percent"),
+    *limited(FINITE, "accuracy"),
     info={"meaning": "A switch that a guarded trial went back to, see `FailedSwitch`."},
 )
 
@@ -261,9 +261,8 @@ EVALUATIONS = Table(
     required("accuracy", Double),
     Column("training_loss", Double),
     Column("further", JSON(none_as_null=True)),
-    CheckConstraint("worker_step >= 0", name="worker_step"),
-    CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
-    finite("accuracy"),
+    *limited(">= 0", "worker_step", "elapsed_seconds"),
+    *limited(FINITE, "accuracy"),
     # Keeps a curve in one piece, and stores the key only once.
     sqlite_with_rowid=False,
     info={
@@ -282,11 +281,7 @@ EVENTS = Table(
     required("reason", Text),
     Column("worker", Integer),
     Column("seconds", Double),
-    CheckConstraint("position >= 0", name="position"),
-    CheckConstraint("worker_step >= 0", name="worker_step"),
-    CheckConstraint("elapsed_seconds >= 0", name="elapsed_seconds"),
-    CheckConstraint("worker >= 0", name="worker"),
-    CheckConstraint("seconds >= 0", name="seconds"),
+    *limited(">= 0", "position", "worker_step", "elapsed_seconds", "worker", "seconds"),
     info={"meaning": "An incident of a complete trial, or a decision about it, see `RunEvent`."},
 )
 
@@ -297,6 +292,6 @@ CHECKPOINTS = Table(
     Column("percent", Double, primary_key=True),
     required("path", Text),
     required("host", String(255)),
-    CheckConstraint("percent BETWEEN 0 AND 100", name="percent"),
+    *limited("BETWEEN 0 AND 100", "percent"),
     info={"meaning": "A checkpoint that a complete trial left on the disk of a host."},
 )
