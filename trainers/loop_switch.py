@@ -16,7 +16,6 @@ while step < total_steps:
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import math
 import os
@@ -30,9 +29,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.file import checksum_of
 from syncswitch.storage.records.guard import Band, FailedSwitch, later_switch_points
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.uses.waiting import spool_beside, spool_use
@@ -312,13 +312,12 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
         if "trial" in content:
-            return None, _trial(content["trial"])
+            return None, _trial(**content["trial"])
         values = {"workload": content["workload"], "policy": content["policy"]}
-        canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        checksum = "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-        if (content["schema_version"], content["checksum"]) != (1, checksum):
+        if (content["schema_version"], content["checksum"]) != (1, checksum_of(values)):
             raise ValueError("it was altered, or another version wrote it")
-        policy, identity = _policy(values["policy"]), _identity(values["workload"])
+        policy = TimingPolicy.of(values["policy"])
+        identity = WorkloadIdentity.of(values["workload"])
         if policy.fingerprint != identity.fingerprint:
             raise ValueError("it is for another workload than the one it names")
     except OSError as error:
@@ -336,26 +335,12 @@ def _read(path: Path, seed: int) -> tuple[TimingPolicy | None, TrialSpec]:
     return policy, TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
 
 
-def _trial(values: dict[str, Any]) -> TrialSpec:
-    band = None if values["band"] is None else Band.of(values["band"])
-    retries = tuple(values["retry_percents"])
-    identity, percent, seed = (
-        _identity(values["identity"]),
-        values["switch_percent"],
-        values["seed"],
+def _trial(
+    identity: dict[str, Any], band: dict[str, Any] | None, retry_percents: list[float], **own: Any
+) -> TrialSpec:
+    return TrialSpec(
+        WorkloadIdentity.of(identity),
+        band=None if band is None else Band.of(band),
+        retry_percents=tuple(retry_percents),
+        **own,
     )
-    return TrialSpec(identity, percent, seed, band=band, retry_percents=retries)
-
-
-def _policy(values: dict[str, Any]) -> TimingPolicy:
-    band = None if values["band"] is None else Band.of(values["band"])
-    evidence = tuple(Evidence(**run) for run in values["evidence"])
-    return TimingPolicy(**{**values, "evidence": evidence, "band": band})
-
-
-def _identity(values: dict[str, Any]) -> WorkloadIdentity:
-    content = {name: value for name, value in values.items() if name != "reference"}
-    boundaries = content["learning_rate_boundaries"]
-    if boundaries is not None:
-        content["learning_rate_boundaries"] = tuple(tuple(one) for one in boundaries)
-    return WorkloadIdentity(**content)

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from syncswitch.storage.errors import PolicyError, UserError
 from syncswitch.storage.files import check_plain_file, whole_file
-from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
-from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.storage.records.policy import TimingPolicy
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -75,7 +74,7 @@ def policy_text(policy: TimingPolicy, workload: RegisteredWorkload) -> str:
         "workload": _dumped(WorkloadContent, content, "workload"),
         "policy": policy_to_dict(policy),
     }
-    document = {"schema_version": SCHEMA_VERSION, "checksum": _checksum(values), **values}
+    document = {"schema_version": SCHEMA_VERSION, "checksum": checksum_of(values), **values}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -118,18 +117,19 @@ def read_policy_file(path: str | Path) -> PolicyFile:
             f"policy file {path} was altered: {first_fault(error)}; {_EXPORT}"
         ) from error
     values = document.model_dump()
-    policy, reference = _policy(values["policy"]), values["workload"].pop("reference")
+    policy = TimingPolicy.of(values["policy"])
     impossible = impossible_accuracy(policy)
     if impossible:
         raise PolicyError(f"policy file {path} was altered: {impossible}; {_EXPORT}")
-    expected = _checksum(document.model_dump(mode="json", include={"workload", "policy"}))
+    expected = checksum_of(document.model_dump(mode="json", include={"workload", "policy"}))
     if document.checksum != expected:
         raise PolicyError(
             f"policy file {path} was altered: its checksum is {document.checksum!r}, that of"
             f" its values {expected!r}; {_EXPORT}"
         )
-    workload = RegisteredWorkload(WorkloadIdentity(**values["workload"]), reference)
-    mismatch = job_mismatch(policy, workload.identity)
+    identity = WorkloadIdentity.of(values["workload"])
+    workload = RegisteredWorkload(identity, values["workload"]["reference"])
+    mismatch = job_mismatch(policy, identity)
     if mismatch:
         raise PolicyError(f"policy file {path} was altered: {mismatch}; {_EXPORT}")
     return PolicyFile(Path(path), policy, workload)
@@ -199,12 +199,6 @@ def _parsed(path: str | Path) -> dict[str, Any]:
     return content
 
 
-def _policy(values: dict[str, Any]) -> TimingPolicy:
-    evidence = tuple(Evidence(**run) for run in values["evidence"])
-    band = None if values["band"] is None else Band.of(values["band"])
-    return TimingPolicy(**{**values, "evidence": evidence, "band": band})
-
-
 def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[str, Any]:
     from pydantic import ValidationError
 
@@ -216,6 +210,7 @@ def _dumped(model: type[BaseModel], content: dict[str, Any], what: str) -> dict[
         raise PolicyError(f"impossible {what}: {first_fault(error)}") from error
 
 
-def _checksum(content: dict[str, Any]) -> str:
+def checksum_of(content: dict[str, Any]) -> str:
+    """Returns the checksum of the workload and the policy in a file."""
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -70,6 +71,14 @@ class WorkloadIdentity:
     metric_unit: str | None = None
     metric_lowest: float | None = 0.0
     metric_highest: float | None = 1.0
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> WorkloadIdentity:
+        """Rebuilds a job from its values as JSON has them, among others."""
+        known = {name: values[name] for name in _USUAL}
+        pairs = known["learning_rate_boundaries"]  # JSON has no tuples
+        boundaries = None if pairs is None else tuple((step, factor) for step, factor in pairs)
+        return cls(**{**known, "learning_rate_boundaries": boundaries})
 
     @property
     def decided_by(self) -> Metric:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.metric import ACCURACY_NAME, Metric
@@ -110,6 +111,13 @@ class TimingPolicy:
     metric_unit: str | None = None
     metric_lowest: float | None = 0.0
     metric_highest: float | None = 1.0
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> TimingPolicy:
+        """Rebuilds a policy from its JSON values."""
+        evidence = tuple(Evidence(**run) for run in values["evidence"])
+        band = None if values["band"] is None else Band.of(values["band"])
+        return cls(**{**values, "evidence": evidence, "band": band})
 
     @property
     def decided_by(self) -> Metric:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import TrialRecord
+from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,14 @@ def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyU
     is_at_end = record.worker_steps >= policy.total_worker_steps
     if record.stopped_early or not (is_at_end or record.diverged):
         return None
-    spec = replace(
-        record.spec,
-        fork_from=None,
-        checkpoint_percents=(),
-        checkpoint_directory=None,
-        spare_directories=(),
-        resume=False,
-        kept_checkpoints=None,
-        band=None,
-        retry_percents=(),
+    kept = (
+        "identity",
+        "switch_percent",
+        "seed",
+        "replicate",
+        "conditions",
+        "inherited_evaluations",
     )
+    spec = TrialSpec(**{name: getattr(record.spec, name) for name in kept})
     measured = replace(record, spec=spec, checkpoints={})
     return PolicyUse(use_id, policy.study, policy.created_at, policy.version, measured)

@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, Connection, Row, insert, select, union, up
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
-from syncswitch.storage.tables.base import record_of
 from syncswitch.storage.tables.policies import POLICIES
 from syncswitch.storage.tables.trials import WORKLOADS
 
@@ -86,7 +85,4 @@ def read_workloads(connection: Connection, selector: str) -> list[RegisteredWork
 
 def registered_workload(row: Row[Any]) -> RegisteredWorkload:
     """Returns the workload of a row; its fingerprint is that of the row again."""
-    stored = row.learning_rate_boundaries  # JSON has no tuples
-    boundaries = None if stored is None else tuple((step, factor) for step, factor in stored)
-    identity = record_of(WorkloadIdentity, row, learning_rate_boundaries=boundaries)
-    return RegisteredWorkload(identity, row.reference)
+    return RegisteredWorkload(WorkloadIdentity.of(row._asdict()), row.reference)
