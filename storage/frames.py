@@ -21,7 +21,7 @@ impossible value raises UserError.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -91,13 +91,7 @@ def describe(name: FrameName) -> pandas.DataFrame:
 
 
 def trials(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.DataFrame:
-    """Returns one row per trial, in the order in which they were added.
-
-    Args:
-        database: The open database, or its URL.
-        **choice: `workload`, `fingerprint`, `study`, `kinds`, `trial_number`, `state`,
-            `candidate_percent`, `since`, `until`, `trial_ids` (see the top of this module).
-    """
+    """Returns one row per trial, in the order in which they were added."""
     return _whole(database, "trials", run_rows.trials(choice))
 
 
@@ -139,10 +133,6 @@ def events(database: Database | str, **choice: Unpack[TrialChoice]) -> pandas.Da
 
     Events are incidents of a run (a worker was lost, a straggler detected) and decisions about it
     (a switch of the protocol, a worker removed), each with its reason.
-
-    Args:
-        database: The open database, or its URL.
-        **choice: The trials, as in `trials`.
     """
     return _whole(database, "events", run_rows.events(choice))
 
@@ -161,45 +151,24 @@ def switch_points(
         **choice: `workload`, `fingerprint`, `study`, `since`, `until` (see the top of this
             module); the choice also applies to the baselines.
     """
-    with opened(database) as read:
-        rows = switch_point_statistics(read, confidence=confidence, **choice)
-    return frame_of("switch_points", map(_values, rows))
+    return _listed(
+        database, "switch_points", switch_point_statistics, confidence=confidence, **choice
+    )
 
 
 def policies(database: Database | str, **choice: Unpack[JobChoice]) -> pandas.DataFrame:
-    """Returns one row per version of a policy.
-
-    Args:
-        database: The open database, or its URL.
-        **choice: `workload`, `fingerprint` (see the top of this module).
-    """
-    with opened(database) as read:
-        rows = policy_versions(read, **choice)
-    return frame_of("policies", map(_values, rows))
+    """Returns one row per version of a policy."""
+    return _listed(database, "policies", policy_versions, **choice)
 
 
 def uses(database: Database | str, **choice: Unpack[JobChoice]) -> pandas.DataFrame:
-    """Returns one row per later run with a policy, in the order of their recording.
-
-    Args:
-        database: The open database, or its URL.
-        **choice: `workload`, `fingerprint` (see the top of this module).
-    """
-    with opened(database) as read:
-        rows = use_facts(read, **choice)
-    return frame_of("uses", map(_values, rows))
+    """Returns one row per later run with a policy, in the order of their recording."""
+    return _listed(database, "uses", use_facts, **choice)
 
 
 def search_costs(database: Database | str, **choice: Unpack[SearchChoice]) -> pandas.DataFrame:
-    """Returns one row per search, in the order of their registration.
-
-    Args:
-        database: The open database, or its URL.
-        **choice: `workload`, `fingerprint`, `study` (see the top of this module).
-    """
-    with opened(database) as read:
-        rows = study_costs(read, **choice)
-    return frame_of("search_costs", map(_values, rows))
+    """Returns one row per search, in the order of their registration."""
+    return _listed(database, "search_costs", study_costs, **choice)
 
 
 def time_to_accuracy(
@@ -233,9 +202,14 @@ def frame_of(name: FrameName, rows: Iterable[Iterable[Any]]) -> pandas.DataFrame
     return frame
 
 
-def _values(record: Any) -> list[Any]:
+def _listed(
+    database: Database | str, name: FrameName, find: Callable[..., list[Any]], **choice: Any
+) -> pandas.DataFrame:
+    """Makes a table of records."""
+    with opened(database) as read:
+        rows = find(read, **choice)
     # Unlike `astuple`, this copies nothing.
-    return [getattr(record, field.name) for field in fields(record)]
+    return frame_of(name, ([getattr(row, one.name) for one in fields(row)] for row in rows))
 
 
 def _texts(values: tuple[Any, ...], column: FrameColumn) -> Iterable[Any]:

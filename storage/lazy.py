@@ -14,12 +14,9 @@ from typing import Any
 
 
 def lazy_names(package: str, file: str) -> Callable[[str], Any]:
-    """Makes the `__getattr__` of a package, which carries out its imports for type checkers.
+    """Makes the `__getattr__` of a package by its `__name__` and `__file__`.
 
-    Args:
-        package: The package's `__name__`.
-        file: The package's `__file__`, whose imports under `if TYPE_CHECKING:` say where each name
-            is.
+    The imports in that file under `if TYPE_CHECKING:` say where each name is.
     """
 
     def find(name: str) -> Any:

@@ -64,10 +64,8 @@ def time_to_accuracy_seconds(
     evaluations: Sequence[Evaluation], target_accuracy: float
 ) -> float | None:
     """Returns the training time of the first evaluation at the target; None if there is none."""
-    for evaluation in evaluations:
-        if evaluation.accuracy >= target_accuracy:
-            return evaluation.elapsed_seconds
-    return None
+    reached = (one.elapsed_seconds for one in evaluations if one.accuracy >= target_accuracy)
+    return next(reached, None)
 
 
 def whole_run_seconds(
@@ -78,23 +76,15 @@ def whole_run_seconds(
 ) -> float | None:
     """Estimates the training time of the whole run of which a part was made.
 
-    The rest is taken to go on at the throughput of the last phase, as in the view of trials.
-
-    Args:
-        training_seconds: Time until the run was stopped, a fork's prefix included.
-        phases: Its phases in their order; those that a fork ran itself.
-        worker_steps: Worker-steps done until then, a fork's prefix included.
-        total_worker_steps: W.
-
-    Returns:
-        Seconds; None if the last phase has no throughput.
+    The rest is taken to go on at the throughput of the last phase, as in the view of trials; None
+    if it has none. Time and worker-steps until the stop include a fork's prefix, its phases do not.
     """
     missing = total_worker_steps - worker_steps
     if missing <= 0:
         return training_seconds
-    last = phases[-1] if phases else None
-    if last is None or last.seconds <= _SHORTEST_PHASE_SECONDS:
+    if not phases or phases[-1].seconds <= _SHORTEST_PHASE_SECONDS:
         return None
+    last = phases[-1]
     done = last.end_worker_step - last.start_worker_step
     return training_seconds + missing * last.seconds / done if done > 0 else None
 

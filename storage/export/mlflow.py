@@ -110,20 +110,10 @@ def shown_uri(uri: str) -> str:
 
 
 def copy_job(database: Database, uri: str, workload: RegisteredWorkload) -> int:
-    """Brings MLflow up to date with the searches, later runs and policies of a job.
+    """Brings MLflow up to date with a job, and returns the number of its runs there.
 
-    A run that is under way is copied once it has ended.
-
-    Args:
-        database: Holds the job.
-        uri: Tracking URI of MLflow.
-        workload: The job.
-
-    Returns:
-        The number of its runs on MLflow.
-
-    Raises:
-        RetryableError: MLflow, or the database, does not answer as it should.
+    A run that is under way is copied once it has ended. Raises RetryableError if MLflow, or the
+    database, does not answer as it should.
     """
     identity = workload.identity
     store = TrialStore(database)
@@ -141,16 +131,9 @@ def copy_job(database: Database, uri: str, workload: RegisteredWorkload) -> int:
 
 
 def copy_run(uri: str, use_id: str, record: TrialRecord, version: int | None) -> None:
-    """Copies a run that is over.
+    """Copies a run that is over; without a version of a policy, the user chose its switch point.
 
-    Args:
-        uri: Tracking URI of MLflow.
-        use_id: Identifier of the run.
-        record: What it measured.
-        version: Version of its policy; None if the user chose the switch point.
-
-    Raises:
-        RetryableError: MLflow does not answer as it should.
+    Raises RetryableError if MLflow does not answer as it should.
     """
     workload = RegisteredWorkload(record.spec.identity, "")
     _Server(uri).put(workload, [use_copy(use_id, record, version)], [])
@@ -389,13 +372,8 @@ class _Server:
     ) -> None:
         """Brings runs and policies of a job up to date; may be repeated after any failure.
 
-        Args:
-            workload: The job.
-            copies: The runs; parents come before their children.
-            entries: The policies; the search of each is among the runs.
-
-        Raises:
-            RetryableError: The server does not answer as it should.
+        Parents come before their children, and the search of each policy is among the runs.
+        Raises RetryableError if the server does not answer as it should.
         """
         try:
             run_ids = self._put_runs(workload.identity, copies)

@@ -48,10 +48,6 @@ def import_policies(database: Database, files: Sequence[PolicyFile]) -> list[Imp
     A policy is recognized by its fingerprint, study and time of creation; one that is there already
     stays as it is. An unknown workload is registered, a known one keeps its name and reference.
 
-    Args:
-        database: The database.
-        files: The policies in the order in which they get their versions.
-
     Raises:
         PolicyError: A policy that is there says something else.
     """

@@ -20,48 +20,27 @@ from syncswitch.storage.records.policy import Evidence, TimingPolicy
 SCHEMA_VERSION = 1
 """The version of the files that this software reads and writes."""
 
-_NAME = {"min_length": 1}
-_SHARE = {"ge": 0, "le": 1}
-_AT_LEAST_0 = {"ge": 0}
-_COUNT = {"ge": 1, "le": LARGEST_INTEGER}
-_INDEX = {"ge": 0, "le": LARGEST_INTEGER}
 _LARGEST_WORKER_STEP = 2**63 - 1
-_WORKER_STEPS = {"ge": 1, "le": _LARGEST_WORKER_STEP}
+_COUNTS = ("batch_size", "version", "workers")
+_INDICES = ("replicate", "runs", "trial_number")
+_LENGTHS = ("evaluation_interval_worker_steps", "total_worker_steps")
+_NAMES = ("name", "reference", "workload", "first_protocol", "second_protocol", "strategy", "study")
+_NOT_NEGATIVE = ("baseline_seconds", "expected_time", "speed_up_low", "speed_up_high", "threshold")
+_SHARES = ("baseline_kept_share", "confidence", "delivered_share", "keep", "kept_share")
 _LIMITS: Mapping[str, Mapping[str, Any]] = {
-    "baseline_kept_share": _SHARE,
-    "baseline_seconds": _AT_LEAST_0,
-    "batch_size": _COUNT,
-    "confidence": _SHARE,
+    **{key: {"ge": 1, "le": LARGEST_INTEGER} for key in _COUNTS},
+    **{key: {"ge": 0, "le": LARGEST_INTEGER} for key in _INDICES},
+    **{key: {"ge": 1, "le": _LARGEST_WORKER_STEP} for key in _LENGTHS},
+    **{key: {"min_length": 1} for key in _NAMES},
+    **{key: {"ge": 0} for key in (*_NOT_NEGATIVE, "training_seconds", "deviation")},
+    **{key: {"ge": 0, "le": 1} for key in _SHARES},
     "created_at": {"json_schema_extra": {"format": "date-time"}},
-    "delivered_share": _SHARE,
-    "deviation": _AT_LEAST_0,
-    "evaluation_interval_worker_steps": _WORKER_STEPS,
-    "expected_time": _AT_LEAST_0,
     "fingerprint": {"pattern": "^[0-9a-f]{64}$"},
-    "first_protocol": _NAME,
-    "keep": _SHARE,
-    "kept_share": _SHARE,
-    "name": _NAME,
     "reason": {"min_length": 1, "max_length": 255},
-    "reference": _NAME,
-    "replicate": _INDEX,
-    "runs": _INDEX,
-    "second_protocol": _NAME,
     "simulated_cluster": {"min_length": 1, "max_length": 64},
-    "speed_up_high": _AT_LEAST_0,
-    "speed_up_low": _AT_LEAST_0,
-    "strategy": _NAME,
-    "study": _NAME,
     "switch_percent": {"ge": 0, "le": 100},
-    "threshold": _AT_LEAST_0,
-    "total_worker_steps": _WORKER_STEPS,
-    "training_seconds": _AT_LEAST_0,
-    "trial_number": _INDEX,
-    "version": _COUNT,
     # The model may be tested before it is trained.
     "worker_step": {"ge": 0, "le": _LARGEST_WORKER_STEP},
-    "workers": _COUNT,
-    "workload": _NAME,
 }
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import Select, select
 
 from syncswitch.storage.columns import JobColumns
 from syncswitch.storage.database.engine import Database
@@ -94,18 +94,17 @@ def study_costs(database: Database, **choice: Unpack[SearchChoice]) -> list[Stud
 
 
 def search_cost(trials: Sequence[StoredTrial], estimated_seconds: float | None) -> SearchCost:
-    """Adds up what the trials of one search cost.
+    """Adds up what all trials of one search cost.
 
-    Args:
-        trials: All trials of the search, whatever became of them.
-        estimated_seconds: Estimated time of a training with the first protocol alone, in case no
-            trial has measured it; None if unknown.
+    `estimated_seconds` is the time of a training with the first protocol alone, in case no trial
+    has measured it; None if unknown.
     """
     states = Counter(trial.state for trial in trials)
     cancelled = sum(trial.failure == CANCELLED for trial in trials)
     # It is None for a run under way, and for one whose infrastructure failed.
     paid = math.fsum(trial.paid_seconds or 0.0 for trial in trials)
-    measured = _baselines(trials)
+    whole = (one.whole_run_seconds for one in trials if one.candidate_percent == BASELINE_PERCENT)
+    measured = [seconds for seconds in whole if seconds is not None]
     baseline = statistics.fmean(measured) if measured else estimated_seconds
     return SearchCost(
         completed_runs=states[TrialState.COMPLETE],
@@ -119,14 +118,6 @@ def search_cost(trials: Sequence[StoredTrial], estimated_seconds: float | None) 
         bsp_multiples=paid / baseline if baseline else None,
         wall_seconds=wall_seconds(trials),
     )
-
-
-def _baselines(trials: Iterable[StoredTrial]) -> list[float]:
-    """Returns the training time of each whole run with the first protocol alone."""
-    seconds = (
-        trial.whole_run_seconds for trial in trials if trial.candidate_percent == BASELINE_PERCENT
-    )
-    return [value for value in seconds if value is not None]
 
 
 def wall_seconds(trials: Iterable[StoredTrial]) -> float:
@@ -161,22 +152,15 @@ def _searches(
 ) -> Select[Any]:
     # A policy from another database may come from a study of the same name.
     is_its_policy = (POLICIES.c.study == SEARCHES.c.study) & POLICIES.c.imported_at.is_(None)
-    columns: tuple[ColumnElement[Any], ...] = (
-        WORKLOADS.c.name.label("workload"),
-        SEARCHES.c.fingerprint,
-        WORKLOADS.c.workers,
-        WORKLOADS.c.simulated_cluster,
-        WORKLOADS.c.first_protocol,
-        WORKLOADS.c.second_protocol,
-        WORKLOADS.c.total_worker_steps,
-        SEARCHES.c.study,
-        SEARCHES.c.strategy,
-        SEARCHES.c.trainer,
-        SEARCHES.c.registered_at,
-        POLICIES.c.version.label("policy_version"),
-    )
+    of_job = ("workers", "simulated_cluster", "first_protocol", "second_protocol")
+    of_search = ("fingerprint", "study", "strategy", "trainer", "registered_at")
     query = (
-        select(*columns)
+        select(
+            WORKLOADS.c.name.label("workload"),
+            *(WORKLOADS.c[name] for name in (*of_job, "total_worker_steps")),
+            *(SEARCHES.c[name] for name in of_search),
+            POLICIES.c.version.label("policy_version"),
+        )
         .join_from(SEARCHES, WORKLOADS)
         .outerjoin(POLICIES, is_its_policy)
         .order_by(SEARCHES.c.registered_at, SEARCHES.c.study)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
 
-from syncswitch.storage.columns import MeasuredJobColumns
+from syncswitch.storage.columns import JobColumns, MeasuredJobColumns
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.metrics import student_half_width
@@ -120,18 +120,10 @@ def switch_point_statistics(
 
 def _metrics(connection: Connection, fingerprints: Collection[str]) -> dict[str, Metric]:
     """Returns the metrics of some jobs by fingerprint."""
-    query = select(
-        WORKLOADS.c.fingerprint,
-        WORKLOADS.c.metric_name,
-        WORKLOADS.c.metric_goal,
-        WORKLOADS.c.metric_unit,
-        WORKLOADS.c.metric_lowest,
-        WORKLOADS.c.metric_highest,
-    ).where(WORKLOADS.c.fingerprint.in_(fingerprints))
-    return {
-        fingerprint: Metric(name, goal, unit, lowest, highest)
-        for fingerprint, name, goal, unit, lowest, highest in connection.execute(query)
-    }
+    columns = (WORKLOADS.c[f"metric_{field.name}"] for field in fields(Metric))
+    query = select(WORKLOADS.c.fingerprint, *columns)
+    query = query.where(WORKLOADS.c.fingerprint.in_(fingerprints))
+    return {fingerprint: Metric(*values) for fingerprint, *values in connection.execute(query)}
 
 
 def _comparable(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -214,16 +206,8 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
         .subquery()
     )
     # These are the same for all runs of a workload.
-    workload = [
-        func.min(column).label(column.name)
-        for column in (
-            _FACTS.workload,
-            _FACTS.workers,
-            _FACTS.simulated_cluster,
-            _FACTS.first_protocol,
-            _FACTS.second_protocol,
-        )
-    ]
+    names = {field.name for field in fields(JobColumns)} - {"fingerprint"}
+    workload = [func.min(_FACTS[name]).label(name) for name in sorted(names)]
     forked_after_it = _FACTS.fork_percent >= _FACTS.switch_percent
     overhead = case(
         (~_FACTS.diverged & forked_after_it.is_not(True), _FACTS.switch_overhead_seconds)
@@ -257,11 +241,10 @@ def _sums(counting: Sequence[ColumnElement[bool]]) -> Select[Any]:
         .select_from(TRIAL_FACTS)
         .join(
             first,
-            (first.c.fingerprint == _FACTS.fingerprint)
-            & (first.c.candidate_percent == _FACTS.candidate_percent)
-            & (first.c.online == _FACTS.online)
-            & (first.c.switch_mechanism == _FACTS.switch_mechanism)
-            & first.c.injections.is_not_distinct_from(_FACTS.injections),
+            and_(
+                *(first.c[key.name] == key for key in keys[:-1]),
+                first.c.injections.is_not_distinct_from(_FACTS.injections),
+            ),
         )
         .where(*counting)
         .group_by(*keys)

@@ -79,14 +79,7 @@ def read_evaluations(connection: Connection, *conditions: ColumnElement[bool]) -
 def read_curves(
     connection: Connection, fingerprint: str, study: str | None = None, *, of_uses: bool = False
 ) -> dict[int, tuple[Evaluation, ...]]:
-    """Returns the evaluations of complete trials by `trial_id`.
-
-    Args:
-        connection: The database.
-        fingerprint: The workload.
-        study: Only trials of this search.
-        of_uses: The uses of its policies instead of the trials.
-    """
+    """Returns the evaluations of a workload's complete trials, or of its uses, by `trial_id`."""
     query = (
         select(TRIALS.c.trial_id, *_COLUMNS)
         .outerjoin(EVALUATIONS, EVALUATIONS.c.trial_id == TRIALS.c.trial_id)

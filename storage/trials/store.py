@@ -69,7 +69,7 @@ def _write_search(connection: Connection, search: SearchInfo) -> SearchInfo:
     query = select(SEARCHES).where(SEARCHES.c.study == search.study)
     row = connection.execute(query).one_or_none()
     if row is None:
-        values["registered_at"] = datetime.now(timezone.utc)
+        values["registered_at"] = _now()
         connection.execute(insert(SEARCHES).values(values))
         return record_of(SearchInfo, connection.execute(query).one())
     if row.fingerprint != search.fingerprint:

@@ -158,10 +158,8 @@ class StoredTrial(TrialFacts):
         `whole`, `stopped` or `diverged`; `cancelled` if it was no longer needed, `interrupted` if
         somebody pressed Ctrl-C.
         """
-        if self.is_cancelled:
-            return "cancelled"
-        if self.is_interrupted:
-            return "interrupted"
+        if self.is_cancelled or self.is_interrupted:
+            return "cancelled" if self.is_cancelled else "interrupted"
         if self.state != TrialState.COMPLETE:
             return None
         if self.diverged:

@@ -39,10 +39,8 @@ class Drift:
 def drift_of(kept: Sequence[bool]) -> Drift | None:
     """Tests whether a job has changed; returns None if not.
 
-    Fisher's exact test, one-sided, of the last ten runs against all before them.
-
-    Args:
-        kept: Whether the switch kept the accuracy, for each run at one switch point, oldest first.
+    Fisher's exact test, one-sided, of the last ten runs against all before them; `kept` says
+    whether the switch kept the accuracy, for each run at one switch point, oldest first.
     """
     former, newest = kept[:-_NEWEST], kept[-_NEWEST:]
     if len(former) < _LEAST_FORMER:

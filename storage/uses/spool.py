@@ -54,11 +54,9 @@ def take_in(
     """Records the uses of a spool file, and removes from it those that the database has.
 
     A line whose policy the database lacks stays; one that is not a valid use is set aside in a file
-    beside this one. A file without lines is removed, and a missing file is fine.
-
-    Raises:
-        UserError: The file cannot be read or written.
-        RetryableError: The database is away; what it does not have is still in the file.
+    beside this one. A file without lines is removed, and a missing file is fine. Raises UserError
+    if the file cannot be read or written, RetryableError if the database is away: what it does not
+    have is still in the file.
     """
     try:
         check_plain_file(path, _MOST_BYTES)

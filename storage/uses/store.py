@@ -29,11 +29,6 @@ def record_use(
 ) -> bool:
     """Records a use with all that it measured; returns False if it was recorded before.
 
-    Args:
-        database: The database, which has the policy.
-        use: A whole run with it.
-        patience_seconds: How long to wait for a database that is busy or lost.
-
     Raises:
         PolicyError: The policy is not in this database.
         FatalError: A value is impossible.
@@ -110,17 +105,8 @@ def hand_out_seed(
 ) -> int | None:
     """Hands out a seed that no run of the job has, and that nobody else is given.
 
-    Args:
-        database: The database; others may use it at the same time.
-        identity: The job.
-        reference: Reference to register the job with, if the database does not know it.
-        patience_seconds: How long to wait for a database that is busy or lost.
-
-    Returns:
-        The seed; None if the database does not know the job, and there is no reference.
-
-    Raises:
-        SyncSwitchError: The database refused; the class says whether to try again.
+    A job that the database does not know is registered with its reference; without one there is no
+    seed. Raises SyncSwitchError if the database refuses; the class says whether to try again.
     """
 
     def hand_out(connection: Connection) -> int | None:

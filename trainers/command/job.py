@@ -46,21 +46,13 @@ _SCRIPTS = (".py", ".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml")
 
 @dataclass(frozen=True)
 class CommandTemplate:
-    """A command as the user wrote it, split into words; no shell is involved.
-
-    Attributes:
-        words: The program and its arguments, with placeholders.
-    """
+    """A command as the user wrote it, split into words with placeholders; no shell is involved."""
 
     words: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> CommandTemplate:
-        """Splits a command line as a shell does, and checks its placeholders.
-
-        Raises:
-            UserError: It is empty, has an open quote, or has an unknown placeholder.
-        """
+        """Splits a command line as a shell does; raises UserError if it cannot be one."""
         try:
             words = shlex.split(text)
         except ValueError as error:
@@ -126,12 +118,8 @@ def run_values(
 ) -> dict[str, str]:
     """Returns the values of the placeholders in one run.
 
-    Args:
-        spec: The trial. Its worker-steps are the steps of the command.
-        output_folder: The run's own folder.
-        resume_from: Folder of the run from whose switch this one continues; None for a run from the
-            start.
-        plan: File with the trial, for a loop that guards its switch itself; None for no such file.
+    `resume_from` is the folder of the run from whose switch this one continues, `plan` the file
+    with the trial for a loop that guards its switch itself.
     """
     return {
         "switch_percent": f"{spec.switch_percent:.12g}",
@@ -189,8 +177,7 @@ _TAKEN = ("step", "seconds", "diverged")
 def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metric:
     """Returns the metric that compares runs of a command; accuracy by default.
 
-    Raises:
-        UserError: Its direction is missing, or its name or unit is not valid.
+    Raises UserError if its direction is missing, or its name or unit is not valid.
     """
     name = ACCURACY_NAME if name is None else name
     if name == ACCURACY_NAME and goal != "min":

@@ -29,11 +29,7 @@ _KILL_SECONDS = 30.0
 
 
 def main(grace_seconds: float, words: Sequence[str]) -> int:
-    """Runs the command to its end, or until the parent process has gone.
-
-    Returns:
-        Exit status.
-    """
+    """Runs the command to its end, or until the parent process has gone; returns its status."""
     parent = os.getppid()
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -63,8 +63,7 @@ ParseLine = Callable[[str], Report | None]
 def parse_json(line: str, metric: Metric = _ACCURACY) -> Report | None:
     """Reads a line of a metric file: a JSON object with the metric under its name.
 
-    Raises:
-        ValueError: It is not a JSON object, or a value is not valid.
+    Raises ValueError if it is not a JSON object, or a value is not valid.
     """
     if not line.strip():
         return None
@@ -80,10 +79,8 @@ def parse_json(line: str, metric: Metric = _ACCURACY) -> Report | None:
 def compile_pattern(text: str, metric: Metric = _ACCURACY) -> re.Pattern[str]:
     """Compiles a regular expression with the groups `step` and `value`, maybe `seconds` and `loss`.
 
-    The group of the value may also have the metric's name, or be `percent` for an accuracy.
-
-    Raises:
-        UserError: It is not valid, or has no such groups.
+    The group of the value may also have the metric's name, or be `percent` for an accuracy. Raises
+    UserError if it is not valid, or has no such groups.
     """
     name = metric.name if metric.name.isidentifier() else "value"
     example = rf"such as 'step (?P<step>\d+) {name} (?P<{name}>\S+)'"
@@ -213,11 +210,8 @@ _EARLY_SHARE = 1 / 5
 class GrowingFile:
     """Reads the whole lines of a file while it grows; it need not exist yet.
 
-    A file that became shorter was rewritten, and is read again from its start.
-
-    Args:
-        path: The file.
-        line_end: Pattern of a line's end; progress bars end their lines with a carriage return.
+    A file that became shorter was rewritten, and is read again from its start. Progress bars end
+    their lines with a carriage return, which `line_end` may match.
     """
 
     def __init__(self, path: Path, line_end: bytes = rb"\n") -> None:
@@ -230,8 +224,7 @@ class GrowingFile:
     def new_lines(self, *, is_over: bool = False) -> Iterator[Line]:
         """Yields the lines that were completed since the last call, at most a block of them.
 
-        Args:
-            is_over: Whether writing has ended; then all blocks are read, and the rest is a line.
+        If writing `is_over`, all blocks are read, and the rest is a line.
         """
         while block := self._next_block():
             *whole, self._rest = self._line_end.split(self._rest + block)
@@ -287,18 +280,13 @@ class ReportLog:
     """Collects the reports of one run.
 
     Steps are those of the command, and count as worker-steps. The first report of a step counts:
-    later ones, from another process of the same training or after a restart, are ignored.
-
-    Args:
-        spec: The trial.
-        start_step: Step from which the command continues; reports of earlier ones are ignored.
+    later ones, from another process of the same training or after a restart, are ignored. So are
+    those of steps before `start_step`, from which the command continues.
 
     Attributes:
         evaluations: The tests so far.
         diverged: Whether the command said so, or reported a loss or metric that is not finite.
         diverged_step: Step of the report that said so; None if it named none.
-        metric: The job's metric.
-        start_step: As given.
     """
 
     def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
@@ -318,12 +306,9 @@ class ReportLog:
         return self._steps[-1]
 
     def no_accuracy(self, seconds: float, lines: int, *, is_heard: bool) -> str | None:
-        """Warning that no accuracy has been reported yet; None if one has, or it is too early.
+        """Warns that no accuracy was in the lines so far; None if one was, or it is too early.
 
-        Args:
-            seconds: Time since the start of the command.
-            lines: Number of lines read, understood or not.
-            is_heard: Whether the command has written anything.
+        `is_heard` says whether the command has written anything in the seconds since its start.
         """
         total = self._spec.identity.total_worker_steps
         done, where = self.step - self.start_step, ""
@@ -343,18 +328,11 @@ class ReportLog:
         return self.step >= self._spec.identity.total_worker_steps
 
     def add(self, report: Report, now_seconds: float) -> Evaluation | None:
-        """Records a report.
+        """Records a report, and returns the evaluation in it, if there is one.
 
-        Args:
-            report: The report.
-            now_seconds: Time since the start of the command, used if the report has no time. A
-                report of the step at which the run starts ends the start-up, and starts the clock.
-
-        Returns:
-            The evaluation in it, if there is one.
-
-        Raises:
-            ValueError: It does not fit the job, or contradicts an earlier report.
+        The time since the start of the command counts if the report has none; a report of the step
+        at which the run starts ends the start-up, and starts that clock. Raises ValueError if the
+        report does not fit the job, or contradicts an earlier one.
         """
         if report.diverged:
             self.diverged, self.diverged_step = True, report.step
@@ -414,10 +392,8 @@ class ReportLog:
 
         If the last report is not about the last step, the rest is assumed to have taken as long as
         at the pace between the last two reports. Times between reports are interpolated, so the
-        durations of the two phases are exact if the command reports the step of the switch.
-
-        Args:
-            stopped_early: Whether the run was stopped at its last report.
+        durations of the two phases are exact if the command reports the step of the switch. A run
+        that was stopped ended with its last report.
         """
         steps, seconds = list(self._steps), list(self._seconds)
         W = self._spec.identity.total_worker_steps

@@ -50,12 +50,7 @@ from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 
 def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
-    """Makes a new folder for a run, or for another attempt at the same run.
-
-    Args:
-        parent: Folder of all runs of the job.
-        spec: The trial, which gives the folder its name.
-    """
+    """Makes a new folder for a run, or for another attempt at the same run."""
     name = f"switch-{spec.switch_percent:.12g}-replicate-{spec.replicate}-seed-{spec.seed}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -221,19 +216,10 @@ class CommandTrainer(Trainer):
 
 
 class _CommandRun:
-    """One run of a command, which may continue another from its switch; used once.
+    """One run of a command, in a folder of its own; used once.
 
-    Args:
-        job: The command.
-        spec: The trial as it is carried out now.
-        guarding: The guard, which raises the alarm that ends the run.
-        observer: Watches the run.
-        tests_before: Tests in the part that another run did.
-        start_step: Steps in that part.
-        origin: Folder of that run; None if this one starts afresh.
-
-    Attributes:
-        folder: The run's own folder.
+    It may continue another from its switch: then `tests_before` and `start_step` say what that one
+    did, and `origin` is its folder. The guard raises the alarm that ends the run.
     """
 
     def __init__(
@@ -392,12 +378,7 @@ class _CommandRun:
             )
 
     def _check_end(self, status: int) -> None:
-        """Checks a command that has ended.
-
-        Raises:
-            RetryableError: It failed.
-            UserError: It did not report its metric, or did not do all its steps.
-        """
+        """Raises RetryableError if the command failed, UserError if it said too little."""
         if status != 0:
             raise self._failure(f"failed with exit status {status}{_signal_text(status)}")
         if not self._reports.evaluations:

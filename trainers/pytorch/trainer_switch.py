@@ -111,12 +111,6 @@ class LocalSgd(SecondWay):
 class TrainerSwitch:
     """A `LoopSwitch` for a trainer that goes back by resuming from one of its checkpoints.
 
-    Args:
-        policy: Policy file; None for none.
-        metric: Name under which a test logs the policy's metric.
-        seed: Seed of this run.
-        second_way: The second way of training.
-
     Attributes:
         back: The checkpoint from which the trainer has to resume; None if it goes on.
         saved: The checkpoints at the switches, by their step.
@@ -140,11 +134,7 @@ class TrainerSwitch:
         return self._switch.switch_step is None and self._switch.total_steps is None
 
     def begin(self, model: nn.Module, total_steps: float) -> None:
-        """Starts or resumes the training.
-
-        Raises:
-            UserError: The policy is for another number of steps, or the model does not fit.
-        """
+        """Starts or resumes the training; raises UserError if policy or model do not fit."""
         expected = self._switch.total_steps
         if expected not in (None, total_steps):
             raise UserError(
@@ -186,8 +176,7 @@ class TrainerSwitch:
     def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """Takes a test, in all processes; returns True if the trainer has to stop and go `back`.
 
-        Raises:
-            UserError: The metric is missing.
+        Raises UserError if the metric is missing.
         """
         if self._metric not in metrics:
             raise UserError(

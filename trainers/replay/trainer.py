@@ -52,30 +52,6 @@ def model_of(identity: WorkloadIdentity) -> str:
     return identity.name if identity.model is None else identity.model
 
 
-def write_replay_checkpoint(path: Path, checkpoint: ReplayCheckpoint) -> None:
-    """Writes a checkpoint, completely or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot make the folder {path.parent}: {error.strerror or error};"
-            f" name one that exists and is writable"
-        ) from error
-    with whole_file(path) as file:
-        file.write(checkpoint.model_dump_json(indent=2).encode() + b"\n")
-
-
-def read_replay_checkpoint(path: Path) -> ReplayCheckpoint:
-    """Reads a checkpoint."""
-    try:
-        return ReplayCheckpoint.model_validate_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"checkpoint {path} cannot be read ({one_line(error)}); give a whole checkpoint of a"
-            f" replayed run of this workload or start afresh"
-        ) from error
-
-
 class ReplayTrainer(Trainer):
     """Replays recorded runs, with the seconds that were recorded.
 
@@ -135,7 +111,13 @@ class ReplayTrainer(Trainer):
 
 
 def _load_start(spec: TrialSpec, path: Path) -> ReplayCheckpoint:
-    checkpoint = read_replay_checkpoint(path)
+    try:
+        checkpoint = ReplayCheckpoint.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"checkpoint {path} cannot be read ({one_line(error)}); give a whole checkpoint of a"
+            f" replayed run of this workload or start afresh"
+        ) from error
     check_position(spec, checkpoint.worker_step, checkpoint.first_protocol_worker_steps)
     if checkpoint.model != model_of(spec.identity):
         raise UserError(
@@ -235,16 +217,22 @@ class _Replay:
     def _written(self, segment: Segment) -> Mapping[float, Path]:
         spec, done = self._spec, segment.end_worker_step
         path = checkpoint_path(spec, segment.checkpoint_percents[0], ".json")
-        write_replay_checkpoint(
-            path,
-            ReplayCheckpoint(
-                model=model_of(spec.identity),
-                fingerprint=spec.identity.fingerprint,
-                run=self._run.name,
-                seed=spec.seed,
-                worker_step=done,
-                first_protocol_worker_steps=min(done, switch_worker_step(spec)),
-                elapsed_seconds=self._clock.seconds_at(done) + self._shift_seconds,
-            ),
+        checkpoint = ReplayCheckpoint(
+            model=model_of(spec.identity),
+            fingerprint=spec.identity.fingerprint,
+            run=self._run.name,
+            seed=spec.seed,
+            worker_step=done,
+            first_protocol_worker_steps=min(done, switch_worker_step(spec)),
+            elapsed_seconds=self._clock.seconds_at(done) + self._shift_seconds,
         )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot make the folder {path.parent}: {error.strerror or error};"
+                f" name one that exists and is writable"
+            ) from error
+        with whole_file(path) as file:
+            file.write(checkpoint.model_dump_json(indent=2).encode() + b"\n")
         return dict.fromkeys(segment.checkpoint_percents, path)
