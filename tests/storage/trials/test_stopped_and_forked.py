@@ -36,15 +36,7 @@ Rows = dict[int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Run:
-    """What is made of a training run.
-
-    Attributes:
-        switch: Worker-step of the switch.
-        parent: Number of the run that it was forked from.
-        start: Worker-step at which it was.
-        end: Worker-step at which it ended.
-        reached: What its accuracy would be at W, had it been like this from the start.
-    """
+    """A training run from `start` to `end`; at W, its accuracy would be what it `reached`."""
 
     switch: int
     reached: float
