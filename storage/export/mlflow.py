@@ -307,9 +307,8 @@ def _curve(evaluations: Iterable[Evaluation], metric: Metric) -> list[Point]:
 def _results(run: StoredTrial | TrialRecord, metric: Metric) -> tuple[Point, ...]:
     values = _with_own({name: getattr(run, name) for name in _RESULTS}, metric)
     for phase in run.phases:
-        values[f"{phase.protocol}_worker_steps_per_second"] = phase.worker_steps_per_second
-        values[f"{phase.protocol}_mean_staleness"] = phase.mean_staleness
-        values[f"{phase.protocol}_max_staleness"] = phase.max_staleness
+        for name in ("worker_steps_per_second", "mean_staleness", "max_staleness"):
+            values[f"{phase.protocol}_{name}"] = getattr(phase, name)
     return _points(values, run.worker_steps, run.training_seconds or 0.0)
 
 

@@ -137,19 +137,9 @@ def read_policy_file(path: str | Path) -> PolicyFile:
 
 def job_mismatch(policy: TimingPolicy, identity: WorkloadIdentity) -> str | None:
     """Says how a policy contradicts its workload; None if it does not."""
-    for name in (
-        "fingerprint",
-        "workers",
-        "total_worker_steps",
-        "first_protocol",
-        "second_protocol",
-        "metric_goal",
-        "metric_unit",
-        "metric_lowest",
-        "metric_highest",
-    ):
-        stated, actual = getattr(policy, name), getattr(identity, name)
-        if stated != actual:
+    for name, actual in identity.policy_fields.items():
+        stated = getattr(policy, name)
+        if stated != actual and name not in ("workload", "metric"):  # their names
             return f"{name} {stated!r}, but that of the workload is {actual!r}"
     return None
 

@@ -22,6 +22,7 @@ from sqlalchemy.types import TypeEngine
 from syncswitch.storage.columns import TrialFacts, columns_of_record
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.tables.base import TABLE_PREFIX, StateText, UtcDateTime, own_value
+from syncswitch.storage.tables.trials import TRIALS
 
 _TYPES: dict[type, type[TypeEngine[Any]]] = {
     bool: Boolean,
@@ -45,17 +46,6 @@ def _in_sql(expression: ColumnElement[Any]) -> str:
     return str(expression.compile(compile_kwargs={"literal_binds": True}))
 
 
-_OF_WORKLOAD = frozenset(
-    {
-        "workers",
-        "simulated_cluster",
-        "first_protocol",
-        "second_protocol",
-        "total_worker_steps",
-        "metric_goal",
-        "metric_unit",
-    }
-)
 _IN_PHASE = (
     "(SELECT {value} FROM syncswitch_phases AS p"
     " WHERE p.trial_id = t.trial_id AND p.protocol = w.{which}_protocol)"
@@ -108,7 +98,7 @@ def create_view() -> str:
     """Returns the statement that makes the view."""
     columns = []
     for name in TRIAL_FACTS.columns.keys():  # noqa: SIM118 (no dictionary)
-        table = "w" if name in _OF_WORKLOAD else "t"
+        table = "t" if name in TRIALS.c else "w"
         columns.append(f"{_COMPUTED.get(name, f'{table}.{name}')} AS {name}")
     return (
         f"CREATE VIEW {TRIAL_FACTS.name} AS SELECT {', '.join(columns)} FROM syncswitch_trials AS t"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from string import Formatter
+from typing import Any
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import MOST_WORKER_STEPS, WorkloadIdentity
@@ -286,26 +287,19 @@ class CommandJob:
         name.
         """
         content = json.dumps({"name": self.name, "command": self.template.what})
+        parts = ("data_set", "loss", "optimizer")
+        numbers = ("batch_size", "learning_rate", "momentum", "learning_rate_boundaries")
+        names = (*parts, *numbers, "evaluation_interval_worker_steps")
+        unknown: dict[str, Any] = dict.fromkeys(names)
         return WorkloadIdentity(
             name=self.name,
             model=hashlib.sha256(content.encode()).hexdigest(),
-            data_set=None,
-            loss=None,
-            optimizer=None,
             total_worker_steps=self.total_steps,
-            batch_size=None,
-            learning_rate=None,
-            momentum=None,
-            learning_rate_boundaries=None,
-            metric=self.metric.name,
-            evaluation_interval_worker_steps=None,
             workers=self.workers,
             first_protocol=self.protocols[0],
             second_protocol=self.protocols[1],
-            metric_goal=self.metric.goal,
-            metric_unit=self.metric.unit,
-            metric_lowest=self.metric.lowest,
-            metric_highest=self.metric.highest,
+            **unknown,
+            **self.metric.fields,
         )
 
     @property
