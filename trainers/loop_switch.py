@@ -244,7 +244,7 @@ class LoopSwitch:
             self._lost_seconds += seconds - mark.elapsed_seconds
             self._evaluations = [one for one in self._evaluations if one.worker_step <= mark.done]
             if self._policy is None:
-                tell_run(self._path, event=asdict(event))
+                tell_run(self._path, event=event)
                 report(step, seconds=seconds)
             return mark.done
         if not is_finite or step >= identity.total_worker_steps:
@@ -264,30 +264,19 @@ class LoopSwitch:
             (pair.second_protocol, first_done, step, seconds - first_end),
         )
         phases = [PhaseRecord(*one, None, None) for one in parts if one[1] < one[2]]
-        outcome = guarding.outcome(first_done)
+        measured: dict[str, Any] = {
+            "worker_steps": step,
+            "evaluations": self._evaluations,
+            "phases": phases,
+            "diverged": diverged,
+            "training_seconds": seconds,
+            "events": self.events,
+            "guard": guarding.outcome(first_done),
+        }
         if self._policy is None:
-            tell_run(
-                self._path,
-                worker_steps=step,
-                evaluations=[asdict(one) for one in self._evaluations],
-                phases=[asdict(one) for one in phases],
-                diverged=diverged,
-                training_seconds=seconds,
-                events=[asdict(one) for one in self.events],
-                guard=None if outcome is None else asdict(outcome),
-            )
+            tell_run(self._path, **measured)
             return
-        record = trial_record(
-            guarding.plans[0],
-            self._started_at,
-            worker_steps=step,
-            evaluations=self._evaluations,
-            phases=phases,
-            diverged=diverged,
-            training_seconds=seconds,
-            events=self.events,
-            guard=outcome,
-        )
+        record = trial_record(guarding.plans[0], self._started_at, **measured)
         use = whole_use(self._policy, self._use_id, record)
         if use is not None:
             spool_use(spool_beside(self._path), use)

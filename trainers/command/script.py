@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +68,11 @@ def report(
 
 
 def tell_run(plan: Path, **values: Any) -> None:
-    """Reports an event of a loop that guards its switch itself, or at its end its record.
+    """Reports an event of a loop that guards its switch itself, or what its run measured.
 
-    Args:
-        plan: The plan file of the run.
-        **values: The event or record as JSON; none to announce that the loop guards its switch.
+    Without a value it announces such a loop, whose run has this plan file.
     """
-    _append(plan.with_name(LOOP_FILE), json.dumps(values) + "\n" if values else "")
+    _append(plan.with_name(LOOP_FILE), json.dumps(values, default=asdict) + "\n" if values else "")
 
 
 def _append(path: Path, text: str) -> None:

@@ -238,7 +238,9 @@ class _CommandRun:
         guarding.switch = Position(switch) if spec.switch_percent < 100 else None
         self.folder = make_run_folder(job.runs_folder, spec)
         plan = self.folder / "plan.json"
-        plan.write_text(json.dumps({"trial": _told_trial(spec)}))
+        names = ("identity", "switch_percent", "seed", "band", "retry_percents")
+        told = {"trial": {name: getattr(spec, name) for name in names}}
+        plan.write_text(json.dumps(told, default=asdict))
         self._values = run_values(spec, self.folder, origin, plan)
         self._loop_file = self.folder / LOOP_FILE
         self._loop = GrowingFile(self._loop_file)
@@ -401,17 +403,6 @@ class _CommandRun:
     def _failure(self, what: str) -> RetryableError:
         at = f"at step {self._reports.step:,} of {self.spec.identity.total_worker_steps:,}"
         return RetryableError(f"the command {what}, {at}; {_tail(self._log)}")
-
-
-def _told_trial(spec: TrialSpec) -> dict[str, object]:
-    """Describes the trial for a loop that guards its switch itself."""
-    return {
-        "identity": asdict(spec.identity),
-        "switch_percent": spec.switch_percent,
-        "seed": spec.seed,
-        "band": None if spec.band is None else asdict(spec.band),
-        "retry_percents": spec.retry_percents,
-    }
 
 
 def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> TrialRecord:
