@@ -105,7 +105,7 @@ def test_a_folder_goes_with_its_owner_or_with_the_next_one(tmp_path: Path) -> No
         kept = OwnedFolder("own-", tmp_path)
         killed = multiprocessing.get_context("fork").Process(target=end_without_a_word)
         killed.start()
-        killed.join(60)
+        killed.join()
         assert len(list(tmp_path.iterdir())) == 3
         somebody_elses = tmp_path / "own-file"
         somebody_elses.write_text("")

@@ -70,7 +70,7 @@ def failure(
     return message
 
 
-def eventually(condition: Any, seconds: float = 20.0) -> bool:
+def eventually(condition: Any, seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
