@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import FatalError
@@ -19,6 +20,7 @@ from syncswitch.storage.queries import run_rows
 from syncswitch.storage.queries.search_costs import study_costs
 from syncswitch.storage.queries.summaries import switch_point_statistics
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
+from syncswitch.storage.tables.trials import TRIALS
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Fork
 from tests.storage.conftest import RECORD, both_databases
@@ -114,7 +116,7 @@ def made(store: TrialStore) -> TrialStore:
 
 
 def test_trials_say_how_they_ended_how_long_the_whole_is_and_what_they_come_from(
-    made: TrialStore,
+    database: Database, made: TrialStore
 ) -> None:
     spec = replace(RECORD.spec, fork_from=Path("checkpoints/37.5.npz"))
     with pytest.raises(FatalError, match="no trial 9"):
@@ -135,30 +137,11 @@ def test_trials_say_how_they_ended_how_long_the_whole_is_and_what_they_come_from
         8: ("stopped", pytest.approx(two_phases.seconds(W)), None),
     }
     assert found[7].parent_trial_id == found[3].trial_id
+    with database.transaction(read_only=True) as connection:
+        files = set(connection.scalars(select(TRIALS.c.fork_from)))
+    assert files == {None, "checkpoints/37.5.npz"}
     for number, run in RUNS.items():
         assert found[number].paid_seconds == run.seconds(run.end) - run.seconds(run.start)
-
-
-def test_the_phases_of_a_fork_are_its_own_and_have_its_pace(made: TrialStore) -> None:
-    for number, run in RUNS.items():
-        trial = made.numbered(STUDY)[number]
-        first = min(run.switch, run.end) - min(run.start, run.switch)
-        for steps, step_seconds, seconds, pace in (
-            (
-                first,
-                PACE["bsp"],
-                trial.first_phase_seconds,
-                trial.first_phase_worker_steps_per_second,
-            ),
-            (
-                run.end - run.start - first,
-                PACE["asp"],
-                trial.second_phase_seconds,
-                trial.second_phase_worker_steps_per_second,
-            ),
-        ):
-            assert seconds == (pytest.approx(steps * step_seconds) if steps else None)
-            assert pace == (pytest.approx(1 / step_seconds) if steps else None)
 
 
 def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
@@ -184,24 +167,20 @@ def test_the_time_to_an_accuracy_counts_from_the_start_of_the_whole_run(
     assert (row.trial_id, row.time_to_accuracy_seconds) == (ids[3], 1.5)
 
 
-def test_means_of_a_switch_point_are_those_of_whole_runs(
-    database: Database, made: TrialStore
-) -> None:
+def test_means_and_costs_are_those_of_whole_runs(database: Database, made: TrialStore) -> None:
     found = {one.candidate_percent: one for one in switch_point_statistics(database)}
-    baseline = found[100.0]
-    assert (baseline.runs, baseline.diverged_runs, baseline.stopped_runs) == (2, 0, 1)
-    assert (baseline.mean_training_seconds, baseline.sd_training_seconds) == (6.0, 0.0)
-    assert baseline.mean_paid_seconds == pytest.approx((6.0 + 3.6) / 2)
-    forked = found[50.0]
-    assert (forked.runs, forked.stopped_runs, forked.mean_training_seconds) == (2, 1, 4.0)
-    assert forked.speed_up == 1.5
-    assert forked.mean_switch_overhead_seconds == 0.25
-    late = found[37.5]
-    assert late.speed_up == pytest.approx(6.0 / 3.5)
-    assert late.mean_switch_overhead_seconds is None  # its checkpoint is that of the switch
-    lost = found[12.5]
-    assert (lost.runs, lost.diverged_runs, lost.stopped_runs) == (1, 1, 0)
-    assert (lost.mean_training_seconds, lost.speed_up) == (None, None)
+    assert {
+        percent: (one.runs, one.stopped_runs, one.mean_training_seconds, one.speed_up)
+        for percent, one in found.items()
+    } == {
+        100.0: (2, 1, 6.0, 1.0),
+        50.0: (2, 1, 4.0, 1.5),
+        37.5: (1, 1, pytest.approx(3.5), pytest.approx(6.0 / 3.5)),
+        25.0: (1, 0, None, None),  # it diverged, as the next one
+        12.5: (1, 0, None, None),
+    }
+    assert found[50.0].mean_switch_overhead_seconds == 0.25
+    assert found[37.5].mean_switch_overhead_seconds is None  # its checkpoint is that of the switch
     (cost,) = study_costs(database)
     paid = math.fsum(run.seconds(run.end) - run.seconds(run.start) for run in RUNS.values())
     assert cost.paid_seconds == pytest.approx(paid)

@@ -329,33 +329,32 @@ def test_however_it_grows_the_lines_are_the_same(
     assert found == list(enumerate(expected, 1))
 
 
+AT_20, AT_60 = ", at step 20 of 100", ", at step 60 of 100"
+
+
 @pytest.mark.parametrize(
-    ("reports", "start_step", "where"),
+    ("reports", "start_step", "output", "where"),
     [
-        ([Report(19)], 0, None),
-        ([Report(20)], 0, ", at step 20 of 100"),
-        ([Report(20, accuracy=0.5), Report(100)], 0, None),
-        ([Report(20, diverged=True)], 0, None),
-        ([], 50, None),
-        ([Report(59)], 50, None),
-        ([Report(60)], 50, ", at step 60 of 100"),
+        # Steps are to bring an accuracy within a fifth of the run.
+        ([Report(19)], 0, (1e6, 0, False), None),
+        ([Report(20)], 0, (1e6, 0, False), AT_20),
+        ([Report(20, accuracy=0.5), Report(100)], 0, (1e6, 0, False), None),
+        ([Report(20, diverged=True)], 0, (1e6, 0, False), None),
+        ([Report(59)], 50, (1e6, 0, False), None),
+        ([Report(60)], 50, (1e6, 0, False), AT_60),
+        # Output is to bring a step within a minute or a hundred lines.
+        ([], 0, (60.0, 99, True), None),
+        ([], 0, (60.1, 0, True), ""),
+        ([], 0, (0.0, 100, True), ""),
+        ([], 50, (60.1, 0, False), None),
     ],
 )
-def test_steps_are_to_bring_an_accuracy_within_a_fifth_of_the_run(
-    reports: list[Report], start_step: int, where: str | None
+def test_a_run_that_reports_no_accuracy_is_told_early(
+    reports: list[Report], start_step: int, output: tuple[float, int, bool], where: str | None
 ) -> None:
     log = ReportLog(TrialSpec(IDENTITY, 50.0, seed=1), start_step)
     for report in reports:
         log.add(report, 1.0)
-    expected = where and f"the command has not reported its accuracy so far{where}"
-    assert log.no_accuracy(1e6, 0, is_heard=False) == expected
-
-
-def test_output_is_to_bring_a_step() -> None:
-    for seconds, lines, is_heard, is_told in (
-        (60.0, 99, True, False),
-        (60.1, 0, True, True),
-        (0.0, 100, True, True),
-        (60.1, 0, False, False),
-    ):
-        assert (course().no_accuracy(seconds, lines, is_heard=is_heard) is not None) == is_told
+    seconds, lines, is_heard = output
+    expected = None if where is None else f"the command has not reported its accuracy so far{where}"
+    assert log.no_accuracy(seconds, lines, is_heard=is_heard) == expected
