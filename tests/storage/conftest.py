@@ -14,32 +14,25 @@ from sqlalchemy import Engine
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord, TrialSpec
 from syncswitch.storage.records.use import PolicyUse, whole_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 from tests.conftest import make_database
+from tests.identities import GENERATED
 
 STARTED_AT = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
-IDENTITY = WorkloadIdentity(
+IDENTITY = replace(
+    GENERATED,
     name="digits",
     model="a model",
     data_set="digits",
     loss="crossentropy",
     optimizer='{"name":"sgd"}',
     total_worker_steps=1000,
-    batch_size=32,
-    learning_rate=0.1,
-    momentum=0.9,
     learning_rate_boundaries=((500, 0.1),),
-    metric="accuracy",
-    evaluation_interval_worker_steps=50,
-    workers=4,
-    first_protocol="bsp",
-    second_protocol="asp",
 )
 
 OTHER_IDENTITY = replace(IDENTITY, workers=8)
@@ -79,13 +72,8 @@ RECORD = TrialRecord(
 )
 
 POLICY = TimingPolicy(
-    fingerprint=IDENTITY.fingerprint,
+    **IDENTITY.policy_fields,
     version=1,
-    workload="digits",
-    workers=4,
-    total_worker_steps=1000,
-    first_protocol="bsp",
-    second_protocol="asp",
     switch_percent=12.5,
     target_accuracy=0.9,
     threshold=0.01,
