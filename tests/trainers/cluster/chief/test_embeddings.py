@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -193,26 +194,16 @@ def big_data() -> Data:
 
 
 class Memory(threading.Thread):
-    """Measures the peak memory of this process."""
+    """Measures the peak memory of this process until it is over."""
 
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.most = 0
-        self._over = threading.Event()
+    most, is_over = 0, False
 
     def run(self) -> None:
         process = psutil.Process()
-        while not self._over.wait(0.002):
+        while not self.is_over:
             held = process.memory_info()
             self.most = max(self.most, held.rss - held.shared)
-
-    def __enter__(self) -> Memory:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.join()
+            time.sleep(0.002)
 
 
 @pytest.mark.slow
@@ -233,10 +224,12 @@ def test_the_chief_holds_no_table(tmp_path: Path) -> None:
             spec = spec_of(
                 job, 1, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path / job.name
             )
-            with Memory() as memory:
-                record = trainer.train(spec)
-                forked = replace(spec, fork_from=record.checkpoints[50.0])
-                trainer.train(replace(forked, checkpoint_directory=tmp_path / f"{job.name} fork"))
+            memory = Memory(daemon=True)
+            memory.start()
+            record = trainer.train(spec)
+            forked = replace(spec, fork_from=record.checkpoints[50.0])
+            trainer.train(replace(forked, checkpoint_directory=tmp_path / f"{job.name} fork"))
+            memory.is_over = True
         assert record.checkpoints[100.0].stat().st_size > (2 * BIG_BYTES if job is big else 0)
         return memory.most
 

@@ -184,17 +184,6 @@ class TestBuffer:
 
 
 class TestFence:
-    def test_tells_the_last_step_that_was_taken_in(self) -> None:
-        server, zeros = new_server(), np.zeros(4, np.float32)
-        assert server.fence(2) == (1, -1)
-        server.push_update(Caller(2, 1), 17, zeros, 0.1, 0.9)
-        assert server.fence(2) == (2, 17)
-        server.push_gradient(Caller(2, 2), 30, zeros)
-        assert server.fence(2) == (3, 30)
-        assert server.fence(2) == (4, 30), "of the former one, where the last has pushed nothing"
-        assert server.fence(1) == (1, -1)
-        assert server.mark() == [-1, -1, 30, -1]
-
     def test_refuses_everything_of_a_process_that_was_replaced(self) -> None:
         server, computed = new_server(5), random_vectors(2)
         old, new = Caller(1, 0), Caller(1, 1)

@@ -182,17 +182,6 @@ class TestTheEnd:
             with pytest.raises(OSError, match=GONE):
                 sending.result(20)
 
-    def test_is_known_to_whoever_sends_and_receives_later(self, pair: tuple[Wire, Wire]) -> None:
-        pair[1].close()
-        pair[1].close()
-        with pytest.raises((OSError, EOFError)):
-            pair[0].receive()
-        for one in pair:
-            with pytest.raises(OSError, match=GONE):  # noqa: PT012 (nobody knows which one fails)
-                for _ in range(9):
-                    one.send(np.zeros(100, np.float32))
-        assert pair[1].fileno() == -1
-
 
 class TestListener:
     def test_whoever_is_in_stays_when_it_closes(self, host: Host) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -8,14 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.storage.errors import UserError, WorkloadError
-from syncswitch.trainers.cluster.exchange.plans import Push, Task
-from syncswitch.trainers.cluster.members.cluster import Cluster
+from syncswitch.storage.errors import FatalError, UserError, WorkloadError
+from syncswitch.trainers.cluster.exchange.plans import SERVER, Push, Task
+from syncswitch.trainers.cluster.members.cluster import Cluster, WorkerLostError
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.protocols import Exchange
-from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, digits_data
+from tests.trainers.cluster.members.cluster_contract import (
+    ROWS,
+    ClusterContract,
+    MakeCluster,
+    assert_same,
+    fresh,
+    in_parallel,
+    step,
+)
+from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, DENSE, Gate, constant_data, digits_data
 
 
 def cluster_of(model: Callable[[], Any], **changes: Any) -> Cluster:
@@ -228,3 +238,41 @@ def test_updates_that_need_all_in_one_place_are_refused(optimizer: Any, words: s
     with pytest.raises(UserError, match=f"--parameter-servers is 2, .* {words}") as caught:
         program.shards(2)
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def make_cluster(threads_of: MakeCluster) -> MakeCluster:
+    return threads_of
+
+
+class TestThreadsCluster(ClusterContract):
+    def test_there_is_nobody_to_send_a_signal_to(self, make_cluster: MakeCluster) -> None:
+        with pytest.raises(FatalError, match="ps 0 is not a process of its own"):
+            make_cluster(ROWS, 3).signal((SERVER, 0), signal.SIGKILL)
+
+    def test_after_a_fence_nothing_counts_of_who_was_there(self, make_cluster: MakeCluster) -> None:
+        gate = Gate(worker_step=500)
+        data = replace(constant_data(), transform=gate.transform)
+        cluster = make_cluster(replace(CONSTANT, data=lambda: data), 2)
+        state = fresh(cluster)
+
+        def be_late() -> None:
+            with pytest.raises(WorkerLostError, match="worker 1 was replaced"):
+                step(cluster, 1, 500)
+
+        def fence() -> None:
+            assert gate.entered.wait(30)
+            cluster.fence(1)
+            gate.open.set()
+
+        in_parallel(be_late, fence)
+        assert_same(cluster.state(), state)
+        assert step(cluster, 1, 0).pushed_updates == 1
+
+    def test_a_new_one_begins_anew(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster(ROWS, 3)
+        state = fresh(cluster)
+        cluster.renew()
+        cluster.load(state)
+        assert_same(cluster.state(), state)
+        assert step(cluster, 2, 0).pushed_updates == 1
