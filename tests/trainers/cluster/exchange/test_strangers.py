@@ -264,9 +264,9 @@ CHANGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "a bit is another": lambda found: [found[0][:-3] + bytes([found[0][-3] ^ 1]) + found[0][-2:]],
     "the length is another": lambda found: [b"\x02" + found[0][1:]],
     "the length is too large": lambda found: [b"\xff\xff\xff\xff" + found[0][4:]],
-    "one comes twice": lambda found: [found[0], found[0]],
-    "one is left out": lambda found: [found[0], found[2]],
-    "they change places": lambda found: [found[1], found[0]],
+    "one comes twice": lambda found: [found[0], found[0], found[1]],
+    "one is left out": lambda found: [found[0], found[2], found[2]],
+    "they change places": lambda found: [found[1], found[0], found[2]],
     "one is cut": lambda found: [found[0], found[1][:-1]],
     "it ends early": lambda found: found[:2],
 }

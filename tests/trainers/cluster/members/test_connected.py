@@ -137,28 +137,6 @@ def test_updates_do_not_depend_on_how_many_servers_share_them(
 
 
 class TestWorkersThatAreLost:
-    @pytest.mark.parametrize("exchange", [Exchange.PUSH, Exchange.ROUND])
-    def test_in_a_step_do_nothing_more(self, rows: ConnectedCluster, exchange: Exchange) -> None:
-        fresh(rows)
-        last = task_of(rows, 0)
-        rows.step(1, last)
-        before, state = processes(rows), rows.state()
-        # Until long after this test, unless it is killed.
-        late = task_of(rows, 1, exchange, hold=Hold(seconds=1000.0))
-
-        def be_late() -> None:
-            with pytest.raises(WorkerLostError, match="worker 1 is gone"):
-                rows.step(1, late)
-
-        in_parallel(be_late, lambda: kill(rows, (WORKER, 1)))
-        with pytest.raises(WorkerLostError, match="worker 1 is gone"):
-            step(rows, 1, 1)
-        assert rows.fence(1) == taken_in(rows, last)
-        assert_same(rows.state(), state)
-        rows.revive(1)
-        assert step(rows, 1, 1).pushed_updates == 2
-        assert replaced(rows, before) == {(WORKER, 1)}
-
     def test_but_are_there_yet_count_no_more_after_the_fence(self, rows: ConnectedCluster) -> None:
         state = fresh(rows)
         late = task_of(rows, 1, hold=Hold(seconds=1000.0))
