@@ -16,7 +16,6 @@ from syncswitch.trainers.simulated.calibration import (
 )
 from syncswitch.trainers.simulated.profile import ClusterProfile, load_profile
 from syncswitch.trainers.simulated.timeline import TimedJob, simulate_phases
-from tests.trainers.simulated.clusters import asp_throughput
 
 
 def phase(protocol: str, start: int, end: int, seconds: float) -> PhaseRecord:
@@ -102,6 +101,21 @@ class TestAKnownNetwork:
     ) -> None:
         with pytest.raises(UserError, match=what):
             calibrate(measured, 0.0, network=self.NETWORK)
+
+
+def asp_throughput(workers: int, compute_seconds: float, transfer_seconds: float) -> float:
+    """Worker-steps per second in ASP if one transfer at a time has the whole link.
+
+    Exact for a network of queues with two stations whose customers share it evenly, whatever the
+    distribution of the times (Reiser and Lavenberg, Mean-Value Analysis of Closed Multichain
+    Queuing Networks, 1980).
+    """
+    throughput = waiting = 0.0
+    for customers in range(1, workers + 1):
+        seconds = transfer_seconds * (1 + waiting)
+        throughput = customers / (compute_seconds + 2 * seconds)
+        waiting = throughput * seconds
+    return throughput
 
 
 class TestAspSeconds:

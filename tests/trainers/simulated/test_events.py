@@ -17,7 +17,6 @@ from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
 from tests.trainers.simulated.clusters import (
     EVEN,
     VARIED,
-    Ledger,
     play,
     times_of,
 )
@@ -70,15 +69,6 @@ def test_a_fast_and_a_slow_worker_finish_when_the_papers_rules_say(text: str, se
     times = times_of(profile, 6000)
     SegmentPlayer(steps, times, Learner(), membership, 0.0, lambda *_: None).play()
     assert round(steps.end_seconds) == seconds
-
-
-@pytest.mark.parametrize("workers", [2, 3, 7])
-def test_in_asp_equal_workers_are_as_stale_as_there_are_others(workers: int) -> None:
-    ledger = Ledger()
-    play("asp", EVEN, workers, 20 * workers, ledger)
-    assert ledger.staleness[workers:] == [workers - 1] * (19 * workers)
-    # In the first round the parameters are still those of the start.
-    assert ledger.staleness[:workers] == list(range(workers))
 
 
 def cluster(**fields: Any) -> ClusterProfile:

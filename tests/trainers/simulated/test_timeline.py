@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +16,65 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.faults.injections import injections
+from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.log import RunLog
+from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.timeline import TimedJob, Timeline, simulate_phases
 from syncswitch.trainers.trainer import Observer
 from tests.properties import more_examples
-from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, Ledger, times_of
+from tests.trainers.simulated.clusters import EVEN, PROTOCOLS_OF_FOUR, VARIED, times_of
+
+
+class Ledger(Learner):
+    """Checks the order and the workers of all notifications, and counts each gradient."""
+
+    def __init__(self) -> None:
+        self.pushed: Counter[int] = Counter()
+        self.rounds: list[tuple[int, ...]] = []
+        self.members: list[tuple[int, ...]] = []
+        self.came_back: list[int] = []
+        self._present: set[int] = set()
+        self._under_way: dict[int, Ticket] = {}
+        self._arrived: Counter[int] = Counter()
+        self._exchange = Exchange.PUSH
+
+    def begin(self, exchange: Exchange, members: Sequence[int], second_since: int | None) -> None:
+        assert not self._under_way
+        assert not self._arrived, "the gradients of a round were forgotten"
+        self._exchange = exchange
+        self._present = set(members)
+        self.members.append(tuple(members))
+
+    def pull(self, ticket: Ticket) -> None:
+        assert ticket.worker in self._present
+        assert ticket.worker not in self._under_way
+        self._under_way[ticket.worker] = ticket
+
+    def push(self, ticket: Ticket) -> None:
+        assert self._under_way.pop(ticket.worker) is ticket
+        self.pushed[ticket.worker_step] += 1
+        if self._exchange in (Exchange.ROUND, Exchange.BUFFER):
+            self._arrived[ticket.worker] += 1
+
+    def join(self, group: Group, worker_step: int) -> None:
+        self.rounds.append(group.workers)
+        assert group.worker_steps or not self._under_way.keys() & set(group.workers)
+        if self._exchange in (Exchange.ROUND, Exchange.BUFFER):
+            assert self._arrived >= Counter(group.workers)
+            self._arrived -= Counter(group.workers)
+        else:
+            assert self._present >= set(group.workers)
+
+    def leave(self, worker: int) -> None:
+        self._present.discard(worker)
+        self._under_way.pop(worker, None)
+
+    def come_back(self, worker: int) -> None:
+        assert worker not in self._present
+        self._present.add(worker)
+        self.came_back.append(worker)
 
 
 def spec_of(
@@ -326,3 +379,13 @@ def test_times_alone_are_known(
     assert sum(phase.seconds for phase in phases) == pytest.approx(expected)
     is_replica = job.protocols[0] == "local-sgd:1"
     assert (phases[0].mean_staleness is None, phases[0].max_staleness is None) == (is_replica,) * 2
+
+
+@pytest.mark.parametrize("workers", [2, 3, 7])
+def test_in_asp_equal_workers_are_as_stale_as_there_are_others(workers: int) -> None:
+    """But in the first round, whose parameters are those of the start."""
+    job = TimedJob(workers, 20 * workers, ("asp", "asp"))
+    (phase,) = simulate_phases(EVEN, job, 0.0, 0)
+    others = workers - 1
+    mean = (sum(range(workers)) + 19 * workers * others) / (20 * workers)
+    assert (phase.mean_staleness, phase.max_staleness) == (pytest.approx(mean), others)
