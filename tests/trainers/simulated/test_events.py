@@ -132,7 +132,7 @@ MESSAGES = 6 * 0.125
         ("asp", network(apply_seconds=0.5), 2, 2, [2.5, 3.0]),
         ("bsp", cluster(apply_seconds=0.25), 4, 8, 2 * 1.25),
         # A gradient that arrives during the update of a full buffer counts after it.
-        ("gba:0", cluster(apply_seconds=1.5, relative_speeds=(2.0, 1.0)), 2, 4, [2.5, 4.5]),
+        ("gba:0", cluster(apply_seconds=1.5, relative_speeds=(2.0, 1.0)), 2, 6, [2.5, 4.5, 6.5]),
         # 4 links of 50 bytes a second fit into 400: nobody waits for anybody.
         ("bsp", network(own=[50.0]), 4, 4, 2.0 + 1 + 2.0),
         ("asp", network(None, [50.0]), 3, 3, 2.0 + 1 + 2.0),

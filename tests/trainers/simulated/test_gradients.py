@@ -127,9 +127,10 @@ def assert_same(found: list[Gradient], expected: list[Gradient]) -> None:
 
 @pytest.mark.parametrize("kind", ["residual", "noisy"])
 def test_many_at_once_are_those_of_one_at_a_time(
-    keras: Any, make_source: MakeSource, kind: str
+    keras: Any, make_source: MakeSource, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     """With convolutions, or a transform that has the seed of the batch."""
+    caplog.set_level("INFO")
     workload = replace(DENSE, model=normalized_model, data=noisy_data)
     if kind == "residual":
         workload = replace(DENSE, model=lambda: residual(keras), batch_size=5)
@@ -159,6 +160,7 @@ def test_many_at_once_are_those_of_one_at_a_time(
     again, found_mean = (many.submit_mean(shared, 3)() for _ in range(2))
     np.testing.assert_array_equal(again.values, found_mean.values)
     assert_same([many.submit_mean(shared[:1], 3)()], computed(single, shared[:1], 3))
+    assert "gradients are computed one at a time" not in caplog.text
 
 
 @pytest.mark.parametrize(

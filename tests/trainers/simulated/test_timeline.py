@@ -225,10 +225,11 @@ ALL, BUT_1, BOTH, LONE = (0, 1, 2, 3), (0, 2, 3), (0, 1), (0,)
 @pytest.mark.parametrize(
     ("inject", "total", "profile", "rounds", "seconds"),
     [
-        # In the third of rounds that take 1 s: its step is done by another. Back at 4.5 s, it is a
-        # member from the sixth round on.
+        # In the third of rounds that take 1 s: its step is done by another. Back at 4.5 s, when two
+        # kills are over, it is a member from the sixth round on; after 3 s unless they say it.
+        (["kill:worker=1,at=2500ms"], 40, EVEN, [ALL] * 2 + [BUT_1] * 4 + [ALL] * 5, 11.0),
         (
-            ["kill:worker=1,at=2500ms,for=2s"],
+            ["kill:worker=1,at=2500ms,for=2s", "kill:worker=1,at=3s,for=1s"],
             40,
             EVEN,
             [ALL] * 2 + [BUT_1] * 3 + [ALL] * 5 + [(0, 1, 2)],
@@ -255,7 +256,13 @@ ALL, BUT_1, BOTH, LONE = (0, 1, 2, 3), (0, 2, 3), (0, 1), (0,)
         # Rounds are slow that begin at 10, 11.3, ... 18.8 s.
         (["straggler:worker=1,at=10s,for=10s,delay=300ms"], 400, EVEN, [ALL] * 100, 100 + 8 * 0.3),
         # It is on top of the slowness of the profile.
-        (["straggler:worker=1,at=0%,for=50%,slowdown=3"], 40, HALF_SPEED, [ALL] * 10, 30 + 10),
+        (
+            [f"straggler:worker=1,at=0%,for=50%,{how}" for how in ("slowdown=3", "delay=1s")],
+            40,
+            HALF_SPEED,
+            [ALL] * 10,
+            5 * (2 * 3 + 1) + 10,
+        ),
     ],
 )
 def test_known_rounds(
