@@ -407,11 +407,7 @@ class TestAWorkerThatDiesWhileItPushes:
 
     @with_two_servers
     def test_and_a_server_that_dies_then_leave_a_copy_with_a_part_of_the_step(
-        self,
-        trained: Trained,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        copied_often: None,
+        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied_often: None
     ) -> None:
         cluster, struck, undone = cluster_of(trained), list[Task](), list[Any]()
         do, load = cluster.step, cluster.load

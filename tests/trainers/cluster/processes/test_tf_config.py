@@ -8,10 +8,7 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.platform import await_name, cluster_secret
-from syncswitch.trainers.cluster.processes.tf_config import (
-    TfConfig,
-    parse_tf_config,
-)
+from syncswitch.trainers.cluster.processes.tf_config import TfConfig, parse_tf_config
 
 CLUSTER = {"chief": ["a:1"], "ps": ["b:2"], "worker": ["c:3", "d.e-f:4", "[::1]:65535"]}
 TASK = {"type": "worker", "index": 2}

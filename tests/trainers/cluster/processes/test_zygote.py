@@ -36,11 +36,7 @@ def fork(
     **fields: Any,
 ) -> int:
     return (zygote or shared_zygote()).fork(
-        f"{__name__}:{target.__name__}",
-        argument,
-        str(folder / "log"),
-        environment or {},
-        **fields,
+        f"{__name__}:{target.__name__}", argument, str(folder / "log"), environment or {}, **fields
     )
 
 
@@ -168,10 +164,7 @@ def test_many_threads_may_ask_at_once(tmp_path: Path) -> None:
 
 
 # What forks others needs nothing of what it imports for them, which takes seconds.
-LIBRARIES = {
-    "tensorflow": "class config: list_physical_devices = staticmethod(list)",
-    "keras": "",
-}
+LIBRARIES = {"tensorflow": "class config: list_physical_devices = staticmethod(list)", "keras": ""}
 
 
 def test_another_takes_the_place_of_one_that_died(
