@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,8 @@ import pytest
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.job.workload import Momentum, Workload
-from tests.trainers.jobs import CONSTANT, DESCRIBED, normalized_model
+from tests.trainers.clicks import of_keras
+from tests.trainers.jobs import CONSTANT, DESCRIBED, digits_model, normalized_model
 from tests.warm_program import run_code
 
 
@@ -32,11 +34,11 @@ def model(
     **settings: Any,
 ) -> Callable[[], Any]:
     def build() -> Any:
-        built = [keras.Input((8, 8, 1)), keras.layers.Flatten()]
-        for _ in range(layers):
-            built.append(keras.layers.Dense(width, activation=activation, **settings))
-            built.append(keras.layers.Dropout(rate))
-        return keras.Sequential([*built, keras.layers.Dense(10, activation="softmax")])
+        of = keras.layers
+        hidden = (
+            (of.Dense(width, activation, **settings), of.Dropout(rate)) for _ in range(layers)
+        )
+        return digits_model(*itertools.chain(*hidden))
 
     return build
 
@@ -83,14 +85,14 @@ def test_the_fingerprint_stays_in_another_process(tmp_path: Path) -> None:
     assert result.stdout.strip() == fingerprint(load_workload("digits")), result.stderr
 
 
-def test_the_fingerprint_stays_from_version_to_version(keras: Any) -> None:
+def test_the_fingerprint_stays_from_version_to_version() -> None:
     """As before there were schedules, momenta after the switch, and limits of the scaling."""
     jobs = {
         "388cf86b6369986b": load_workload("digits"),
         "21105d4e4b9c558d": DESCRIBED,
         "1293eb99e4828578": CONSTANT,
         "12a3daba418afea3": replace(DESCRIBED, model=normalized_model),
-        "2734f981a4124b6c": replace(DESCRIBED, optimizer=lambda: keras.optimizers.Adam()),
+        "2734f981a4124b6c": replace(DESCRIBED, optimizer=of_keras("Adam")),
     }
     assert [fingerprint(workload)[:16] for workload in jobs.values()] == list(jobs)
 
@@ -181,14 +183,14 @@ OTHER_JOBS: dict[str, Callable[[Any], Fields]] = {
     },
     "the optimizer": lambda keras: {
         "optimizer": [
-            lambda: keras.optimizers.SGD(),
-            lambda: keras.optimizers.SGD(momentum=0.9),
-            lambda: keras.optimizers.SGD(momentum=0.9, nesterov=True),
-            lambda: keras.optimizers.Adam(),
-            lambda: keras.optimizers.Adam(beta_1=0.8),
-            lambda: keras.optimizers.Adam(clipnorm=1.0),
-            lambda: keras.optimizers.AdamW(),
-            lambda: keras.optimizers.AdamW(weight_decay=0.1),
+            of_keras("SGD"),
+            of_keras("SGD", momentum=0.9),
+            of_keras("SGD", momentum=0.9, nesterov=True),
+            of_keras("Adam"),
+            of_keras("Adam", beta_1=0.8),
+            of_keras("Adam", clipnorm=1.0),
+            of_keras("AdamW"),
+            of_keras("AdamW", weight_decay=0.1),
         ]
     },
     "loss and metric": lambda keras: {

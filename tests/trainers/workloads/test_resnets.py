@@ -27,6 +27,34 @@ from syncswitch.trainers.workloads.resnets import resnet50_cifar100 as resnet50
 from tests.trainers.jobs import spec_of
 
 
+@pytest.fixture(scope="module")
+def resnet_32(keras: Any) -> Any:
+    return resnet32.model()
+
+
+@pytest.fixture(scope="module")
+def resnet_50(keras: Any) -> Any:
+    return resnet50.model()
+
+
+@pytest.fixture
+def small_cifar(keras: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 pictures and 20 to test with, instead of those that Keras would download."""
+    for name, classes in (("cifar10", 10), ("cifar100", 100)):
+        made = partial(_pictures, classes)
+        monkeypatch.setattr(getattr(keras.datasets, name), "load_data", made)
+
+
+def _pictures(classes: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Their class shows in their colours; types and shapes are those of `keras.datasets`."""
+    random = np.random.default_rng(0)
+    labels = np.arange(120) % classes
+    colours = random.integers(0, 200, (classes, 1, 1, 3))
+    values = (colours[labels] + random.integers(0, 56, (120, 32, 32, 3))).astype(np.uint8)
+    columns = labels[:, None].astype(np.uint8 if classes == 10 else np.int64)
+    return (values[:100], columns[:100]), (values[100:], columns[100:])
+
+
 @pytest.mark.parametrize(("workload", "half"), [(resnet32, 32_000), (resnet50, 64_000)])
 def test_a_workload_has_the_schedule_of_the_paper(workload: Any, half: int) -> None:
     """Its length, and a test as often as in the authors' logs."""
