@@ -88,10 +88,12 @@ def mean_output(labels: Any, outputs: Any) -> Any:
 CONSTANT_GRADIENT = np.array([1.0, 2.0, -3.0, 0.5], np.float32)
 
 
-def linear_model() -> Any:
+def linear_model(features: int = 4) -> Any:
     from keras import Input, Sequential, layers
 
-    return Sequential([Input((4,)), layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+    return Sequential(
+        [Input((features,)), layers.Dense(1, use_bias=False, kernel_initializer="ones")]
+    )
 
 
 def constant_data(examples: int = 64) -> Data:

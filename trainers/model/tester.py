@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,41 +87,34 @@ class ModelTester:
                 metric.reset_state()
             for examples in self._batches():
                 self._update(parameters, statistics, rows, *examples)
-            self.further = tuple(self._further_values())
-            return self._checked(np.asarray(self._metric.result()))
+            values = {name: self._value(metric) for name, metric in self._further.items()}
+            # They decide nothing, so it is enough to leave out those that are not finite.
+            self.further = tuple((name, one) for name, one in values.items() if math.isfinite(one))
+            return self._checked(self._value(self._metric))
 
-    def _further_values(self) -> Iterator[tuple[str, float]]:
-        """Yields the further metrics that are finite; they decide nothing."""
-        for name, metric in self._further.items():
-            result = np.asarray(metric.result())
-            if result.size != 1:
-                raise WorkloadError(
-                    f"workload {self._workload.name!r}: the further metric {name!r} gives"
-                    f" {result.size} values; give one that is a single number"
-                )
-            if math.isfinite(float(result.item())):
-                yield name, float(result.item())
+    def _value(self, metric: Any) -> float:
+        result = np.asarray(metric.result())
+        if result.size != 1:
+            raise WorkloadError(
+                f"workload {self._workload.name!r}: the metric {metric.name!r} gives {result.size}"
+                " values; give one that is a single number"
+            )
+        return float(result.item())
 
-    def _checked(self, result: Any) -> float:
-        """Returns a metric's result as an accuracy; NaN if it is not finite or out of its range."""
-        value = float(result) if result.size == 1 else math.nan
-        if result.size == 1 and not math.isfinite(value):
-            return math.nan
+    def _checked(self, value: float) -> float:
+        """Returns a metric's value as an accuracy; NaN if it is not finite or out of its range."""
         least, largest = self._decided_by.accuracies
         accuracy = self._decided_by.accuracy(value)
         # A sum in float32 may be wrong in its last bits.
         is_too_low = least is not None and accuracy < least - _ROUNDING
         is_too_high = largest is not None and accuracy > largest + _ROUNDING
-        if is_too_low and self._workload.metric_range is not None:
+        if not math.isfinite(value) or (is_too_low and self._workload.metric_range is not None):
             return math.nan
-        if is_too_low or is_too_high or result.size != 1:
-            given, instead = f"{result.size} values", "give one that is a single number"
-            if result.size == 1:
-                given = f"{value:.4g}"
-                instead = "give its range as metric_range, and metric_goal='min' if less is better"
+        if is_too_low or is_too_high:
             raise WorkloadError(
-                f"workload {self._workload.name!r}: the metric {self._metric.name!r} gives {given},"
-                f" and its range is {self._decided_by.range_text}; {instead}"
+                f"workload {self._workload.name!r}: the metric {self._metric.name!r} gives"
+                f" {value:.4g}, and its range is {self._decided_by.range_text}; give its range as"
+                " metric_range, and metric_goal='min' if less is better"
             )
         accuracy = accuracy if least is None else max(least, accuracy)
         return accuracy if largest is None else min(largest, accuracy)
