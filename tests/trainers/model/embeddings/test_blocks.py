@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.embeddings import blocks as moved
 from syncswitch.trainers.model.embeddings.blocks import InitialEmbeddings, kept_embeddings
 from syncswitch.trainers.model.embeddings.rules import AdagradRule
 from syncswitch.trainers.model.layout import EmbeddingForm, EmbeddingSource, Vector
+from tests.trainers.model.test_checkpoint import CHECKPOINT
 
 FORMS = (EmbeddingForm("000-a", ("momentum",), 5, 2), EmbeddingForm("001-b", ("momentum",), 2, 3))
 
@@ -49,26 +51,18 @@ def assert_numbered(source: EmbeddingSource) -> None:
         np.testing.assert_array_equal(found[key], values)
 
 
-def checkpoint() -> Checkpoint:
-    dense = {"002-kernel": np.ones(3, np.float32)}
-    return Checkpoint(
-        model="m",
-        seed=1,
-        worker_step=10,
-        first_protocol_worker_steps=5,
-        updates=10,
-        elapsed_seconds=1.0,
-        history="{}",
-        parameters=dense,
-        slots={},
-        statistics={},
-        embeddings=Numbered(FORMS),
-    )
+WITH_EMBEDDINGS = replace(
+    CHECKPOINT,
+    parameters={"002-kernel": np.ones(3, np.float32)},
+    slots={},
+    statistics={},
+    embeddings=Numbered(FORMS),
+)
 
 
 def test_embeddings_go_through_checkpoints_in_blocks(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
-    write_checkpoint(path, checkpoint())
+    write_checkpoint(path, WITH_EMBEDDINGS)
     found = read_checkpoint(path)
     assert list(found.parameters) == ["002-kernel"]
     assert found.forms == FORMS
