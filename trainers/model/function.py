@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.embeddings import (
+    Find,
     Lookups,
     dense_variables,
     embeddings_of,
@@ -28,7 +29,6 @@ from syncswitch.trainers.model.batches.examples import (
 )
 from syncswitch.trainers.model.batches.order import shuffled
 from syncswitch.trainers.model.batches.outputs import Outputs, check_labels
-from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, among
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
 from syncswitch.trainers.model.tensorflow_api import tf
@@ -36,6 +36,24 @@ from syncswitch.trainers.model.tensorflow_api import tf
 _FACTORS = (8.0, 512.0)
 _DECIMALS = 6
 _TOLERANCE = 1e-5
+
+
+class EmbeddingRows(NamedTuple):
+    """Some rows of an embedding: their numbers, int64, ascending, and values, shape [U, width]."""
+
+    ids: Any
+    values: Any
+
+
+def _among(rows: Sequence[EmbeddingRows]) -> Find:
+    """Returns a function that finds rows among these."""
+
+    def find(table: int, ids: Any) -> Any:
+        there = rows[table]
+        places = tf.searchsorted(there.ids, tf.reshape(ids, [-1]))
+        return tf.gather(there.values, tf.reshape(places, tf.shape(ids)))
+
+    return find
 
 
 def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
@@ -241,7 +259,7 @@ class ModelFunction:
         rows: Sequence[EmbeddingRows] = (),
     ) -> tuple[Any, Any]:
         """Computes loss and contribution to the statistics of one batch; see `gradients`."""
-        with self._lookups.by(among(rows)):
+        with self._lookups.by(_among(rows)):
             outputs, moved, extra_losses = self._forward(values, statistics, inputs, seed)
         loss = self.outputs.loss(labels, outputs)
         if extra_losses:
@@ -273,7 +291,7 @@ class ModelFunction:
         self, parameters: Any, statistics: Any, inputs: Any, rows: Sequence[EmbeddingRows] = ()
     ) -> Any:
         """Computes the model's outputs in inference mode."""
-        with self._lookups.by(among(rows)):
+        with self._lookups.by(_among(rows)):
             return self._predict(unpack(parameters, self.parameters), statistics, inputs)
 
     def ids(self, inputs: Any, trained: Any, *, training: bool) -> list[Any]:

@@ -13,9 +13,8 @@ from syncswitch.trainers.job.embeddings import EmbeddingTable
 from syncswitch.trainers.job.sources.source import Array
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import row_specs
-from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows, specs_of
 from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, checked_ids
-from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.function import EmbeddingRows, ModelFunction
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import Optimizer, pack, unpack
 from syncswitch.trainers.model.tensorflow_api import concrete, tf
@@ -69,13 +68,11 @@ def trace_step(
         flat = [tf.reshape(one, [-1]) for one in dense]
         return tf.cast(loss, tf.float32), contribution, *flat, *rows
 
-    return concrete(
-        step,
-        tf.TensorSpec([sum(sizes)]),
-        *examples,
-        tf.TensorSpec([2], tf.int64),
-        *(spec for table in function.embeddings for spec in specs_of(table)),
-    )
+    of_rows: list[Any] = []
+    for table in function.embeddings:
+        of_rows += [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, table.width])]
+    numbers = tf.TensorSpec([2], tf.int64)
+    return concrete(step, tf.TensorSpec([sum(sizes)]), *examples, numbers, *of_rows)
 
 
 def trace_update(optimizer: Optimizer, parameters: int) -> Any:

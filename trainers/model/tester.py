@@ -23,9 +23,8 @@ from syncswitch.trainers.job.sources.source import ArraySource
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.batches.examples import parsed, transformed
 from syncswitch.trainers.model.batches.feed import Tensors, in_order
-from syncswitch.trainers.model.embeddings.lookup import EmbeddingRows
 from syncswitch.trainers.model.embeddings.shard import Ids, checked_ids
-from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.function import EmbeddingRows, ModelFunction
 from syncswitch.trainers.model.tensorflow_api import tf
 
 _BATCH = 512
@@ -87,9 +86,9 @@ class ModelTester:
                 metric.reset_state()
             for examples in self._batches():
                 self._update(parameters, statistics, rows, *examples)
-            values = {name: self._value(metric) for name, metric in self._further.items()}
-            # They decide nothing, so it is enough to leave out those that are not finite.
-            self.further = tuple((name, one) for name, one in values.items() if math.isfinite(one))
+            found = {name: self._value(metric) for name, metric in self._further.items()}
+            # They decide nothing: those that are not finite are left out.
+            self.further = tuple((name, one) for name, one in found.items() if math.isfinite(one))
             return self._checked(self._value(self._metric))
 
     def _value(self, metric: Any) -> float:
