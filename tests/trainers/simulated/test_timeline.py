@@ -243,6 +243,14 @@ ALL, BUT_1, BOTH, LONE = (0, 1, 2, 3), (0, 2, 3), (0, 1), (0,)
             [BOTH] * 4 + [LONE] * 3 + [BOTH] * 4 + [LONE],
             15.5,
         ),
+        # Nobody is there at the start, and one after 3 s.
+        (
+            ["kill:worker=0,at=0s,for=3s", "kill:worker=1,at=0%,for=4s"],
+            4,
+            EVEN,
+            [LONE, BOTH, LONE],
+            6.0,
+        ),
         # At a percentage it is killed with its step in hand.
         (["kill:worker=1,at=50%,for=1s"], 40, EVEN, [ALL] * 5 + [BUT_1] + [ALL] * 4 + [LONE], 11.0),
         # Back at 4.5 s it begins its round with the other one, which takes 1 + 1 s alone.
