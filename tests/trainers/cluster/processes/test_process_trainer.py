@@ -77,6 +77,7 @@ def slow_tests() -> Data:
 
 SLOW_TESTS = replace(COUNTING, name="slow tests", data=slow_tests)
 BROKEN_METRIC = replace(BRIEF, name="broken metric", metric=lambda: 3)
+PERCENTS = (20.0, 40.0, 60.0, 80.0, 100.0)
 PARTS = {"chief", "ps-0", "worker-0", "worker-1"}
 
 
@@ -118,39 +119,34 @@ class TestProcessTrainer(ForkContract, only=KEPT):
     workers = 2
 
 
-class StrikeOnce(RecordingObserver):
+def strike_once(strike: Callable[[], object]) -> RecordingObserver:
     """Calls `strike` once, in the middle of the run."""
+    strikes = [strike]
 
-    def __init__(self, strike: Callable[[], object]) -> None:
-        super().__init__()
-        self._strikes = [strike]
+    def answer(evaluation: Evaluation) -> Verdict:
+        if strikes:
+            strikes.pop()()
+        return Verdict.CONTINUE
 
-    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
-        if self._strikes:
-            self._strikes.pop()()
-        return super().on_evaluation(evaluation)
+    return RecordingObserver(answer)
 
 
-def trained(make_trainer: MakeTrainer, workload: Workload) -> ProcessTrainer:
-    """Returns a trainer whose cluster is up."""
-    trainer = make_trainer(workload, 2)
-    assert isinstance(trainer, ProcessTrainer)
-    if trainer._connection is None:
-        trainer._start()
-    return trainer
+@pytest.fixture
+def trainer(make_trainer: MakeTrainer) -> ProcessTrainer:
+    """A trainer whose cluster is up."""
+    made = make_trainer(COUNTING, 2)
+    assert isinstance(made, ProcessTrainer)
+    if made._connection is None:
+        made._start()
+    return made
 
 
 def train_each_step_once(
     trainer: ProcessTrainer, folder: Path, *injections: str, observer: RecordingObserver
 ) -> TrialRecord:
     """Makes a run in which each gradient has to be applied once, whatever is lost."""
-    spec = spec_of(
-        COUNTING,
-        2,
-        50.0,
-        conditions=RunConditions(injections=injections),
-        checkpoint_percents=tuple(range(20, 101, 20)),
-    )
+    conditions = RunConditions(injections=injections)
+    spec = spec_of(COUNTING, 2, 50.0, conditions=conditions, checkpoint_percents=PERCENTS)
     record, state = train_to_end(trainer, spec, folder, observer)
     np.testing.assert_array_equal(state.parameters, TRAINED)
     assert record.worker_steps == W
@@ -165,9 +161,8 @@ def train_each_step_once(
 
 class TestALostChief:
     def test_is_replaced_and_the_run_goes_on_from_its_last_checkpoint(
-        self, make_trainer: MakeTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, trainer: ProcessTrainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        trainer = trained(make_trainer, COUNTING)
         before = family(trainer)
         assert set(before) == PARTS
         injections = ("kill:worker=0,at=30%", "kill:chief,at=50%", "kill:ps,at=70%")
@@ -197,24 +192,23 @@ class TestALostChief:
 
     def test_that_hangs_is_replaced_as_well(
         self,
-        make_trainer: MakeTrainer,
+        trainer: ProcessTrainer,
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        trainer = trained(make_trainer, COUNTING)
         monkeypatch.setattr(trainer, "_patience_seconds", 2.0)
         before = family(trainer)
-        observer = StrikeOnce(before["chief"].suspend)
+        observer = strike_once(before["chief"].suspend)
         record = train_each_step_once(trainer, tmp_path, observer=observer)
         assert all_gone(list(before.values()))
         assert "the cluster of 2 workers hangs: it has said nothing for 2 s" in caplog.text
         assert [event.kind for event in record.events if event.worker is None][:1] == ["lost"]
 
     def test_is_replaced_while_a_run_goes_back_to_its_switch_and_in_its_second_try(
-        self, make_trainer: MakeTrainer, tmp_path: Path
+        self, trainer: ProcessTrainer, tmp_path: Path
     ) -> None:
-        trainer, strikes = trained(make_trainer, COUNTING), ["switched", "alarmed"]
+        strikes = ["switched", "alarmed"]
 
         class Killing(RecordingObserver):
             def on_event(self, event: RunEvent) -> None:
@@ -223,14 +217,8 @@ class TestALostChief:
                     strikes.pop()
                     family(trainer)["chief"].kill()
 
-        spec = spec_of(
-            COUNTING,
-            2,
-            50.0,
-            band=Band(2.0, 0.01),
-            retry_percents=(75.0,),
-            checkpoint_percents=tuple(range(20, 101, 20)),
-        )
+        guard = {"band": Band(2.0, 0.01), "retry_percents": (75.0,)}
+        spec = spec_of(COUNTING, 2, 50.0, checkpoint_percents=PERCENTS, **guard)
         observer = Killing()
         record, state = train_to_end(trainer, spec, tmp_path, observer)
         np.testing.assert_array_equal(state.parameters, TRAINED)
@@ -245,12 +233,11 @@ class TestALostChief:
         assert len(observer.evaluations) >= len(record.evaluations) + len(after)
 
     def test_fails_a_run_without_checkpoints_but_not_the_trainer(
-        self, make_trainer: MakeTrainer
+        self, trainer: ProcessTrainer
     ) -> None:
-        trainer = trained(make_trainer, COUNTING)
         before, folder = family(trainer), trainer._folder
         assert folder is not None
-        observer = StrikeOnce(lambda: before["chief"].send_signal(signal.SIGABRT))
+        observer = strike_once(lambda: before["chief"].send_signal(signal.SIGABRT))
         with pytest.raises(RetryableError) as error:
             trainer.train(spec_of(COUNTING, 2, 0.0), observer)
         text = str(error.value)
@@ -308,10 +295,9 @@ def test_what_is_refused_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_nobody_else_may_enter_the_folder_in_which_they_meet_and_close_leaves_nothing(
-    make_trainer: MakeTrainer,
+    trainer: ProcessTrainer,
 ) -> None:
     """Nothing of it is on any network."""
-    trainer = trained(make_trainer, COUNTING)
     assert trainer._folder is not None
     folder, found = trainer._folder.path, family(trainer)
     assert folder.stat().st_mode & 0o777 == 0o700
