@@ -56,7 +56,7 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
 
     Tables are large from this number of values on; those with the indices `but` are built whole.
     """
-    from keras import layers
+    from keras import layers, ops
 
     embedding, found = layers.Embedding, ThinBuilding()
     build, embeddings = embedding.build, embedding.embeddings
@@ -90,7 +90,7 @@ def thin_embeddings(least_values: int, but: set[int]) -> Iterator[ThinBuilding]:
         if not is_thin(layer):
             return call(layer, inputs)
         # There is one row only, whatever the indices are.
-        return call_with(layer, inputs, lambda ids: _zeros(layer, ids))
+        return call_with(layer, inputs, lambda ids: ops.zeros((*ops.shape(ids), layer.output_dim)))
 
     call = embedding.call
     with _BUILDING:
@@ -216,9 +216,3 @@ def call_with(layer: Any, inputs: Any, rows_of: Callable[[Any], Any]) -> Any:
     # Like Keras, count negative ones from the end.
     ids = ops.where(ids < 0, ids + layer.input_dim, ids)
     return ops.cast(rows_of(ids), layer.compute_dtype)
-
-
-def _zeros(layer: Any, ids: Any) -> Any:
-    from keras import ops
-
-    return ops.zeros((*ops.shape(ids), layer.output_dim))

@@ -102,9 +102,10 @@ def load_workload(reference: str) -> Workload:
     except (WorkloadError, KeyboardInterrupt):
         raise
     except BaseException as error:
+        alone = f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"
         raise WorkloadError(
             f"workload {reference!r}: importing {place} failed with {one_line(error)}; "
-            f"try it alone: {_import_hint(place)}"
+            f"try it alone: {alone}"
         ) from error
     names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
     known = f"workloads in it: {', '.join(names)}" if names else "it holds no Workload"
@@ -188,7 +189,3 @@ def _import_module(name: str) -> ModuleType:
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     return importlib.import_module(name)
-
-
-def _import_hint(place: str) -> str:
-    return f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"

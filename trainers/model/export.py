@@ -42,11 +42,12 @@ def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
 
     checkpoint = read_checkpoint(checkpoint_path)
     model = restored_model(workload, checkpoint)
+    # Values by which to find the single row of each large embedding in the file.
+    for number, layer in enumerate(thin_layers(model)):
+        layer._embeddings.assign(np.full((1, layer.output_dim), _MARK + number, np.float32))
     with OwnedFolder(".syncswitch-model-", path.parent) as folder:
         # Keras chooses the format by the suffix, so the temporary name keeps it.
         temporary = folder / f"model{_SUFFIX}"
-        if checkpoint.embeddings is not None:
-            _mark_embeddings(model)
         model.save(temporary)
         if checkpoint.embeddings is not None:
             _put_in(checkpoint.embeddings, temporary, folder)
@@ -56,12 +57,6 @@ def export_model(workload: Workload, checkpoint_path: Path, path: Path) -> None:
 _WEIGHTS = "model.weights.h5"
 # No initializer makes such a value, and no training ends with one.
 _MARK = -8_388_607.0
-
-
-def _mark_embeddings(model: Any) -> None:
-    """Gives the single row of each large embedding a value by which to find it in the file."""
-    for number, layer in enumerate(thin_layers(model)):
-        layer._embeddings.assign(np.full((1, layer.output_dim), _MARK + number, np.float32))
 
 
 def _put_in(source: EmbeddingSource, path: Path, folder: Path) -> None:

@@ -27,12 +27,11 @@ from syncswitch.trainers.model.embeddings.shard import Ids, checked_ids
 from syncswitch.trainers.model.function import EmbeddingRows, ModelFunction
 from syncswitch.trainers.model.tensorflow_api import tf
 
+_LOG = logging.getLogger(__name__)
+
 _BATCH = 512
 _ROUNDING = 1e-5
 _LEAST_LEARNED = 0.1
-
-_LOG = logging.getLogger(__name__)
-# If one class has a larger share of the test set, a good model may be at that share.
 _LARGEST_CHANCE = 0.6
 
 
@@ -66,8 +65,7 @@ class ModelTester:
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
             self._trace_for_all_sizes()
         self.accuracy(*self._zeros())
-        chance = self._read_chance() if workload.metric is None else None
-        self._chance = chance if chance is not None and chance <= _LARGEST_CHANCE else None
+        self._chance = self._read_chance() if workload.metric is None else None
 
     def accuracy(self, *model: Any) -> float:
         """Computes the test accuracy, in the metric's own sense; NaN if the model is not finite.
@@ -150,8 +148,15 @@ class ModelTester:
         return in_order(self._data.test, _BATCH)
 
     def _read_chance(self) -> float | None:
-        found = (parsed(self._data, self._data.test, rows)[1] for rows in self._batches())
-        return chance_accuracy([_classes(one) for one in found])
+        """Reads how good guessing is; None unless there is one output of classes."""
+        classes = []
+        for rows in self._batches():
+            labels = parsed(self._data, self._data.test, rows)[1]
+            is_plain = not isinstance(labels, tuple | dict | list)
+            classes.append(class_numbers(np.asarray(labels)) if is_plain else None)
+        chance = chance_accuracy(classes)
+        # If one class has a larger share of the test set, a good model may be at that share.
+        return chance if chance is not None and chance <= _LARGEST_CHANCE else None
 
     def _trace_for_all_sizes(self) -> None:
         """Traces once for all batches, even if the last one is smaller."""
@@ -232,8 +237,3 @@ class ModelTester:
         wanted = zip(self.ids, function.embeddings, strict=True)
         rows = [tf.zeros([len(ids), table.width]) for ids, table in wanted]
         return [tf.zeros(function.parameters.size), tf.zeros(function.statistics.size), *rows]
-
-
-def _classes(labels: Any) -> Any:
-    """Returns the classes of plain labels; None for several outputs or with weights."""
-    return None if isinstance(labels, tuple | dict | list) else class_numbers(np.asarray(labels))

@@ -131,6 +131,12 @@ def test_what_is_no_metric_or_no_share_is_refused(
         make_tester(keras, **{"metric": "mse", **fields})
 
 
+def of_logits() -> Any:
+    from keras import losses
+
+    return losses.BinaryCrossentropy(from_logits=True)
+
+
 @pytest.mark.parametrize(
     ("outputs", "labels", "loss"),
     [
@@ -143,12 +149,8 @@ def test_what_is_no_metric_or_no_share_is_refused(
             for one in (HALF.astype("float32"), HALF.astype("int32"))
             for labels in (one, one[:, None])
         ),
-        # Logits are cut at zero.
-        (
-            np.where(HALF_GUESS > 0.5, 0.3, -0.1)[:, None],
-            HALF,
-            lambda: __import__("keras").losses.BinaryCrossentropy(from_logits=True),
-        ),
+        # They are cut at zero.
+        (np.where(HALF_GUESS > 0.5, 0.3, -0.1)[:, None], HALF, of_logits),
     ],
 )
 def test_without_a_metric_it_is_the_accuracy_that_fits_the_labels(

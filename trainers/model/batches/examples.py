@@ -114,7 +114,9 @@ def _matched(workload: Workload, read: Any, wanted: dict[str, Any]) -> dict[str,
 
 def _misfit(given: Any, wanted: Any) -> str | None:
     """Returns the reason why this cannot be an input, as a clause; None if it may be one."""
-    if _is_text(given) and wanted.dtype != "string":
+    kind = given.dtype
+    is_text = kind == tf.string or (isinstance(kind, np.dtype) and kind.kind in "OSU")
+    if is_text and wanted.dtype != "string":
         return (
             f"is text, and the model takes {wanted.dtype}; make numbers of it in data(), such as"
             " with keras.layers.TextVectorization or StringLookup"
@@ -131,11 +133,6 @@ def _misfit(given: Any, wanted: Any) -> str | None:
             " batches"
         )
     return f"{clause}; reshape one to the other"
-
-
-def _is_text(given: Any) -> bool:
-    kind = given.dtype
-    return bool(kind == tf.string) or (isinstance(kind, np.dtype) and kind.kind in "OSU")
 
 
 def _fits(shape: Sequence[Any], needed: Sequence[Any]) -> bool:

@@ -120,7 +120,7 @@ class Outputs:
         if names is None and factors is None and not _is_nested(self.losses):
             return _mean_loss(self.losses, _single(labels), outputs, weights)
         if names is None:
-            names, outputs = self._name_of_one(), [outputs]
+            names, outputs = list(self._names[:1]) or ["0"], [outputs]
         losses = _by_name(self._workload, "loss", self.losses, names)
         by_output = zip(
             losses,
@@ -171,9 +171,6 @@ class Outputs:
         if len(self._names) == len(outputs):
             return list(self._names)
         return [str(place) for place in range(len(outputs))]
-
-    def _name_of_one(self) -> list[str]:
-        return list(self._names[:1]) or ["0"]
 
     def _labels(self, labels: Any, is_wanted: Sequence[bool], names: list[str]) -> list[Any]:
         """Returns the labels of each output; None for an unwanted one without labels."""
