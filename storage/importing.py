@@ -146,14 +146,7 @@ class ImportedRun:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The result of importing a table.
-
-    Attributes:
-        imported_runs: Number of runs that were added.
-        present_runs: Number of runs that an earlier import had added.
-        imported_evaluations: Number of tests of the runs that were added.
-        workloads: The jobs of all runs.
-    """
+    """How many runs of a table were added, with how many tests, and the jobs of all its runs."""
 
     imported_runs: int
     present_runs: int

@@ -21,13 +21,9 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result of a check of a database.
+    """What a check of a part of a database found, in one line, with the remedy as a clause.
 
-    Attributes:
-        kind: The part that was checked, for example `schema`.
-        is_problem: Whether it needs a remedy, or is only information.
-        what: The finding in one line, with a few examples.
-        fix: The remedy, as a clause.
+    Without a problem it is only information.
     """
 
     kind: str

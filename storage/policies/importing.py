@@ -27,14 +27,7 @@ from syncswitch.storage.trials.workloads import add_workload, lock_workload, reg
 
 @dataclass(frozen=True, slots=True)
 class ImportedPolicy:
-    """The result of importing one file.
-
-    Attributes:
-        policy: The policy as it is in this database now.
-        is_new: Whether it was added; False if it was there already.
-        current_version: The version of its workload that is current now.
-        identity: The workload as this database knows it.
-    """
+    """What this database has of one file now; if the policy is not new, it was there already."""
 
     policy: TimingPolicy
     is_new: bool

@@ -35,7 +35,6 @@ from syncswitch.storage.tables.trials import TRIALS, WORKLOADS
 from syncswitch.storage.trials.workloads import (
     is_workload,
     lock_workload,
-    read_workloads,
     registered_workload,
 )
 
@@ -288,8 +287,10 @@ class PolicyRegistry:
 
     def workloads(self, selector: str) -> list[RegisteredWorkload]:
         """Returns the workloads of a name, reference or start of a fingerprint, newest first."""
+        newest_first = (WORKLOADS.c.registered_at.desc(), WORKLOADS.c.fingerprint)
+        query = select(WORKLOADS).where(is_workload(selector)).order_by(*newest_first)
         with self._database.transaction(read_only=True) as connection:
-            return read_workloads(connection, selector)
+            return [registered_workload(row) for row in connection.execute(query)]
 
     def evidence_trials(self, fingerprint: str, version: int) -> list[EvidenceTrial]:
         """Returns the trials that a version rests on, in their order."""

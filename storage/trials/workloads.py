@@ -73,16 +73,6 @@ def lock_workload(connection: Connection, fingerprint: str) -> Row[Any] | None:
     return connection.execute(query).one_or_none()
 
 
-def read_workloads(connection: Connection, selector: str) -> list[RegisteredWorkload]:
-    """Returns the workloads that `is_workload` selects, newest first."""
-    query = (
-        select(WORKLOADS)
-        .where(is_workload(selector))
-        .order_by(WORKLOADS.c.registered_at.desc(), WORKLOADS.c.fingerprint)
-    )
-    return [registered_workload(row) for row in connection.execute(query)]
-
-
 def registered_workload(row: Row[Any]) -> RegisteredWorkload:
     """Returns the workload of a row; its fingerprint is that of the row again."""
     return RegisteredWorkload(WorkloadIdentity.of(row._asdict()), row.reference)
