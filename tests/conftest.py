@@ -24,6 +24,7 @@ from hypothesis.internal.conjecture import providers
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.importing import import_runs, read_table
 from tests import cpu_seconds, warm_server
 
 # How long an example takes, or drawing it, means nothing on a busy machine; and the tests of a
@@ -212,6 +213,15 @@ def published(once: Once) -> Path:
     from tests.reproduction.published import write_logs
 
     return once("published", write_logs)
+
+
+@pytest.fixture(scope="session")
+def paper_url(tmp_path_factory: pytest.TempPathFactory, published: Path) -> str:
+    """Database with the runs in these logs."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('paper')}/paper.db"
+    with open_database(url, create=True) as database:
+        import_runs(database, read_table(published / "runs.csv"))
+    return url
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`python -m reproduction`: what it writes and prints."""
+"""`python -m reproduction`: what it writes and prints, and that every experiment works."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from reproduction import program
 from reproduction.figures import FIGURES
 from reproduction.logs import LogRow
 from reproduction.program import main, together
 from syncswitch.cli.search.main import main as searcher
+from syncswitch.trainers.simulated import trainer
+from tests.documentation.pages import ROOT, Page, commands
 from tests.reproduction.recordings import STARTED, write_log
 from tests.tiny_job import write_tiny_job
 
@@ -31,13 +34,8 @@ def test_the_table_of_a_checkout_is_imported_as_it_says(published: Path, tmp_pat
     words = [*shlex.split(command)[1:], "--storage", f"sqlite:///{tmp_path}/paper.db"]
     imported = CliRunner().invoke(searcher, words)
     assert imported.stdout.startswith("runs: 45 imported (1,301 evaluations)")
-
-
-def test_a_file_of_another_kind_is_not_overwritten(published: Path, tmp_path: Path) -> None:
-    output = tmp_path / "mine.csv"
     output.write_text("my own text")
-    done = invoke("logs", published, "-o", output)
-    assert done.exit_code == 2
+    assert invoke("logs", published, "-o", output).exit_code == 2
     assert output.read_text() == "my own text"
 
 
@@ -53,40 +51,12 @@ def test_what_is_left_out_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_figures_runs_are_made_once_and_shown(tmp_path: Path) -> None:
-    job = write_tiny_job(tmp_path)
-    storage = ("--storage", f"sqlite:///{tmp_path}/runs.db")
-    command = ("run", "order", job, "--runs", 1, "--workers", 2, *storage)
-    done = invoke(*command, "-o", tmp_path / "order.html")
-    assert done.exit_code == 0, done.stderr
-    names = [line.split("  ")[0] for line in done.stdout.splitlines()[2:]]
-    assert names[: names.index("")] == [
-        "BSP",
-        "ASP 25 %, BSP",
-        "BSP 75 %, ASP",
-        "ASP 50 %, BSP",
-        "BSP 50 %, ASP",
-        "ASP 75 %, BSP",
-        "BSP 25 %, ASP",
-        "ASP",
-    ]
-    assert done.stderr.count(" s of training") == 8
-    assert "<svg" in (tmp_path / "order.html").read_text()
-
-    again = invoke(*command, "--json")
-    assert "s of training" not in again.stderr
-    rows = json.loads(again.stdout)
-    assert [row["run"] for row in rows] == names[:8]
-    shown = invoke("show", "order", job, *storage, "--json")
-    assert json.loads(shown.stdout) == rows
-
-
-@pytest.mark.slow
-def test_several_figures_are_made_by_one_command(tmp_path: Path) -> None:
+def test_several_figures_are_made_once_by_one_command_and_shown(tmp_path: Path) -> None:
     job, drawings = write_tiny_job(tmp_path), tmp_path / "drawings.html"
     storage = ("--storage", f"sqlite:///{tmp_path}/runs.db")
     options = ("--runs", 1, "--workers", 3, "--profile", "uniform")
-    done = invoke("run", "dssp,stragglers,dssp", job, *options, *storage, "-o", drawings)
+    command = ("run", "dssp,stragglers,dssp", job, *options, *storage)
+    done = invoke(*command, "-o", drawings)
     assert done.exit_code == 0, done.stderr
     titles = [f"{name}: {FIGURES[name].title}" for name in ("dssp", "stragglers")]
     lines = done.stdout.splitlines()
@@ -97,9 +67,13 @@ def test_several_figures_are_made_by_one_command(tmp_path: Path) -> None:
     assert "elastic, stragglers" in " ".join(done.stdout.split())
     assert drawings.read_text().count("<svg") == 2
 
+    again = invoke(*command, "--json")
+    assert " s of training" in done.stderr
+    assert " s of training" not in again.stderr
     shown = invoke("show", "all", job, *storage, "--json")
-    figures = json.loads(shown.stdout)
-    clusters = {name: {row["cluster"] for row in rows} for name, rows in figures.items()}
+    figures, made = json.loads(shown.stdout), json.loads(again.stdout)
+    assert {name: figures[name] for name in made} == made
+    clusters = {name: {row["cluster"] for row in rows} for name, rows in made.items()}
     assert clusters["dssp"] != clusters["stragglers"]
     first = ["summary", "timing", "order", "curves", "size", "generality"]
     assert list(figures) == [*first, "stragglers", "dssp"]
@@ -108,9 +82,8 @@ def test_several_figures_are_made_by_one_command(tmp_path: Path) -> None:
 
 def test_of_several_figures_each_keeps_what_it_is_about() -> None:
     options = ("--runs", "1", "--profile", "uniform", "--profile=uniform")
-    real = ("--trainer", "local", "--at", "50")
+    real, mixed = ("--trainer", "local", "--at", "50"), ("--profile", "heterogeneous")
     assert together(options, real) == ["--runs", "1", *real]
-    mixed = ("--profile", "heterogeneous")
     assert together(options, mixed) == [*options, *mixed]
 
 
@@ -136,3 +109,70 @@ def test_the_figures_are_listed() -> None:
     assert len(lines) == 2 + len(FIGURES)
     assert lines[2].startswith("summary")
     assert "Table I" in lines[2]
+
+
+EXPERIMENTS = program.EXPERIMENTS.read_text().splitlines()
+
+_ALONE = ("--workers", "2")
+_SIZES = ("--workers", "2,3", "--at", "100,50")
+_SMALLER = {
+    "stragglers": ("--workers", "3"),
+    "dssp": _ALONE,
+    "ds-sync": (),
+    "batch": (*_ALONE, "--at", "50"),
+    "momentum": (*_ALONE, "--at", "50"),
+    "size": _SIZES,
+    "generality": _SIZES,
+    "overhead": ("--launcher", "in-process", "--workers", "2"),
+}
+# On the profile of the others, whose runs count for these as well.
+_ON_ANY_PROFILE = {"summary", "timing", "curves", "order", "size", "batch"}
+
+
+def test_the_page_names_the_experiments() -> None:
+    blocks = [block for block in Page(ROOT / "docs/papers.md").blocks if "not run" in block.marks]
+    named = [shlex.join(command.words) for block in blocks for command in commands(block)]
+    assert [one.replace(" --runs 10", "") for one in named] == EXPERIMENTS
+
+
+def smaller(command: str, job: str, other: str) -> str:
+    """The same on a tiny job with one run of each kind."""
+    words = command.replace("reproduction/hot_breast_cancer.py:workload", other).split()
+    if words[0] == "python":
+        figure, words[5] = words[4], job
+        words += ["--runs", "1", *_SMALLER.get(figure, (*_ALONE, "--at", "100,50"))]
+        if "--profile" not in words and figure in _ON_ANY_PROFILE:
+            words += ["--profile", "sync-switch-resnet32"]
+    elif words[1] == "run":
+        words[2] = other if words[2] == other else job
+        words += [*_ALONE, "--settings", "1"]
+    else:
+        words[2] = other if words[2] == other else job
+        words[4] = "tiny" if words[2] == other else "other"
+        words += [*_ALONE, "--runs", "1"]
+    return " ".join(words)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_all_experiments_work_at_a_small_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # A call that computes several gradients takes seconds to compile.
+    monkeypatch.setattr(trainer, "_MOST_AT_ONCE", 1)
+    job, other = write_tiny_job(tmp_path), f"{tmp_path}/other.py:workload"
+    another = (tmp_path / "tiny.py").read_text().replace('name="tiny"', 'name="other"')
+    (tmp_path / "other.py").write_text(another.replace("learning_rate=0.05", "learning_rate=0.1"))
+    small = [smaller(command, job, other) for command in EXPERIMENTS]
+    (tmp_path / "experiments.txt").write_text("\n".join(small) + "\n")
+    monkeypatch.setattr(program, "EXPERIMENTS", tmp_path / "experiments.txt")
+    done = CliRunner().invoke(program.main, ["papers", "--runs", "1"])
+    assert done.exit_code == 0, f"{done.stderr} {done.exception!r}"
+    texts = sorted((tmp_path / "papers").glob("*.txt"))
+    assert len(texts) == len(EXPERIMENTS)
+    assert all(path.read_text().strip() for path in texts)
+    drawn = {path.name[3:] for path in (tmp_path / "papers").glob("*.html")}
+    assert {name for name in FIGURES if any(one.startswith(f"run-{name}-") for one in drawn)} == {
+        *FIGURES
+    }

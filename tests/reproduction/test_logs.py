@@ -1,16 +1,14 @@
-"""The authors' folder names are read as what was run, and their logs as what was measured."""
+"""The authors' folder names and logs are read as what was run and measured, and so published."""
 
 from __future__ import annotations
 
-import random
+import csv
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reproduction import logs
 from reproduction.logs import (
     SETUPS,
     Clock,
@@ -18,7 +16,6 @@ from reproduction.logs import (
     Pause,
     Phases,
     ReleasedRun,
-    clock_without,
     latest_attempt,
     pauses,
     read_log,
@@ -27,8 +24,13 @@ from reproduction.logs import (
     switch_seconds,
     write_table,
 )
+from reproduction.published import TABLES, PublishedRow
+from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RecordingError
-from syncswitch.storage.importing import read_table
+from syncswitch.storage.importing import import_runs, read_table
+from syncswitch.trainers.replay.recording import RecordedRun, read_recording
+from tests.reproduction.published import INTERVAL, RUNS, Run, SwitchPoint
 from tests.reproduction.recordings import PAPER, STARTED, log_rows, needs_paper, walls, write_log
 
 
@@ -38,19 +40,15 @@ from tests.reproduction.recordings import PAPER, STARTED, log_rows, needs_paper,
         ("cifar10_res32/baseline/bsp_1", ("bsp", 100.0, 1, 8, 64_000, None)),
         ("cifar10_res32/baseline/bsp_6", ("bsp", 100.0, 6, 8, 64_000, 100.0)),
         ("cifar10_res32/baseline/asp_4", ("bsp", 0.0, 4, 8, 64_000, 0.0)),
-        ("cifar10_res32/switch_exp/b50-a50", ("bsp", 50.0, 1, 8, 64_000, 50.0)),
         ("cifar10_res32/switch_exp/b50_a50_run5", ("bsp", 50.0, 5, 8, 64_000, 50.0)),
         ("cifar10_res32/switch_exp/b5-a95-run5", ("bsp", 5.0, 5, 8, 64_000, 6.25)),
         ("cifar10_res32/switch_exp/b5-a95-run6", ("bsp", 5.0, 6, 8, 64_000, None)),
-        ("cifar10_res32/switch_exp/b6-a94-run1", ("bsp", 6.25, 1, 8, 64_000, None)),
         ("cifar10_res32/switch_exp/b15-a85-run4", ("bsp", 25.0, 4, 8, 64_000, None)),
         ("cifar10_res32/switch_exp/a25-b75-run3", ("asp", 25.0, 3, 8, 64_000, 25.0)),
         ("cifar10_res32/switch_exp/a50-b50-run2", ("asp", 75.0, 2, 8, 64_000, 75.0)),
         ("cifar100_res50/12_88_5", ("bsp", 12.5, 5, 8, 128_000, 12.5)),
         ("cifar100_res50/694_1", ("bsp", 6.25, 1, 8, 128_000, 6.25)),
-        ("cifar100_res50/asp_2", ("bsp", 0.0, 2, 8, 128_000, 0.0)),
         ("cluster_16/5050_run3", ("bsp", 50.0, 3, 16, 64_000, 50.0)),
-        ("cluster_16/bsp_run1", ("bsp", 100.0, 1, 16, 64_000, 100.0)),
     ],
 )
 def test_a_folder_says_what_was_run(
@@ -59,14 +57,9 @@ def test_a_folder_says_what_was_run(
     (tmp_path / "data" / folder).mkdir(parents=True)
     run, *without_logs = read_released_runs(tmp_path).runs
     assert run.folder == folder
-    assert (
-        run.protocols[0],
-        run.switch_percent,
-        run.number,
-        run.setup.workers,
-        run.setup.total_worker_steps,
-        run.stands_for_percent,
-    ) == expected
+    setup = (run.setup.workers, run.setup.total_worker_steps)
+    said = (run.protocols[0], run.switch_percent, run.number, *setup, run.stands_for_percent)
+    assert said == expected
     assert set(run.protocols) == {"bsp", "asp"}
     lost = [(one.switch_percent, one.folder) for one in without_logs]
     assert lost == ([(25.0, "")] * 3 + [(0.0, "")] * 3 if run.setup.workers == 16 else [])
@@ -119,13 +112,6 @@ def test_a_run_with_a_switch(tmp_path: Path) -> None:
     assert first["switch_overhead_seconds"] == pytest.approx(100.0)
 
 
-def test_an_interruption_is_neither_training_nor_switch(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", switch_step=0, last_step=8000, pauses=[(3010, 500.0)])
-    first, *_ = rows_of(run_of(percent=0.0), tmp_path)
-    assert first["training_seconds"] == pytest.approx(2000.0)
-    assert first["switch_overhead_seconds"] == 0.0
-
-
 def test_the_time_that_a_processed_log_gives_is_taken(tmp_path: Path) -> None:
     write_run(tmp_path / "run", pauses=[(500, 100.0)])
     (tmp_path / "run/acc_proc.csv").write_text(
@@ -137,10 +123,16 @@ def test_the_time_that_a_processed_log_gives_is_taken(tmp_path: Path) -> None:
     assert (first["first_phase_seconds"], second["elapsed_seconds"]) == (960.0, 480.0)
 
 
-def test_where_one_test_is_left_the_loss_tells_the_time(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", switch_step=0, last_step=8000)
+def test_without_a_switch_the_log_of_the_loss_may_tell_the_time(tmp_path: Path) -> None:
+    without, whole = run_of(percent=0.0), {"switch_step": 0, "last_step": 8000}
+    # An interruption is neither training nor switch.
+    write_run(tmp_path / "run", **whole, pauses=[(3010, 500.0)])
+    first, *_ = rows_of(without, tmp_path)
+    assert first["training_seconds"] == pytest.approx(2000.0)
+    assert first["switch_overhead_seconds"] == 0.0
+    write_run(tmp_path / "run", **whole)
     write_log(tmp_path / "run/acc.csv", [LogRow(STARTED + 100_000, 8000, 0.9)])
-    (row,) = rows_of(run_of(percent=0.0), tmp_path)
+    (row,) = rows_of(without, tmp_path)
     assert (row["training_seconds"], row["elapsed_seconds"]) == (2000.0, 2000.0)
 
 
@@ -157,83 +149,116 @@ def test_a_restarted_run_supersedes_what_it_had_written() -> None:
     assert [(row.wall_time_seconds, row.step) for row in latest_attempt(rows)] == [(1, 0), (4, 100)]
 
 
-class TestPauses:
-    def test_noise_of_a_tenth_costs_little(self) -> None:
-        draw = random.Random(7)
-        steps = [*range(1, 4001, 100), *range(4070, 36000, 120)]
-        exact = walls(
-            steps,
-            switch_step=4000,
-            first_seconds=1.27,
-            second_seconds=0.024,
-            pauses=[(4000, 150.0)],
-        )
-        noisy = [STARTED]
-        for before, after in pairwise(exact):
-            noise = draw.uniform(0.9, 1.1) if after - before < 140 else 1.0
-            noisy.append(noisy[-1] + (after - before) * noise)
-        log = log_rows(steps, noisy, [0.5] * len(steps))
-        found = pauses(log, Phases(4000, 8, 1, 16))
-        assert [pause.is_switch for pause in found] == [True]
-        trained = noisy[-1] - noisy[0] - 150.0
-        assert clock_without(log, found).total_seconds == pytest.approx(trained, rel=0.01)
+def test_a_counter_that_runs_past_the_switch_hides_no_restart() -> None:
+    steps = [*range(0, 16000, 100), 16011, 16014, *range(16100, 22000, 100)]
+    speeds = {"switch_step": 16013, "first_seconds": 0.024, "second_seconds": 1.27}
+    times = walls(steps, **speeds, pauses=[(16013, 300.0)])
+    log = log_rows(steps, times, [0.5] * len(steps))
+    (pause,) = pauses(log, Phases(16000, 1, 8, 16))
+    assert pause.is_switch
+    assert pause.seconds == pytest.approx(300.0, rel=0.02)
 
-    def test_a_counter_that_runs_past_the_switch_hides_no_restart(self) -> None:
-        steps = [*range(0, 16000, 100), 16011, 16014, *range(16100, 22000, 100)]
-        times = walls(
-            steps,
-            switch_step=16013,
-            first_seconds=0.024,
-            second_seconds=1.27,
-            pauses=[(16013, 300.0)],
-        )
-        log = log_rows(steps, times, [0.5] * len(steps))
-        (pause,) = pauses(log, Phases(16000, 1, 8, 16))
-        assert pause.is_switch
-        assert pause.seconds == pytest.approx(300.0, rel=0.02)
 
-    @pytest.mark.parametrize("seconds", [59.0, 350.0, 2779.0])
-    def test_what_is_short_or_merely_slow_is_no_interruption(self, seconds: float) -> None:
-        steps = list(range(0, 8000, 100))
-        times = walls(steps, pauses=[(5450, seconds)])
-        found = pauses(log_rows(steps, times, [0.5] * 80), Phases(None, 8, 1, 16))
-        long = [Pause(STARTED + 5400, seconds, 5400, is_switch=False)]
-        assert found == (long if seconds > 400 else [])
+@pytest.mark.parametrize("seconds", [59.0, 350.0, 2779.0])
+def test_what_is_short_or_merely_slow_is_no_interruption(seconds: float) -> None:
+    steps = list(range(0, 8000, 100))
+    times = walls(steps, pauses=[(5450, seconds)])
+    found = pauses(log_rows(steps, times, [0.5] * 80), Phases(None, 8, 1, 16))
+    long = [Pause(STARTED + 5400, seconds, 5400, is_switch=False)]
+    assert found == (long if seconds > 400 else [])
 
-    def test_an_interval_is_shared_as_the_speeds_say(self) -> None:
-        steps = [*range(0, 501, 50), *range(550, 4501, 50)]
-        times = walls(steps, switch_step=500, first_seconds=2.0, second_seconds=0.25)
-        log = log_rows(steps, times, [0.5] * len(steps))
-        # Steps 400 to 500 take 200 s, 500 to 1700 take 300 s.
-        clock = Clock([0, 400, 1700], [0.0, 800.0, 1300.0])
-        assert switch_seconds(clock, Phases(500, 8, 1, 16), log) == 1000.0
-        in_flight = Clock([0, 14000, 16013, 16263], [0.0, 340.0, 400.0, 700.0])
-        assert switch_seconds(in_flight, Phases(16000, 1, 8, 16), []) == 400.0
+
+def test_an_interval_is_shared_as_the_speeds_say() -> None:
+    steps = [*range(0, 501, 50), *range(550, 4501, 50)]
+    times = walls(steps, switch_step=500, first_seconds=2.0, second_seconds=0.25)
+    log = log_rows(steps, times, [0.5] * len(steps))
+    # Steps 400 to 500 take 200 s, 500 to 1700 take 300 s.
+    clock = Clock([0, 400, 1700], [0.0, 800.0, 1300.0])
+    assert switch_seconds(clock, Phases(500, 8, 1, 16), log) == 1000.0
+    in_flight = Clock([0, 14000, 16013, 16263], [0.0, 340.0, 400.0, 700.0])
+    assert switch_seconds(in_flight, Phases(16000, 1, 8, 16), []) == 400.0
 
 
 @needs_paper
-class TestPaper:
-    def test_all_released_runs_are_read(self, tmp_path: Path) -> None:
-        found = write_table(PAPER, tmp_path / "runs.csv")
-        assert (len(found.runs), found.unread) == (84, ())
-        assert [run.folder[-12:] for run in found.runs if run.is_corrected] == [
-            "a50-b50-run2",
-            "b15-a85-run4",
-        ]
-        runs = {run.source: run for run in read_table(tmp_path / "runs.csv")}
-        assert sum(run.final_accuracy is None for run in runs.values()) == 6
-        interrupted = runs["resnet32-cifar10-8/cifar10_res32/baseline/bsp_1"]
-        assert interrupted.training_seconds == 18523.0
-        assert interrupted.switch_overhead_seconds == 0.0
+def test_all_released_runs_are_read(tmp_path: Path) -> None:
+    found = write_table(PAPER, tmp_path / "runs.csv")
+    assert (len(found.runs), found.unread) == (84, ())
+    assert [run.folder[-12:] for run in found.runs if run.is_corrected] == [
+        "a50-b50-run2",
+        "b15-a85-run4",
+    ]
+    runs = {run.source: run for run in read_table(tmp_path / "runs.csv")}
+    assert sum(run.final_accuracy is None for run in runs.values()) == 6
+    interrupted = runs["resnet32-cifar10-8/cifar10_res32/baseline/bsp_1"]
+    assert interrupted.training_seconds == 18523.0
+    assert interrupted.switch_overhead_seconds == 0.0
 
-    def test_the_wrong_names_contradict_the_counters(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(logs, "_WRONG_LABELS", {})
-        ends = {
-            run.folder: next(rows_of(run, PAPER))["worker_steps"]
-            for run in read_released_runs(PAPER).runs
-            if run.folder and run.setup.workers == 8
-        }
-        wrong = {name[-12:]: end for name, end in ends.items() if abs(end - 64_000) > 100}
-        assert wrong == {"a50-b50-run2": 176_000, "b15-a85-run4": 58_414}
+
+STOP = StopRule(precision=0.005)
+
+
+def recorded_run(recorded: RecordedRun) -> Run | None:
+    if recorded.diverged:
+        return None
+    known = STOP.known_at(recorded.evaluations, recorded.switch_worker_step)
+    accuracy = STOP.plateau_accuracy(recorded.evaluations, recorded.switch_worker_step)
+    step = None if known is None else recorded.evaluations[known - 1].worker_step
+    return Run(
+        round(recorded.accuracy, 4),
+        round(recorded.training_seconds, 1),
+        round(recorded.first_seconds, 1),
+        None if step is None else INTERVAL * round(step / INTERVAL),
+        round(accuracy or 0.0, 4),
+    )
+
+
+def runs(logs: Path, tmp_path: Path, workers: int) -> dict[float, list[Run | None]]:
+    with open_database(f"sqlite:///{tmp_path}/runs.db", create=True) as database:
+        write_table(logs, tmp_path / "runs.csv")
+        import_runs(database, read_table(tmp_path / "runs.csv"))
+        name, pair = f"resnet32-cifar10-{workers}", ("bsp", "asp")
+        recording = read_recording(database, name, workers=workers, protocols=pair)
+    return {
+        percent: [recorded_run(one) for one in recording.at(percent)]
+        for percent in recording.switch_points
+    }
+
+
+def written(workers: int) -> dict[float, list[Run | None]]:
+    return {switch_point.percent: list(found) for switch_point, found in RUNS[workers].items()}
+
+
+@pytest.mark.parametrize("workers", [8, 16])
+def test_the_logs_that_are_made_say_what_is_written(
+    workers: int, published: Path, tmp_path: Path
+) -> None:
+    assert runs(published, tmp_path, workers) == written(workers)
+
+
+@needs_paper
+@pytest.mark.parametrize("workers", [8, 16])
+def test_it_is_what_the_logs_say(workers: int, tmp_path: Path) -> None:
+    assert runs(PAPER, tmp_path, workers) == written(workers)
+    run_at = {
+        SwitchPoint(run.stands_for_percent, run.switch_percent)
+        for run in read_released_runs(PAPER).runs
+        if (run.setup.workers, run.protocols) == (workers, ("bsp", "asp"))
+        if run.stands_for_percent is not None
+    }
+    assert run_at == set(RUNS[workers])
+
+
+@needs_paper
+def test_it_is_what_the_tables_say() -> None:
+    with (PAPER.parent / "tables.csv").open() as file:
+        found = tuple(
+            PublishedRow(
+                line["table"],
+                line["recurring"] == "yes",
+                int(line["bsp_runs"]),
+                int(line["candidate_runs"]),
+                *(float(line[name]) for name in PublishedRow._fields[4:]),
+            )
+            for line in csv.DictReader(file)
+        )
+    assert found == TABLES

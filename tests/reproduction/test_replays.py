@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from generated_trainer import identity
-from step_recording import step_recording
 
 from reproduction import replays
 from reproduction.replays import PlayedRecording, simulate
@@ -21,6 +19,8 @@ from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from tests.searcher.generated_trainer import identity
+from tests.searcher.step_recording import step_recording
 
 STOP = StopRule(precision=0.005)
 
@@ -41,9 +41,7 @@ RUNS = recorded(*BASELINE, *HALF, *QUARTER)
 def test_a_switch_point_is_drawn_without_replacement() -> None:
     all_drawn = simulate(PaperStrategy(settings=2, runs=3), RUNS, 20)
     assert {(search.switch_percent, search.seconds) for search in all_drawn} == {(50.0, 600.0)}
-
-
-def test_a_used_up_switch_point_is_shuffled_again() -> None:
+    # One that is used up is shuffled again.
     (search,) = simulate(PaperStrategy(settings=2, runs=7), RUNS, 1)
     assert (search.seconds, search.runs) == (7 * 200.0, 21)
 
@@ -100,45 +98,26 @@ def steps() -> PlayedRecording:
 
 
 @pytest.mark.parametrize("strategy", [ADAPTIVE, PaperStrategy(settings=3, runs=2)])
-def test_processes_change_nothing(
-    steps: PlayedRecording, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("are_broken", [False, True])
+def test_processes_that_work_or_break_change_nothing(
+    steps: PlayedRecording, strategy: Strategy, are_broken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = simulate(strategy, steps, 60)
-    pools = []
+    pools, pool_of = [], replays._pool
 
     @contextmanager
     def watched(processes: int) -> Iterator[ProcessPoolExecutor]:
-        with pool_of(processes) as pool:
+        broken = ProcessPoolExecutor(processes, initializer=os._exit, initargs=(1,))
+        with broken if are_broken else pool_of(processes) as pool:
             pools.append(pool)
             yield pool
 
-    pool_of = replays._pool
+    alone = simulate(strategy, steps, 60)
     monkeypatch.setattr(replays, "_pool", watched)
     monkeypatch.setattr(replays, "_WORTH_PROCESSES_SECONDS", 0.0)
     told: list[int] = []
     assert simulate(strategy, steps, 60, processes=2, on_done=told.append) == alone
     assert len(pools) == 1
     assert told == [25, 25, 10]
-
-
-def test_without_processes_it_goes_on_alone(
-    steps: PlayedRecording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pools = []
-
-    @contextmanager
-    def broken(processes: int) -> Iterator[ProcessPoolExecutor]:
-        with ProcessPoolExecutor(processes, initializer=os._exit, initargs=(1,)) as pool:
-            pools.append(pool)
-            yield pool
-
-    monkeypatch.setattr(replays, "_pool", broken)
-    monkeypatch.setattr(replays, "_WORTH_PROCESSES_SECONDS", 0.0)
-    told: list[int] = []
-    searches = simulate(ADAPTIVE, steps, 90, processes=2, on_done=told.append)
-    assert len(pools) == 1
-    assert told == [25, 25, 25, 15]
-    assert searches == simulate(ADAPTIVE, steps, 90)
 
 
 def test_what_is_soon_done_starts_no_process(
