@@ -41,9 +41,10 @@ from benchmarks.problems import (
 )
 from reproduction.replays import PlayedRecording
 from syncswitch.searcher.search.plan import replicate_seed
-from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch, StartedRun
+from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import (
     Key,
     PlannedTrial,
@@ -103,7 +104,7 @@ class _Replay:
         self._ledger = Ledger(strategy)
         self._now_seconds = 0.0
         # End and beginning of each run under way, its place in line, and the run.
-        self._under_way: list[tuple[float, float, int, StartedRun]] = []
+        self._under_way: list[tuple[float, float, int, Observation]] = []
         self._absent: set[Key] = set()
         self._numbers = itertools.count()
         self._speculative_runs = 0
@@ -131,10 +132,7 @@ class _Replay:
 
     def _start_one(self, course: SearchCourse) -> bool:
         """Starts a run, if one is wanted."""
-        under_way = {
-            (run.observation.switch_percent, run.observation.replicate)
-            for *_, run in self._under_way
-        }
+        under_way = {(run.switch_percent, run.replicate) for *_, run in self._under_way}
         planned = plan_trial(
             self._strategy,
             self._ledger.observations(),
@@ -151,7 +149,9 @@ class _Replay:
             return planned.is_speculative
         run = self._ledger.start(percent, replicate, recorded, course.runs)
         self._speculative_runs += planned.is_speculative
-        entry = (self._now_seconds + run.seconds, self._now_seconds, next(self._numbers), run)
+        assert run.cost is not None
+        end_seconds = self._now_seconds + run.cost.paid_seconds
+        entry = (end_seconds, self._now_seconds, next(self._numbers), run)
         heapq.heappush(self._under_way, entry)
         return True
 

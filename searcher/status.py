@@ -6,6 +6,7 @@ function of what is stored.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import Counter
@@ -15,7 +16,7 @@ from datetime import datetime, timedelta, timezone
 
 from syncswitch.searcher.search.liveness import state_of
 from syncswitch.searcher.search.observations import read_observations, total_cost
-from syncswitch.searcher.simulation.rest import RestOfSearch, rest_of_search
+from syncswitch.searcher.simulation.forecast import RestOfSearch, rest_of_search
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
@@ -286,17 +287,20 @@ def search_status(
         states: The state of each trial, as `liveness.state_of` gives it.
         now: The present, with a time zone.
         registered_at: When the search began.
-        policy: The policy that it published; None as long as there is none.
+        policy: The policy that it published.
         uses: Success of that policy in later runs.
         accuracies: Accuracy at the last test of each run under way.
         rest: The rest after the completed runs, as `rest_of_search` estimates it.
-        is_brief: Whether to leave out the switch points and the bracket of a search that has its
-            policy.
+        is_brief: See `StatusReader.read`.
     """
     strategy = stored_strategy(search)
     living = [number for number in rows if states[number] in _LIVING]
     running = [number for number in living if states[number] == TrialState.RUNNING]
-    needed = None if is_brief and policy else _needed(strategy, finished)
+    needed: tuple[Observation, ...] | None = None
+    if not (is_brief and policy):
+        # A baseline that diverged leaves nothing to compare with.
+        with contextlib.suppress(UserError):
+            needed = course_of(strategy, finished).runs
     progress = None if needed is None else strategy.progress(needed)
     is_new = not rows and registered_at is not None and now - registered_at < _STARTING
     state = "starting" if is_new else "running" if running else "stopped"
@@ -324,7 +328,8 @@ def search_status(
     begun = math.fsum(run.cost for run in in_flight if run.state == TrialState.RUNNING)
     paid = spent.bsp_multiples if finished else 0.0
     rest = rest and rest.less(begun)
-    seen_at = _last_sign(rows)
+    signs = ((row.started_at, row.heartbeat_at, row.ended_at) for row in rows.values())
+    seen_at = max(filter(None, itertools.chain.from_iterable(signs)), default=None)
     is_recent = seen_at is not None and now - seen_at < _RECENT
     is_over = state in _OVER
     return SearchStatus(
@@ -365,17 +370,6 @@ def search_status(
         ),
         in_flight=in_flight,
     )
-
-
-def _needed(strategy: Strategy, finished: Sequence[Observation]) -> tuple[Observation, ...] | None:
-    """The runs that the search asked for, without speculative ones.
-
-    None where its baseline leaves nothing to compare with.
-    """
-    try:
-        return course_of(strategy, finished).runs
-    except UserError:
-        return None
 
 
 def _switch_point_statuses(
@@ -464,11 +458,3 @@ def _last_failure(rows: Mapping[int, StoredTrial], states: Mapping[int, TrialSta
     row = rows[number]
     reason = row.failure or "its process is gone"
     return f"{row.switch_percent:g} %, run {row.replicate + 1}: {reason}"
-
-
-def _last_sign(rows: Mapping[int, StoredTrial]) -> datetime | None:
-    """The time of the last report on any run; None without one."""
-    times = itertools.chain.from_iterable(
-        (row.started_at, row.heartbeat_at, row.ended_at) for row in rows.values()
-    )
-    return max((time for time in times if time is not None), default=None)

@@ -1,16 +1,21 @@
-"""Forecasts of what a search costs, from the times of two trainings."""
+"""Forecasts: of a search from the times of two trainings, and of the rest of one under way."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from syncswitch.searcher.simulation.simulator import PlayedRun, search_with
-from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
+from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, NextTrial, Strategy
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import asked_trials, course_of
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.errors import UserError
 
 # Target of a job without a known one; only differences from it count.
@@ -59,28 +64,29 @@ def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) ->
     for name, value in (("first", first_seconds), ("second", second_seconds)):
         if not (math.isfinite(value) and value > 0):
             raise UserError(f"the training time with the {name} protocol is {value}: give seconds")
-    knees = [strategy.highest_percent / 2**halvings for halvings in range(strategy.settings + 1)]
-    return [
-        _foreseen(strategy, _ImaginedJob(strategy, knee, first_seconds, second_seconds))
-        for knee in knees
-    ]
+    knees = (strategy.highest_percent / 2**halvings for halvings in range(strategy.settings + 1))
+    jobs = (_ImaginedJob(strategy, knee, first_seconds, second_seconds) for knee in knees)
+    return [_foreseen(strategy, job) for job in jobs]
 
 
 @dataclass(frozen=True, slots=True)
 class _ImaginedJob:
-    """A job whose curve has its knee at the answer; each of its methods makes a run."""
+    """A job whose curve has its knee at the answer."""
 
     strategy: Strategy
     knee_percent: float
     first_seconds: float
     second_seconds: float
 
-    def seconds(self, percent: float) -> float:
+    def run(self, percent: float, loss: float) -> PlayedRun:
+        target = _TARGET if self.strategy.target_accuracy is None else self.strategy.target_accuracy
         share = percent / self.strategy.highest_percent
-        return share * self.first_seconds + (1 - share) * self.second_seconds
+        first_seconds = share * self.first_seconds
+        seconds = first_seconds + (1 - share) * self.second_seconds
+        return PlayedRun(target - loss, False, seconds, first_seconds)
 
     def run_without_luck(self, percent: float, _: int) -> PlayedRun:
-        return self._run(percent, 0.0 if percent >= self.knee_percent else _HOPELESS_LOSS)
+        return self.run(percent, 0.0 if percent >= self.knee_percent else _HOPELESS_LOSS)
 
     def run_at(self, percent: float, replicate: int, *, search: int) -> PlayedRun:
         """Returns a generated run of the search with this number."""
@@ -89,12 +95,7 @@ class _ImaginedJob:
         noise = _STANDARD_DEVIATION * float(chance.standard_normal())
         # A measured threshold fits any scale of the noise.
         scale = self.strategy.threshold or USUAL_THRESHOLD
-        return self._run(percent, scale * (_SLOPE * below + noise))
-
-    def _run(self, percent: float, loss: float) -> PlayedRun:
-        target = _TARGET if self.strategy.target_accuracy is None else self.strategy.target_accuracy
-        first_seconds = percent / self.strategy.highest_percent * self.first_seconds
-        return PlayedRun(target - loss, False, self.seconds(percent), first_seconds)
+        return self.run(percent, scale * (_SLOPE * below + noise))
 
 
 def _foreseen(strategy: Strategy, job: _ImaginedJob) -> Forecast:
@@ -104,7 +105,7 @@ def _foreseen(strategy: Strategy, job: _ImaginedJob) -> Forecast:
         runs_of = [functools.partial(job.run_at, search=number) for number in range(_SEARCHES)]
         searches = [search_with(strategy, run_at) for run_at in runs_of]
     paid = statistics.fmean(search.seconds for search in searches) / job.first_seconds
-    policy = job.seconds(job.knee_percent) / job.first_seconds
+    policy = job.run(job.knee_percent, 0.0).seconds / job.first_seconds
     return Forecast(
         switch_percent=job.knee_percent,
         runs=statistics.fmean(search.runs for search in searches),
@@ -117,3 +118,85 @@ def _foreseen(strategy: Strategy, job: _ImaginedJob) -> Forecast:
 def ratio_or_infinity(value: float, unit: float) -> float:
     """Returns the quotient; infinite if the unit is not above 0."""
     return value / unit if unit > 0 else math.inf
+
+
+_REST_STREAM = 20_262
+_MOST_STEPS = 200
+_LOW, _HIGH = 0.1, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class RestOfSearch:
+    """The rest of a search; costs are in trainings with the first protocol alone.
+
+    Attributes:
+        runs: Mean number of runs, including those under way.
+        cost: Mean cost.
+        low_cost: One of ten searches costs less.
+        high_cost: One of ten searches costs more.
+    """
+
+    runs: float
+    cost: float
+    low_cost: float
+    high_cost: float
+
+    def less(self, cost: float) -> RestOfSearch:
+        """Returns what is left after a part of the cost was paid."""
+        left = (max(0.0, part - cost) for part in (self.cost, self.low_cost, self.high_cost))
+        return RestOfSearch(self.runs, *left)
+
+
+def rest_of_search(strategy: Strategy, finished: Iterable[Observation]) -> RestOfSearch:
+    """Forecasts the rest of a search by playing it to its end 20 times.
+
+    Every run measures one of the values that `Strategy.outcomes` holds for likely by then, and
+    costs what `TrialCosts` expects. That a run may diverge is neglected. The same history always
+    leads to the same forecast. Raises UserError if the baseline diverged.
+    """
+    runs = tuple(sorted(finished, key=lambda run: run.trial_number))
+    return _rest(strategy, runs)
+
+
+@functools.lru_cache(maxsize=64)
+def _rest(strategy: Strategy, finished: tuple[Observation, ...]) -> RestOfSearch:
+    played = [_play_on(strategy, finished, search) for search in range(_SEARCHES)]
+    costs = [cost for _, cost in played]
+    low, high = np.quantile(costs, [_LOW, _HIGH])
+    return RestOfSearch(
+        runs=statistics.fmean(runs for runs, _ in played),
+        cost=statistics.fmean(costs),
+        low_cost=float(low),
+        high_cost=float(high),
+    )
+
+
+def _play_on(
+    strategy: Strategy, finished: tuple[Observation, ...], search: int
+) -> tuple[int, float]:
+    """Returns number and cost of the runs until the answer."""
+    chance = np.random.default_rng([_REST_STREAM, search])
+    numbers = itertools.count(max((run.trial_number for run in finished), default=-1) + 1)
+    made, cost = list(finished), 0.0
+    # A search ends by itself; the limit is a precaution.
+    for _ in range(_MOST_STEPS):
+        course = course_of(strategy, made)
+        if not isinstance(course.decision, NextTrial):
+            break
+        percent = course.decision.switch_percent
+        accuracy = _drawn(strategy.outcomes(course.runs, percent), float(chance.random()))
+        for _, replicate in asked_trials(strategy, course.runs, course.decision):
+            prices = TrialCosts.of(made, strategy.highest_percent, strategy.share_prefix)
+            cost += prices.next(percent, replicate)
+            number = next(numbers)
+            made.append(Observation(percent, accuracy, False, number, replicate))
+    return len(made) - len(finished), cost
+
+
+def _drawn(outcomes: Sequence[tuple[float, float]], place: float) -> float:
+    """Returns the accuracy at a place between 0 and 1 among the likely ones."""
+    for probability, accuracy in outcomes:
+        place -= probability
+        if place < 0:
+            return accuracy
+    return outcomes[-1][1]

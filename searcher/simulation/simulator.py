@@ -87,20 +87,15 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
 
     A search that unlucky draws lead to a switch point without a recorded run ends there, with what
     it has accepted so far: its answer is wrong anyway.
-
-    Args:
-        strategy: Decides.
-        run_at: Returns the run of a switch point and replicate; None if none is recorded.
     """
     ledger = Ledger(strategy)
     while isinstance(decision := decision_after(strategy, ledger.observations()), NextTrial):
         for _ in range(decision.repeats):
             replicate = ledger.made(decision.switch_percent)
             run = run_at(decision.switch_percent, replicate)
-            if run is None:
-                answer = strategy.progress(ledger.observations()).upper_percent
-                return ledger.ended_with(answer)
             known = ledger.observations()
+            if run is None:
+                return ledger.ended_with(strategy.progress(known).upper_percent)
             ledger.finish(ledger.start(decision.switch_percent, replicate, run, known))
             if run.diverged:
                 break
@@ -109,14 +104,6 @@ def search_with(strategy: Strategy, run_at: RunAt) -> SimulatedSearch:
         ledger.ended_with(decision.switch_percent, decision.confidence),
         kept_share=decision.kept_share,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class StartedRun:
-    """A run of a replayed search: its result, and the seconds that it takes by itself."""
-
-    observation: Observation
-    seconds: float
 
 
 class Ledger:
@@ -157,14 +144,10 @@ class Ledger:
 
     def start(
         self, percent: float, replicate: int, run: PlayedRun, known: Sequence[Observation]
-    ) -> StartedRun:
-        """Returns what a run will measure and cost: to its end, or to where it may be stopped.
+    ) -> Observation:
+        """Returns what a recorded run will measure and cost: whole, or to where it may be stopped.
 
-        Args:
-            percent: Its switch point.
-            replicate: Its replicate.
-            run: The recorded run.
-            known: The runs that the search knows when this one begins.
+        `known` are the runs that the search knows when this one begins.
         """
         share = percent / self._strategy.highest_percent
         have = self._prefixes[replicate] / percent if percent else 0.0
@@ -173,7 +156,7 @@ class Ledger:
         seconds = run.stopped_seconds if is_stopped else run.seconds
         paid = max(0.0, seconds - inherited)
         plateau = run.plateau_accuracy if is_stopped else None
-        observation = Observation(
+        return Observation(
             switch_percent=percent,
             trial_number=len(self._observations),
             accuracy=run.accuracy if plateau is None else plateau,
@@ -183,16 +166,15 @@ class Ledger:
             plateau_accuracy=None if is_stopped else run.plateau_accuracy,
             cost=_cost(run, share, paid, 100 * _reached(run, share, seconds)),
         )
-        return StartedRun(observation, paid)
 
-    def finish(self, started: StartedRun) -> None:
+    def finish(self, run: Observation) -> None:
         """Records a run that came to its end."""
-        run = started.observation
+        assert run.cost is not None  # each that was started has one
         self._made[run.switch_percent] += 1
-        if self._strategy.share_prefix and run.cost is not None:
+        if self._strategy.share_prefix:
             reached = min(run.switch_percent, run.cost.reached_percent)
             self._prefixes[run.replicate] = max(self._prefixes[run.replicate], reached)
-        self._paid_seconds += started.seconds
+        self._paid_seconds += run.cost.paid_seconds
         self._observations.append(run)
 
 

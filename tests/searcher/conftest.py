@@ -106,15 +106,8 @@ def two_clusters(searched: Callable[[str, str], None], url: str) -> None:
 
 
 CHROMIUM = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1600,2000",
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
+    " --disable-background-networking --disable-component-update --window-size=1600,2000"
 )
 
 
@@ -127,7 +120,7 @@ def browser(tmp_path: Path) -> Iterator[Any]:
         pytest.skip("no browser here; on Debian: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for argument in (*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}"):
+    for argument in (*CHROMIUM.split(), f"--user-data-dir={tmp_path / 'profile'}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))

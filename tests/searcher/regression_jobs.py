@@ -50,14 +50,6 @@ constant = replace(mae, name="constant", learning_rate=1e-30, model=of_zeros)
 loss = job("loss")
 
 
-def column() -> Data:
-    """The same with a column of labels, as R2 wants it."""
-    found = data()
-    return replace(
-        found, train_labels=found.train_labels[:, None], test_labels=found.test_labels[:, None]
-    )
-
-
 def above() -> Data:
     """Whether the number is above its mean."""
     found = data()
@@ -86,7 +78,6 @@ def perplexity() -> Any:
 
 
 mse = job("mse", further_metrics=("mae", "RootMeanSquaredError"))
-r2 = replace(job("R2Score"), data=column, evaluation_interval_worker_steps=4)
 auc = replace(
     job("AUC"),
     model=classifier,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from dataclasses import replace
 
@@ -33,9 +32,6 @@ def test_known_answers(
 def test_the_interval_is_students_and_of_the_logarithms() -> None:
     seconds = {100.0: [6.0, 6.6], 12.5: [3.0], 50.0: [4.0, 4.4, 4.2]}
     found = measured_speed_up(seconds, 12.5, 100.0)
-    assert found is not None
-    assert found.low is not None
-    assert found.high is not None
     squares = sum(
         statistics.variance(map(math.log, t)) * (len(t) - 1) for t in seconds.values() if len(t) > 1
     )
@@ -46,31 +42,11 @@ def test_the_interval_is_students_and_of_the_logarithms() -> None:
     assert math.log(found.value / found.low) == pytest.approx(half, rel=1e-6)
 
 
-def test_it_holds_the_truth_nine_times_of_ten() -> None:
-    chance = random.Random(7)
-    held = 0
-    for _ in range(2000):
-        seconds = {
-            percent: [mean * math.exp(chance.gauss(0, 0.2)) for _ in range(runs)]
-            for percent, mean, runs in ((100.0, 6.0, 2), (50.0, 4.0, 2), (12.5, 3.0, 3))
-        }
-        found = measured_speed_up(seconds, 12.5, 100.0)
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= 2.0 <= found.high
-    assert 0.88 < held / 2000 < 0.92
-
-
 def test_load_that_differed_between_switch_points_counts() -> None:
     seconds = {100.0: [6.0, 6.1], 12.5: [3.0]}
     quiet = measured_speed_up(seconds, 12.5, 100.0, [[6.0, 6.0], [2.6]])
     assert quiet == measured_speed_up(seconds, 12.5, 100.0)
     loaded = measured_speed_up(seconds, 12.5, 100.0, [[6.0, 6.1, 9.0], [2.6, 2.7]])
-    assert quiet is not None
-    assert loaded is not None
-    assert quiet.high is not None
-    assert loaded.high is not None
     assert loaded.value == quiet.value
     assert loaded.high > 1.3 * quiet.high
     # Even with a run of each switch point it is known how much the first protocol's pace changed.

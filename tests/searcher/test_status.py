@@ -8,8 +8,10 @@ import json
 import os
 import socket
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from command_line import LEAST, Invoke, database_file
@@ -19,13 +21,12 @@ from syncswitch.searcher import status as status_reading
 from syncswitch.searcher.search.observations import observations_of
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.search.search import Search, SearchStudy
-from syncswitch.searcher.simulation.rest import RestOfSearch
-from syncswitch.searcher.status import StatusReader, search_status
+from syncswitch.searcher.simulation.forecast import RestOfSearch
+from syncswitch.searcher.status import SearchStatus, StatusReader, search_status
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import DatabaseError
-from syncswitch.storage.records.trial import Evaluation, TrialSpec
+from syncswitch.storage.records.trial import Evaluation, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Owner, SearchInfo, StoredTrial
 
@@ -49,7 +50,6 @@ def begin(url: str) -> tuple[TrialStore, SearchStudy]:
     store.register(JOB, "generated", SEARCH)
     for percent in (100.0, 12.5):
         claim = study.claim(study.read(), Owner.current(), 0, study.read)
-        assert claim is not None
         spec = TrialSpec(JOB, percent, claim.seed, claim.replicate)
         store.begin(STUDY, claim.number, spec, Owner.current())
         if percent == 100.0:
@@ -71,14 +71,11 @@ def test_a_search_under_way(any_url: str) -> None:
     (run,) = search.in_flight
     assert (run.switch_percent, run.worker_steps, run.accuracy) == (12.5, 1500, 0.75)
     assert (run.host, run.process_id, run.state) == (socket.gethostname(), os.getpid(), "running")
-    assert run.remaining_seconds is not None
     answers = [switch_point.answer_probability for switch_point in search.switch_points]
     assert sum(filter(None, answers)) == pytest.approx(1.0)
     assert [one.switch_percent for one in search.switch_points] == [100, 75, 50, 25, 12.5]
     assert [one.in_flight_runs for one in search.switch_points] == [0, 0, 0, 0, 1]
-    assert search.cost is not None
     assert search.cost == pytest.approx(1.0 + run.cost)
-    assert search.rest is not None
     assert 0 <= search.rest.low_cost <= search.rest.high_cost
     assert search.last_failure is None
 
@@ -91,126 +88,85 @@ def test_a_search_under_way(any_url: str) -> None:
     assert search.failed_runs == 1
 
 
-def rows_of(url: str) -> dict[int, StoredTrial]:
+@pytest.fixture
+def rows(url: str, our_tables: None) -> dict[int, StoredTrial]:
+    """The rows of that search."""
+    begin(url)
     with open_database(url, create=False) as database:
         return TrialStore(database).numbered(STUDY)
 
 
-def finished(rows: dict[int, StoredTrial]) -> list[Observation]:
-    return observations_of(rows.values())
+def status_of(
+    rows: Mapping[int, StoredTrial], states: Mapping[int, TrialState], now: datetime, **known: Any
+) -> SearchStatus:
+    complete = [row for number, row in rows.items() if states[number] == "complete"]
+    return search_status(SEARCH, JOB, rows, observations_of(complete), states, now, **known)
 
 
-@pytest.mark.usefixtures("our_tables")
-class TestPure:
-    @pytest.fixture
-    def rows(self, url: str) -> dict[int, StoredTrial]:
-        begin(url)
-        return rows_of(url)
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
 
-    def test_time_that_remains_follows_the_pace_of_the_run(
-        self, rows: dict[int, StoredTrial]
-    ) -> None:
-        began = NOW - timedelta(seconds=100)
-        # BSP for 25 %, then ASP, which takes 0.3 times as long where nobody has measured it.
-        run = replace(
-            rows[1],
-            switch_percent=25.0,
-            worker_steps=750,
-            started_at=began,
-            heartbeat_at=NOW,
-        )
-        status = search_status(SEARCH, JOB, {1: run}, [], {1: "running"}, NOW)
-        (found,) = status.in_flight
-        assert found.cost == pytest.approx(0.25)
-        assert found.remaining_seconds == pytest.approx(100 * 0.75 * 0.3 / 0.25)
-        later = search_status(
-            SEARCH, JOB, {1: run}, [], {1: "running"}, NOW + timedelta(seconds=30)
-        ).in_flight[0]
-        assert later.remaining_seconds == pytest.approx(found.remaining_seconds - 30)
 
-    def test_a_run_whose_process_is_dead_is_no_run_under_way(
-        self, rows: dict[int, StoredTrial]
-    ) -> None:
-        states, now = {0: "complete", 1: "stale"}, datetime.now(timezone.utc)
-        status = search_status(SEARCH, JOB, rows, finished(rows), states, now)
-        assert (status.state, status.failed_runs) == ("stopped", 1)
-        assert status.last_failure == "12.5 %, run 1: its process is gone"
-        assert [run.remaining_seconds for run in status.in_flight] == [None]
-        assert [switch_point.in_flight_runs for switch_point in status.switch_points] == [0] * 5
-        assert status.is_under_way
-        much_later = now + timedelta(minutes=5)
-        assert not search_status(SEARCH, JOB, rows, finished(rows), states, much_later).is_under_way
+def test_time_that_remains_follows_the_pace_of_the_run(rows: dict[int, StoredTrial]) -> None:
+    # BSP for 25 %, then ASP, which takes 0.3 times as long where nobody has measured it.
+    span = {"started_at": after(-100), "heartbeat_at": NOW}
+    run = replace(rows[1], switch_percent=25.0, worker_steps=750, **span)
+    now, later = (
+        status_of({1: run}, {1: "running"}, after(seconds)).in_flight[0] for seconds in (0, 30)
+    )
+    assert now.cost == pytest.approx(0.25)
+    assert now.remaining_seconds == pytest.approx(100 * 0.75 * 0.3 / 0.25)
+    assert later.remaining_seconds == pytest.approx(now.remaining_seconds - 30)
 
-    def test_dead_time_is_no_pace_and_time_under_way_counts(
-        self, rows: dict[int, StoredTrial]
-    ) -> None:
-        def span(number: int, state: str, start: int, end: int | None, beat: int) -> StoredTrial:
-            start_at, beat_at = NOW + timedelta(seconds=start), NOW + timedelta(seconds=beat)
-            ended_at = None if end is None else NOW + timedelta(seconds=end)
-            return replace(
-                rows[number],
-                state=state,
-                failure="its process was gone" if state == "failed" else None,
-                started_at=start_at,
-                heartbeat_at=beat_at,
-                ended_at=ended_at,
-            )
 
-        complete, running = span(0, "complete", 0, 30, 29), span(1, "running", 30, None, 40)
-        # Found dead ten hours later.
-        stale = replace(span(1, "failed", 40, 36_000, 60), trial_number=2)
-        states = {0: "complete", 1: "running", 2: "failed"}
-        status = search_status(
-            SEARCH,
-            JOB,
-            {0: complete, 1: running, 2: stale},
-            finished({0: complete}),
-            states,
-            NOW + timedelta(seconds=41),
-            rest=RestOfSearch(3, 2.0, 2.0, 2.0),
-        )
-        assert status.wall_seconds == 60
-        assert status.rest is not None
-        assert status.remaining_wall_seconds == pytest.approx(30 * status.rest.cost)
+def test_a_run_whose_process_is_dead_is_no_run_under_way(rows: dict[int, StoredTrial]) -> None:
+    states, now = {0: "complete", 1: "stale"}, datetime.now(timezone.utc)
+    status = status_of(rows, states, now)
+    assert (status.state, status.failed_runs) == ("stopped", 1)
+    assert status.last_failure == "12.5 %, run 1: its process is gone"
+    assert [run.remaining_seconds for run in status.in_flight] == [None]
+    assert [switch_point.in_flight_runs for switch_point in status.switch_points] == [0] * 5
+    assert status.is_under_way
+    assert not status_of(rows, states, now + timedelta(minutes=5)).is_under_way
 
-    def test_a_new_search_is_starting(self) -> None:
-        began = NOW - timedelta(minutes=2)
-        status = search_status(SEARCH, JOB, {}, [], {}, NOW, registered_at=began)
-        assert (status.state, status.is_under_way) == ("starting", True)
-        later = NOW + timedelta(minutes=2)
-        status = search_status(SEARCH, JOB, {}, [], {}, later, registered_at=began)
-        assert (status.state, status.is_under_way) == ("stopped", False)
 
-    def test_what_is_paid_of_the_rest_is_no_rest(self, rows: dict[int, StoredTrial]) -> None:
-        states = {0: "complete", 1: "running"}
-        rest = RestOfSearch(3, 2.0, 0.1, 4.0)
-        status = search_status(SEARCH, JOB, rows, finished(rows), states, NOW, rest=rest)
-        (run,) = status.in_flight
-        assert status.rest == rest.less(run.cost)
-        assert status.rest is not None
-        assert status.rest.low_cost == 0
+def test_dead_time_is_no_pace_and_what_is_paid_is_no_rest(rows: dict[int, StoredTrial]) -> None:
+    complete = replace(rows[0], started_at=NOW, heartbeat_at=after(29), ended_at=after(30))
+    running = replace(rows[1], started_at=after(30), heartbeat_at=after(40))
+    # Found dead ten hours later.
+    stale = replace(running, trial_number=2, state="failed", failure="its process was gone")
+    stale = replace(stale, started_at=after(40), heartbeat_at=after(60), ended_at=after(36_000))
+    states = {0: "complete", 1: "running", 2: "failed"}
+    rest = RestOfSearch(3, 2.0, 0.1, 4.0)
+    status = status_of({0: complete, 1: running, 2: stale}, states, after(41), rest=rest)
+    assert status.wall_seconds == 60
+    assert status.rest == rest.less(status.in_flight[0].cost)
+    assert status.rest.low_cost == 0
+    assert status.remaining_wall_seconds == pytest.approx(30 * status.rest.cost)
 
-    def test_a_diverged_baseline(self, rows: dict[int, StoredTrial]) -> None:
-        # One is made again with another seed.
-        diverged = {
-            number: replace(rows[0], trial_number=number, replicate=number, diverged=True)
-            for number in range(2)
-        }
-        states = dict.fromkeys(diverged, "complete")
-        status = search_status(SEARCH, JOB, diverged, finished(diverged), states, NOW)
-        assert (status.state, status.is_finished) == ("baseline diverged", True)
-        assert status.switch_points == ()
+
+def test_a_new_search_is_starting() -> None:
+    for seconds, state in ((120, "starting"), (240, "stopped")):
+        status = status_of({}, {}, after(seconds), registered_at=NOW)
+        assert (status.state, status.is_under_way) == (state, state == "starting")
+
+
+def test_a_baseline_that_diverged_ends_a_search(rows: dict[int, StoredTrial]) -> None:
+    # One is made again with another seed.
+    diverged = {
+        number: replace(rows[0], trial_number=number, replicate=number, diverged=True)
+        for number in range(2)
+    }
+    status = status_of(diverged, dict.fromkeys(diverged, "complete"), NOW)
+    assert (status.state, status.is_finished) == ("baseline diverged", True)
+    assert status.switch_points == ()
 
 
 @pytest.mark.usefixtures("our_tables")
 def test_a_run_that_somebody_stopped_is_no_failure(url: str, invoke: Invoke) -> None:
+    trainer = GeneratedTrainer(error=KeyboardInterrupt())
     with open_database(url, create=True) as database, pytest.raises(KeyboardInterrupt):
-        Search(
-            database,
-            JOB,
-            SearchPlan(RULE),
-            lambda: GeneratedTrainer(error=KeyboardInterrupt()),
-        ).run()
+        Search(database, JOB, SearchPlan(RULE), lambda: trainer).run()
     (search,) = json.loads(invoke("status", "--json").stdout)
     assert (search["interrupted_runs"], search["failed_runs"]) == (1, 0)
     assert search["last_failure"] is None
@@ -229,26 +185,20 @@ def test_only_searches_on_a_cluster_of_this_size(invoke: Invoke) -> None:
     )
 
 
-@pytest.mark.usefixtures("our_tables")
-def test_status_writes_nothing(url: str, invoke: Invoke) -> None:
-    begin(url)
-
+@pytest.mark.usefixtures("our_tables", "early_rest")
+def test_json_has_the_same_keys_for_every_search_and_nothing_is_written(
+    url: str, invoke: Invoke
+) -> None:
     def content() -> list[str]:
         # Not the files: whoever closes SQLite's last connection moves its log into the database.
         with contextlib.closing(sqlite3.connect(database_file(url))) as database:
             return list(database.iterdump())
 
-    before = content()
-    assert invoke("status", "--once").exit_code == 0
-    assert invoke("status", "--json").exit_code == 0
-    assert content() == before
-
-
-@pytest.mark.usefixtures("our_tables", "early_rest")
-def test_json_has_the_same_keys_for_every_search(url: str, invoke: Invoke) -> None:
     assert invoke("run", "generated", *LEAST).exit_code == 0
     begin(url)
+    before = content()
     done, running = json.loads(invoke("status", "--json").stdout)
+    assert content() == before
     assert (done["state"], running["state"]) == ("done", "running")
     assert done.keys() == running.keys()
     assert (done["rest"], done["in_flight"], done["in_flight_runs"]) == (None, [], 0)
@@ -257,16 +207,11 @@ def test_json_has_the_same_keys_for_every_search(url: str, invoke: Invoke) -> No
     assert running["in_flight"][0]["process_id"] == os.getpid()
 
 
-def test_an_adaptive_search_foresees_nothing_after_one_run(url: str) -> None:
-    begin(url)
-    (search,) = StatusReader(url).read()
-    assert search.rest is None
-
-
 def test_a_database_that_vanishes_is_noticed(url: str) -> None:
     begin(url)
     reader = StatusReader(url)
-    assert reader.read()
+    (search,) = reader.read()
+    assert search.rest is None, "an adaptive search foresees nothing after one run"
     away = database_file(url).rename(database_file(url).with_name("away.db"))
     with pytest.raises(DatabaseError, match="no database"):
         reader.read()

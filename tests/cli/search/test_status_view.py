@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from syncswitch.cli.search.status import overview
-from syncswitch.searcher.simulation.rest import RestOfSearch
+from syncswitch.searcher.simulation.forecast import RestOfSearch
 from syncswitch.searcher.status import RunStatus, SearchStatus, SwitchPointStatus
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric

@@ -11,11 +11,14 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.guard import GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
+from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import CANCELLED, Fork, Owner, SearchInfo
+from syncswitch.storage.uses.store import record_use
 
 STUDY = "generated-1"
 UNDISTURBED = RunConditions()
@@ -165,6 +168,21 @@ def publish(database: Database, info: SearchInfo, **changes: object) -> TimingPo
         confidence=None,
     )
     return PolicyRegistry(database).publish(replace(policy, **changes))  # type: ignore[arg-type]
+
+
+def add_use(
+    database: Database,
+    policy: TimingPolicy,
+    seed: int,
+    made: Made,
+    *,
+    job: WorkloadIdentity | None = None,
+    guard: GuardOutcome | None = None,
+) -> None:
+    """A later run with a policy."""
+    spec = TrialSpec(job or identity(), made.percent, seed=seed)
+    use = whole_use(policy, f"use-{seed}", replace(record_of(made, spec), guard=guard))
+    record_use(database, use)
 
 
 def add_imported(database: Database, folder: Path) -> str:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from generated_trainer import identity
 from hypothesis import given
 from hypothesis import strategies as st
-from stored import FINISHED, Made, add_imported, add_search, publish, record_of
+from stored import FINISHED, Made, add_imported, add_search, add_use, publish
 
 from syncswitch.searcher.report import ReportData, figures, load_report
 from syncswitch.searcher.report.drawing import Drawing, SwitchAxis, drawn
-from syncswitch.searcher.report.page import accuracy_sentence, uses_figure_sentence
+from syncswitch.searcher.report.page import (
+    accuracy_sentence,
+    further_table,
+    sections_of,
+    tables_of,
+    uses_figure_sentence,
+)
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.storage.records.use import whole_use
-from syncswitch.storage.uses.store import record_use
+from syncswitch.storage.records.policy import Evidence
 
 FIGURES = [getattr(figures, name) for name in figures.__all__]
 
@@ -100,27 +104,17 @@ def test_training_times_are_relative_to_the_first_protocol_alone(finished: Repor
     (axes,) = drawing.axes
     assert [bar.get_height() for bar in axes.patches] == pytest.approx([100, 70])
     assert {"100 %", "70 %"} <= set(words(drawing))
-
-
-def test_a_single_run_has_no_interval(database: Database) -> None:
-    add_search(database, FINISHED[:3])
-    (axes,) = figures.training_time(load_report(database, "generated")).axes
-    assert len(axes.collections) == 1, "whiskers of the two runs with BSP alone"
-
-
-def used(database: Database, *accuracies: float) -> ReportData:
-    policy = publish(database, add_search(database))
-    job = load_report(database, "generated").identity
-    for seed, accuracy in enumerate(accuracies):
-        spec = TrialSpec(job, policy.switch_percent, seed=seed)
-        use = whole_use(policy, f"use-{seed}", record_of(Made(50.0, accuracy), spec))
-        assert use is not None
-        record_use(database, use)
-    return load_report(database, "generated")
+    assert len(axes.collections) == 2, "whiskers"
+    single = replace(finished, runs=finished.runs[:3])
+    (axes,) = figures.training_time(single).axes
+    assert len(axes.collections) == 1, "a single run has none"
 
 
 def test_later_uses_are_told_apart_by_what_they_kept(database: Database) -> None:
-    data = used(database, 0.95, 0.90, 0.945)
+    policy = publish(database, add_search(database))
+    for seed, accuracy in enumerate((0.95, 0.90, 0.945)):
+        add_use(database, policy, seed, Made(50.0, accuracy))
+    data = load_report(database, "generated")
     marks = lines(figures.later_uses(data))
     assert marks["kept"] == ([1, 3], pytest.approx([0.95, 0.945]))
     assert marks["not kept"] == ([2], [pytest.approx(0.90)])
@@ -128,48 +122,31 @@ def test_later_uses_are_told_apart_by_what_they_kept(database: Database) -> None
     assert uses_figure_sentence(data) == "2 of 3 later runs kept the accuracy."
 
 
-def nothing(database: Database, _: Path) -> str:
-    add_search(database, (Made(100.0, end="running"),))
-    return "generated"
-
-
-def imported(database: Database, folder: Path) -> str:
-    return add_imported(database, folder)
-
-
-def only_diverged(database: Database, _: Path) -> str:
-    add_search(database, (Made(100.0, 0.1, diverged=True),))
-    return "generated"
-
-
-def under_way(database: Database, _: Path) -> str:
-    add_search(database, (*FINISHED[:3], Made(50.0, end="running")))
-    return "generated"
-
-
-def known_target(database: Database, _: Path) -> str:
-    info = add_search(database, FINISHED[2:], target_accuracy=0.95)
-    publish(database, info, baseline_seconds=None, mean_accuracy=None, training_seconds=None)
-    return "generated"
-
-
 ALL_BUT_USES = {"accuracy_by_switch", "accuracy_over_time", "search_path", "training_time"}
 
 
 @pytest.mark.parametrize(
-    ("fill", "expected"),
+    ("runs", "expected"),
     [
-        (nothing, set()),
-        (imported, ALL_BUT_USES - {"search_path"}),
-        (only_diverged, {"accuracy_over_time", "search_path"}),
-        (under_way, ALL_BUT_USES),
-        (known_target, ALL_BUT_USES),
+        ([Made(100.0, end="running")], set()),
+        ([], ALL_BUT_USES - {"search_path"}),
+        ([Made(100.0, 0.1, diverged=True)], {"accuracy_over_time", "search_path"}),
+        ([*FINISHED[:3], Made(50.0, end="running")], ALL_BUT_USES),
+        (FINISHED[2:], ALL_BUT_USES),
     ],
+    ids=["nothing", "imported", "only diverged", "under way", "known target"],
 )
 def test_a_figure_is_drawn_or_says_why_not(
-    database: Database, tmp_path: Path, fill: Callable[[Database, Path], str], expected: set[str]
+    database: Database, tmp_path: Path, runs: Sequence[Made], expected: set[str]
 ) -> None:
-    data = load_report(database, fill(database, tmp_path))
+    if not runs:
+        add_imported(database, tmp_path)
+    elif runs == FINISHED[2:]:
+        info = add_search(database, runs, target_accuracy=0.95)
+        publish(database, info, baseline_seconds=None, mean_accuracy=None, training_seconds=None)
+    else:
+        add_search(database, runs)
+    data = load_report(database, "generated" if runs else "recorded")
     found, reasons = set(), []
     for draw in FIGURES:
         try:
@@ -195,29 +172,6 @@ def test_imported_runs_without_a_switch_point_are_not_said_to_be_under_way(
             draw(only)
 
 
-def test_what_is_missing_is_named(finished: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UserError, match=r"pip install 'syncswitch\[report\]'"):
-        figures.training_time(finished)
-
-
-def test_a_drawing_is_sound_and_says_what_it_is() -> None:
-    drawing = Drawing("<Costs> & $a$ \\1", 'What "it" says')
-    with drawn(drawing, 3.0) as (axes,):
-        axes.plot([1, 2], [3, 4])
-    root = ET.fromstring(drawing.svg)
-    name = "{http://www.w3.org/2000/svg}"
-    assert root.attrib["role"] == "img"
-    assert [child.text for child in list(root)[:2]] == [drawing.title, drawing.description]
-    assert [child.tag for child in list(root)[:2]] == [f"{name}title", f"{name}desc"]
-    assert "width" not in root.attrib
-    again = Drawing(drawing.title, drawing.description)
-    with drawn(again, 3.0) as (axes,):
-        axes.plot([1, 2], [3, 4])
-    assert again == drawing
-    assert again._repr_svg_() == drawing.svg
-
-
 @given(st.lists(st.floats(0, 100), min_size=1, unique=True))
 def test_switch_points_keep_their_order_on_the_axis(percents: list[float]) -> None:
     axis = SwitchAxis(percents)
@@ -225,12 +179,80 @@ def test_switch_points_keep_their_order_on_the_axis(percents: list[float]) -> No
     assert places == sorted(places)
 
 
-def test_no_first_protocol_at_all_has_a_place_of_its_own_on_the_axis() -> None:
+def test_a_drawing_is_sound_and_says_what_it_is() -> None:
     axis = SwitchAxis([100, 25, 0])
     assert axis.at(0) == axis.at(25) - 1
-    drawing = Drawing("axis", "")
-    with drawn(drawing, 3.0) as (axes,):
-        axis.label(axes.xaxis, axes.set_xlim, "a $b$ protocol")
+    drawing, again = (Drawing("<Costs> & $a$ \\1", 'What "it" says') for _ in range(2))
+    for one in (drawing, again):
+        with drawn(one, 3.0) as (axes,):
+            axis.label(axes.xaxis, axes.set_xlim, "a $b$ protocol")
+    root = ET.fromstring(drawing.svg)
+    name = "{http://www.w3.org/2000/svg}"
+    assert root.attrib["role"] == "img"
+    assert [child.text for child in list(root)[:2]] == [drawing.title, drawing.description]
+    assert [child.tag for child in list(root)[:2]] == [f"{name}title", f"{name}desc"]
+    assert "width" not in root.attrib
+    assert again == drawing
+    assert again._repr_svg_() == drawing.svg
     written = words(drawing)
     assert {"0", "25", "100"} <= set(written)
     assert "switch point (% of the job in a $b$ protocol)" in written
+
+
+LESS = {"metric_goal": "min", "metric_unit": "nats", "metric_lowest": 0.0, "metric_highest": None}
+_BEST = 1.182
+
+
+def losing(made: Made) -> Made:
+    """A run whose loss is 0.231 where its accuracy was 0.951."""
+    return replace(made, accuracy=made.accuracy - _BEST)
+
+
+@pytest.fixture
+def report(database: Database) -> ReportData:
+    job = identity(metric="val_loss", **LESS)
+    info = add_search(database, [losing(one) for one in FINISHED], job=job)
+    publish(
+        database,
+        info,
+        metric="val_loss",
+        **LESS,
+        target_accuracy=0.95 - _BEST,
+        mean_accuracy=0.951 - _BEST,
+        evidence=(Evidence(info.study, 0, 100.0, 0, 0.951 - _BEST, False, 100.0),),
+    )
+    return load_report(database, "generated")
+
+
+def test_no_point_table_sentence_or_label_has_a_negative(report: ReportData) -> None:
+    (axes,) = figures.accuracy_by_switch(report).axes
+    drawn = {line.get_label(): list(line.get_ydata()) for line in axes.get_lines()}
+    assert sorted(drawn["one run"]) == pytest.approx([0.230, 0.231, 0.232, 0.233])
+    assert drawn["target 0.2320 nats"][0] == pytest.approx(0.232)
+    assert drawn["most accepted 0.2420 nats"][0] == pytest.approx(0.242)
+    (means,) = axes.containers
+    assert list(means[0].get_ydata()) == pytest.approx([0.232, 0.231])
+    assert " ".join(axes.get_ylabel().split()) == "converged val_loss in nats (less is better)"
+    (curves,) = figures.accuracy_over_time(report).axes
+    assert min(y for line in curves.get_lines() for y in line.get_ydata()) == pytest.approx(0.230)
+
+    sections = {section.name: section for section in sections_of(report)}
+    assert sections["accuracy"].title == "Val_loss against switch point"
+    assert "0.2420 nats or less" in sections["accuracy"].words
+    assert "plus 0.01 nats" in sections["accuracy"].words
+    rows = [row for table in tables_of(report) for row in table.rows]
+    assert [cell for row in rows for cell in row if cell.startswith("-0")] == []
+    assert "0.2310 nats" in {cell for row in rows for cell in row}
+    assert ("compared by", "val_loss in nats (less is better)") in rows
+    assert further_table(report).rows == ()
+
+
+def test_further_metrics_have_a_table(database: Database) -> None:
+    runs = [
+        replace(one, further=(("loss", 0.5 + number), *((("AUC", 0.875),) if number else ())))
+        for number, one in enumerate(FINISHED)
+    ]
+    add_search(database, runs)
+    table = further_table(load_report(database, "generated"))
+    assert table.columns == ("switch at", "runs", "loss", "AUC")
+    assert table.rows == (("100 %", "2", "1", "0.875"), ("50 %", "2", "3", "0.875"))

@@ -1,4 +1,4 @@
-"""The page: whole, offline, and safe whatever users call their things."""
+"""The page: whole, offline, safe whatever users call their things; and in a real browser."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 
 import pytest
 from generated_trainer import identity
-from stored import EVENTS, FINISHED, STUDY, Made, add_search, publish
+from stored import EVENTS, FINISHED, STUDY, Made, add_search, add_use, publish
 
 from syncswitch.searcher.report import ReportData, load_report, page_of
-from syncswitch.storage.database.engine import Database
+from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
@@ -83,17 +85,16 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: str) -> None:
     assert not elements.of("script")
 
 
-def test_a_page_is_small_and_the_same_again(finished: ReportData, page: str) -> None:
-    assert page_of(finished) == page
-    assert len(page) < 200_000
-
-
-def test_figures_have_names_of_their_own_and_words_for_who_cannot_see_them(page: str) -> None:
+def test_figures_have_names_of_their_own_and_words_for_who_cannot_see_them(
+    finished: ReportData, page: str
+) -> None:
     elements = Elements(page)
     drawings = [one for one in elements.of("svg") if one.get("role") == "img"]
     assert len(drawings) == 4
     assert page.count("<desc>") == 4
     assert "converged accuracy" in elements.text
+    assert page_of(finished) == page
+    assert len(page) < 200_000
 
 
 def test_a_password_is_on_no_command_line(finished: ReportData) -> None:
@@ -105,7 +106,6 @@ def test_a_password_is_on_no_command_line(finished: ReportData) -> None:
 
 
 def test_a_command_has_to_be_given_again(finished: ReportData) -> None:
-    assert finished.search is not None
     search = replace(finished.search, trainer="command")
     job = replace(finished.identity, workers=1)
     page = Elements(page_of(replace(finished, search=search, identity=job))).text
@@ -138,3 +138,52 @@ def test_what_is_missing_is_named(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(UserError, match=r"missing; run: pip install 'syncswitch\[report\]'"):
         page_of(finished)
+
+
+NAME = "</script><script>document.title='taken'</script>\"<img src=x onerror=alert(1)>"
+# Words that reach beyond their figure.
+CLIPPED = """
+[...document.querySelectorAll('.figures svg')].flatMap(figure => {
+  const box = figure.getBoundingClientRect();
+  return [...figure.querySelectorAll('text')].filter(text => {
+    const one = text.getBoundingClientRect();
+    return one.top < box.top - 3 || one.bottom > box.bottom + 3
+      || one.left < box.left - 3 || one.right > box.right + 3;
+  }).map(text => text.textContent);
+})
+"""
+
+
+@pytest.fixture
+def hostile_page(sqlite_url: str, our_tables: None, tmp_path: Path) -> Path:
+    """With every section, and text that would run if it could."""
+    job = identity(name=NAME)
+    with open_database(sqlite_url, create=False) as database:
+        policy = publish(database, add_search(database, job=job, strategy="adaptive"))
+        add_use(database, policy, 1, Made(50.0), job=job)
+        data = load_report(database, job.fingerprint)
+    path = tmp_path / "report.html"
+    path.write_text(page_of(data))
+    return path
+
+
+@pytest.mark.slow
+def test_the_page_is_drawn_without_error_request_or_sideways_scrolling(
+    browser: Any, hostile_page: Path
+) -> None:
+    def asked(script: str) -> Any:
+        return browser.execute_script(f"return {script.strip()}")
+
+    for width in (1280, 390):
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        browser.get(hostile_page.as_uri())
+        drawings = "[...document.querySelectorAll('.figures svg')]"
+        assert asked(f"{drawings}.length") == 5
+        assert asked(f"Math.min(...{drawings}.map(svg => svg.getBoundingClientRect().height))") > 99
+        assert asked(CLIPPED) == []
+        assert asked("document.documentElement.scrollWidth") <= width
+        assert asked("performance.getEntriesByType('resource').map(e => e.name)") == []
+        assert asked("document.title").endswith(": when to switch")
+        assert asked("document.querySelector('h1').textContent").startswith(NAME)
+    assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []

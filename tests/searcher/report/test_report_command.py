@@ -16,9 +16,11 @@ from syncswitch.cli.search.main import main
 from syncswitch.searcher.command_lines import search_words, use_words
 from syncswitch.searcher.report import load_report
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 
 JOB = identity()
+LARGE = identity(workers=8)
+SIMULATED = identity(simulated_cluster="5" * 64)
 
 
 @pytest.fixture
@@ -41,10 +43,6 @@ def test_the_page_is_written_and_said_where(filled_url: str, tmp_path: Path) -> 
     assert result.stdout == f"report of generated written to {path}; open it in a browser\n"
     assert path.read_text().startswith("<!DOCTYPE html>")
     assert os.listdir(tmp_path) == ["report.html"]
-
-
-def test_json_says_what_was_written(filled_url: str, tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
     said = json.loads(report(filled_url, "generated", "-o", path, "--json").stdout)
     assert said == {
         "path": str(path),
@@ -55,12 +53,9 @@ def test_json_says_what_was_written(filled_url: str, tmp_path: Path) -> None:
         "study": STUDY,
         "runs": len(FINISHED),
     }
-
-
-def test_a_hyphen_is_standard_output(filled_url: str) -> None:
-    result = report(filled_url, "generated", "-o", "-")
-    assert result.stdout.startswith("<!DOCTYPE html>")
-    assert result.stdout.endswith("</html>\n")
+    printed = report(filled_url, "generated", "-o", "-").stdout
+    assert printed.startswith("<!DOCTYPE html>")
+    assert printed.endswith("</html>\n")
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(
@@ -96,9 +91,8 @@ def test_a_mistake_gets_one_line(filled_url: str, arguments: list[str], words: s
 
 
 def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str) -> None:
-    simulated = identity(simulated_cluster="5" * 64)
     with open_database(filled_url, create=False) as database:
-        add_search(database, job=simulated, study="simulated-1")
+        add_search(database, job=SIMULATED, study="simulated-1")
     real, chosen = (
         report(filled_url, "generated", "-o", "-", *chosen)
         for chosen in ([], ["--cluster", "simulated"])
@@ -108,15 +102,8 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
     assert notice.endswith("show it with --cluster simulated or the fingerprint")
     assert chosen.stderr == ""
     found = load_report(filled_url, "generated", cluster="simulated")
-    assert (found.identity, found.namesakes) == (simulated, ())
-    assert load_report(filled_url, "generated").namesakes == (simulated,)
-
-
-def test_no_database_gets_one_line(tmp_path: Path) -> None:
-    result = report(f"sqlite:///{tmp_path}/none.db", "generated")
-    assert result.exit_code == 2
-    assert "none.db" in error_line(result)
-    assert os.listdir(tmp_path) == []
+    assert (found.identity, found.namesakes) == (SIMULATED, ())
+    assert load_report(filled_url, "generated").namesakes == (SIMULATED,)
 
 
 @pytest.mark.parametrize(
@@ -145,25 +132,17 @@ def test_a_search_is_made_again_with_what_it_was_made_with(
 
 
 @pytest.mark.parametrize(
-    ("changes", "loaded_from", "words"),
+    ("job", "loaded_from", "profile", "words"),
     [
-        ({}, "digits", "syncswitch-run digits --policy 2"),
-        ({"workers": 8}, None, "syncswitch-run called --policy 2 --workers 8"),
-        ({}, "no/such/file.py:it", f"syncswitch-search policy export {JOB.fingerprint[:12]}@2"),
-        ({"simulated_cluster": "5" * 64}, None, "syncswitch-search sweep called --policy "),
+        (JOB, "digits", None, "syncswitch-run digits --policy 2"),
+        (LARGE, None, None, "syncswitch-run called --policy 2 --workers 8"),
+        (JOB, "no/file.py:it", None, f"syncswitch-search policy export {JOB.fingerprint[:12]}@2"),
+        (SIMULATED, None, None, "syncswitch-search sweep called --policy "),
+        (SIMULATED, None, "my.json", "syncswitch-run called --trainer simulated --profile my.json"),
     ],
 )
 def test_a_policy_is_used_where_it_can_be(
-    changes: dict[str, object], loaded_from: str | None, words: str
+    job: WorkloadIdentity, loaded_from: str | None, profile: str | None, words: str
 ) -> None:
-    said = use_words(identity(**changes), loaded_from, "called", 2, RunConditions())
+    said = use_words(job, loaded_from, "called", 2, RunConditions(), profile)
     assert " ".join(said).startswith(words)
-
-
-def test_a_policy_of_a_simulated_cluster_is_used_there_if_its_profile_is_known() -> None:
-    job = identity(simulated_cluster="5" * 64, workers=8)
-    said = use_words(job, None, "digits", None, RunConditions(), "my cluster.json")
-    assert said == [
-        *("syncswitch-run", "digits", "--trainer", "simulated", "--profile", "my cluster.json"),
-        *("--workers", "8"),
-    ]

@@ -1,8 +1,7 @@
-"""Forecasts from two times."""
+"""Forecasts: of a search from two times, and of the rest of one under way."""
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import replace
 
@@ -10,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.simulation.forecast import Forecast, forecast
+from syncswitch.searcher.simulation.forecast import RestOfSearch, forecast, rest_of_search
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Decided, Strategy
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.storage.errors import UserError
 
 # Of the paper's first setup: BSP and ASP alone.
@@ -49,43 +51,75 @@ def test_the_forecast_of_the_papers_first_setup() -> None:
     assert answers[6.25].search_cost == pytest.approx(12.7, rel=0.05)
 
 
-@functools.cache
-def foreseen_by(strategy: AdaptiveStrategy) -> list[Forecast]:
-    return forecast(strategy, *TIMES)
-
-
-BRIEF = AdaptiveStrategy(settings=2)
-
-
-def test_the_adaptive_strategy_is_simulated() -> None:
-    least = AdaptiveStrategy(settings=1)
-    assert forecast(least, *TIMES) == forecast(least, *TIMES)
-    foreseen = foreseen_by(BRIEF)
-    paper = forecast(PaperStrategy(settings=2), *TIMES)
-    assert [answer.switch_percent for answer in foreseen] == [a.switch_percent for a in paper]
-    assert [answer.speed_up for answer in foreseen] == [a.speed_up for a in paper]
-    for answer, known in zip(foreseen, paper, strict=True):
-        assert 0 < answer.runs < known.runs
-        assert 0 < answer.search_cost < known.search_cost
-
-
 def test_the_adaptive_strategy_costs_less_the_more_is_known() -> None:
     """About a fifth of the paper's strategy; early stops, which are not forecast, save more."""
-    recurring, unshared, new = (
-        next(answer.search_cost for answer in foreseen_by(one) if answer.switch_percent == 25)
-        for one in (
-            replace(BRIEF, target_accuracy=0.92, target_runs=5),
-            replace(BRIEF, share_prefix=False),
-            BRIEF,
-        )
+    brief = AdaptiveStrategy(settings=2)
+    recurring = replace(brief, target_accuracy=0.92, target_runs=5)
+    known, unshared, foreseen, paper = (
+        forecast(one, *TIMES)
+        for one in (recurring, replace(brief, share_prefix=False), brief, PaperStrategy(settings=2))
     )
-    paper = forecast(PaperStrategy(settings=2), *TIMES)[2].search_cost
-    assert 1.0 < new < paper / 4
-    assert recurring < new - 0.15
-    assert unshared > new
+    for one, of_paper in zip(foreseen, paper, strict=True):
+        assert (one.switch_percent, one.speed_up) == (of_paper.switch_percent, of_paper.speed_up)
+        assert 0 < one.runs < of_paper.runs
+        assert 0 < one.search_cost < of_paper.search_cost
+    assert 1.0 < foreseen[2].search_cost < paper[2].search_cost / 4
+    assert known[2].search_cost < foreseen[2].search_cost - 0.15
+    assert unshared[2].search_cost > foreseen[2].search_cost
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_a_forecast_needs_a_time(seconds: float) -> None:
     with pytest.raises(UserError, match="give seconds"):
         forecast(PaperStrategy(), seconds, 1.0)
+
+
+RULES = (AdaptiveStrategy(settings=3), PaperStrategy(settings=3, runs=2))
+
+
+def run(number: int, percent: float, accuracy: float = 0.9, replicate: int = 0) -> Observation:
+    cost = TrialCost(50.0, 100.0, 40.0)
+    return Observation(percent, accuracy, False, number, replicate, cost=cost)
+
+
+def test_runs_that_are_certain_cost_what_they_will() -> None:
+    strategy = PaperStrategy(settings=1, runs=2, target_accuracy=0.9)
+    # Two runs at 50 %, the second protocol being taken for 0.3 times as long as the first.
+    assert rest_of_search(strategy, []) == RestOfSearch(2, *[pytest.approx(1.3)] * 3)
+    # Now it is known to take 0.4 times as long, and one of the runs is made.
+    assert rest_of_search(strategy, [run(0, 50.0)]) == RestOfSearch(1, *[pytest.approx(0.7)] * 3)
+    # One that was made in advance is not made again.
+    unknown = PaperStrategy(settings=1, runs=1)
+    assert rest_of_search(unknown, [run(0, 50.0)]) == RestOfSearch(1, *[pytest.approx(1.0)] * 3)
+    assert RestOfSearch(3, 2.0, 0.5, 4.0).less(1.0) == RestOfSearch(3, 1.0, 0.0, 3.0)
+
+
+@pytest.mark.parametrize("strategy", RULES)
+def test_nothing_comes_after_the_answer(strategy: Strategy) -> None:
+    made = [
+        run(4 * index + replicate, percent, 0.9 if percent >= 50 else 0.5, replicate)
+        for index, percent in enumerate((100.0, 75.0, 50.0, 25.0))
+        for replicate in range(4)
+    ]
+    made += [run(100 + replicate, 37.5, 0.5, replicate) for replicate in range(2)]
+    made += [run(110 + replicate, 43.75, 0.5, replicate) for replicate in range(2)]
+    assert isinstance(course_of(strategy, made).decision, Decided)
+    assert rest_of_search(strategy, made) == RestOfSearch(0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("strategy", RULES)
+@pytest.mark.parametrize("accuracies", [[], [0.88], [0.95, 0.9, 0.5]])
+def test_the_mean_lies_among_the_cases(strategy: Strategy, accuracies: list[float]) -> None:
+    made = [run(n, 100 / 2**n, accuracy) for n, accuracy in enumerate(accuracies)]
+    rest = rest_of_search(strategy, made)
+    assert 0 <= rest.low_cost <= rest.high_cost
+    assert 0 <= rest.cost <= 20
+    assert rest == rest_of_search(strategy, made[::-1])
+
+
+def test_a_diverged_baseline_has_no_rest() -> None:
+    with pytest.raises(UserError, match="diverged"):
+        rest_of_search(
+            AdaptiveStrategy(),
+            [replace(run(n, 100.0, replicate=n), diverged=True) for n in range(2)],
+        )

@@ -1,4 +1,4 @@
-"""The cost of a search in the database is the cost that the search reports."""
+"""The cost of a search in the database is the one that it reports; and intervals of means."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Patience, Search, SearchResult
+from syncswitch.searcher.simulation.estimates import mean
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.queries.search_costs import SearchCost, StudyCost, study_costs
@@ -34,25 +35,23 @@ def search(
     return result, cost
 
 
-@pytest.mark.parametrize("diverges_below_percent", [0.0, 30.0])
-def test_the_cost_is_that_of_the_search(database: Database, diverges_below_percent: float) -> None:
+@pytest.mark.parametrize(
+    ("diverges_below_percent", "target_accuracy"), [(0.0, None), (30.0, None), (0.0, 0.95)]
+)
+def test_the_cost_is_that_of_the_search(
+    database: Database, diverges_below_percent: float, target_accuracy: float | None
+) -> None:
     trainer = GeneratedTrainer(
         failures=2, delay_seconds=0.01, diverges_below_percent=diverges_below_percent
     )
-    result, found = search(database, trainer, PaperStrategy(3, 2))
+    strategy = PaperStrategy(3, 2, target_accuracy=target_accuracy)
+    result, found = search(database, trainer, strategy)
     assert result.cost == SearchCost(**{name: getattr(found, name) for name in COST})
     assert (found.failed_runs, found.running_runs) == (2, 0)
-    assert not found.baseline_is_estimated
+    assert found.baseline_is_estimated == (target_accuracy is not None)
+    assert found.baseline_seconds == pytest.approx(100)
     assert found.wall_seconds > 0
     assert (found.policy_version, found.strategy) == (result.policy.version, "paper")
-
-
-def test_a_baseline_that_was_not_measured_is_estimated(database: Database) -> None:
-    strategy = PaperStrategy(2, 1, target_accuracy=0.95)
-    result, found = search(database, GeneratedTrainer(delay_seconds=0.01), strategy)
-    assert result.cost == SearchCost(**{name: getattr(found, name) for name in COST})
-    assert found.baseline_is_estimated
-    assert found.baseline_seconds == pytest.approx(100)
 
 
 def test_the_switch_points_are_those_of_the_closing_table(database: Database) -> None:
@@ -68,3 +67,10 @@ def test_the_switch_points_are_those_of_the_closing_table(database: Database) ->
         assert one.target_accuracy == result.policy.target_accuracy
     chosen = [one for one in settings if one.candidate_percent == result.policy.switch_percent]
     assert chosen[0].speed_up == pytest.approx(result.policy.speed_up, rel=1e-12)
+
+
+def test_students_interval_of_a_mean() -> None:
+    # Student's t with 2 degrees of freedom: 4.3027 standard errors.
+    assert mean([1.0, 2.0, 3.0]).high == pytest.approx(2 + 4.3027 / 3**0.5, abs=1e-4)
+    alone = mean([7.0])
+    assert alone.low == alone.value == alone.high == 7.0

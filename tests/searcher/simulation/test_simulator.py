@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,34 +76,16 @@ def test_a_stopped_run_pays_up_to_there_and_is_corrected() -> None:
     assert (never.seconds, never.whole_percents) == (140, (50, 50))
 
 
-def test_the_baseline_is_stopped_from_its_first_run_on() -> None:
-    strategy = PaperStrategy(settings=1, runs=1, early_stop=True)
-    search = search_with(
-        strategy, lambda percent, _: stoppable(percent, 0.6 * whole(percent).seconds)
-    )
-    assert search.seconds == pytest.approx(60 + 70)
+def test_forks_and_stops_meet() -> None:
+    rule = PaperStrategy(settings=1, runs=2, share_prefix=True, early_stop=True)
 
-
-def test_a_fork_of_a_stopped_run_starts_where_that_ended() -> None:
-    strategy = PaperStrategy(settings=1, runs=1, share_prefix=True, early_stop=True)
-
-    def run_at(percent: float, replicate: int) -> PlayedRun:
-        return stoppable(100, 40.0) if percent == 100 else whole(percent)
-
-    # The baseline ended at 40 % of W, so the candidate trains from there to 50 %, and then on.
-    assert search_with(strategy, run_at).seconds == pytest.approx(40 + 10 + 20)
-
-
-def test_a_run_is_not_stopped_before_it_begins() -> None:
-    strategy = PaperStrategy(settings=1, runs=2, share_prefix=True, early_stop=True)
-
-    def run_at(percent: float, replicate: int) -> PlayedRun:
-        return whole(100) if percent == 100 else stoppable(50, 45.0)
-
-    # It is known at 45 s, and inherits 50 s: it pays its second phase, whole.
-    search = search_with(strategy, run_at)
-    assert search.seconds == pytest.approx(2 * (100 + 20))
-    assert search.whole_percents == (100, 100, 50, 50)
+    # The baseline is stopped from its first run on, at 40 % of W: candidates go on from there.
+    first = search_with(rule, lambda at, _: stoppable(100, 40.0) if at == 100 else whole(at))
+    assert first.seconds == pytest.approx(2 * (40 + 10 + 20))
+    # A run that is known at 45 s and inherits 50 s is not stopped before it begins.
+    late = search_with(rule, lambda at, _: whole(100) if at == 100 else stoppable(50, 45.0))
+    assert late.seconds == pytest.approx(2 * (100 + 20))
+    assert late.whole_percents == (100, 100, 50, 50)
 
 
 def test_a_diverged_run_ends_the_repeats_and_is_not_whole() -> None:
@@ -147,10 +130,7 @@ STRATEGIES = st.sampled_from([PaperStrategy, AdaptiveStrategy])
 
 @given(STRATEGIES, st.integers(0, 10_000), st.booleans(), st.booleans())
 def test_what_is_saved_is_never_paid(
-    kind: type[PaperStrategy | AdaptiveStrategy],
-    number: int,
-    share_prefix: bool,
-    early_stop: bool,
+    kind: Any, number: int, share_prefix: bool, early_stop: bool
 ) -> None:
     job = generated_problem(number)
     strategy = kind(runs=3, share_prefix=share_prefix, early_stop=early_stop)

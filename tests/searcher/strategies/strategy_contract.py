@@ -18,12 +18,11 @@ from syncswitch.searcher.strategies.baseline import THRESHOLD_RUNS, measured_thr
 from syncswitch.searcher.strategies.early_stopping import may_stop
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import Key, PlannedTrial, course_of, plan_trial
-from syncswitch.searcher.strategies.progress import SearchProgress
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.trials.values import SearchInfo
 
-# Dyadic, so that a shift is exact and no tie hangs on a rounded bit.
+# Dyadic, so that no tie hangs on a rounded bit.
 STEP = 2.0**-12
 
 # Of a training with the first protocol alone; the second needs this part of it, as is expected of
@@ -43,13 +42,11 @@ class Job:
         seed: Seed of all randomness.
         noise: Standard deviation of a run's accuracy.
         diverging: Share of the runs that diverge; never one of the first protocol alone.
-        shift: Added to every accuracy.
     """
 
     seed: int
     noise: float
     diverging: float = 0.0
-    shift: float = 0.0
 
     def run(
         self, strategy: Strategy, percent: float, replicate: int, trial_number: int
@@ -63,7 +60,7 @@ class Job:
         accuracy = 0.9 - self._loss(share) + chance.gauss(0, self.noise)
         missing, may_stop = STEP * chance.randrange(8), chance.random() < 0.5
         is_stopped = strategy.early_stop and may_stop and chance.random() < 0.5 and not diverged
-        accuracy = STEP * round(min(0.95, max(0.05, accuracy)) / STEP) + self.shift
+        accuracy = STEP * round(min(0.95, max(0.05, accuracy)) / STEP)
         return Observation(
             percent,
             accuracy - missing if is_stopped else accuracy,
@@ -127,22 +124,19 @@ def switch_point_of(decision: Decision, strategy: Strategy) -> tuple[type[Decisi
     return type(decision), strategy.grid().index(decision.switch_percent)
 
 
-def shifted(strategy: Strategy, shift: float) -> Strategy:
-    target = strategy.target_accuracy
-    return strategy if target is None else replace(strategy, target_accuracy=target + shift)
-
-
-def numbers_of(progress: SearchProgress) -> tuple[SearchProgress, list[float], list[float | None]]:
-    """Returns a progress without its accuracies, these, and their deviations."""
-    accuracies = [progress.target_accuracy, *(s.mean_accuracy for s in progress.summaries)]
-    summaries = (
-        replace(summary, mean_accuracy=None, standard_deviation=None)
-        for summary in progress.summaries
-    )
-    return (
-        replace(progress, target_accuracy=None, summaries=tuple(summaries)),
-        [accuracy for accuracy in accuracies if accuracy is not None],
-        [summary.standard_deviation for summary in progress.summaries],
+def info_of(strategy: Strategy) -> SearchInfo:
+    """Returns a search as a database gives it back."""
+    return SearchInfo(
+        study="study",
+        fingerprint="0" * 64,
+        strategy=strategy.name,
+        settings=strategy.settings,
+        runs=strategy.runs,
+        threshold=strategy.threshold,
+        target_accuracy=strategy.target_accuracy,
+        trainer="local",
+        base_seed=0,
+        options=json.loads(json.dumps(strategy.options, allow_nan=False)),
     )
 
 
@@ -326,21 +320,6 @@ class StrategyContract:
             finished.append(job.run(strategy, percent, replicate, len(finished)))
         assert isinstance(decision, Decided)
 
-    @given(st.data(), JOBS, st.sampled_from([-64, -8, 8, 64]))
-    def test_only_differences_of_accuracy_matter(
-        self, data: st.DataObject, job: Job, steps: int
-    ) -> None:
-        strategy, shift = self.draw(data), steps * STEP
-        moved = shifted(strategy, shift)
-        finished = searched(strategy, job)
-        again = searched(moved, replace(job, shift=shift))
-        assert [run.switch_percent for run in again] == [run.switch_percent for run in finished]
-        here, accuracies, deviations = numbers_of(strategy.progress(finished))
-        there, moved_accuracies, moved_deviations = numbers_of(moved.progress(again))
-        assert there == here
-        assert moved_accuracies == pytest.approx([a + shift for a in accuracies])
-        assert moved_deviations == pytest.approx(deviations, abs=1e-9)
-
     @given(st.data(), JOBS)
     def test_another_range_is_searched_the_same_way(self, data: st.DataObject, job: Job) -> None:
         strategy = self.draw(data)
@@ -360,16 +339,4 @@ class StrategyContract:
         self, data: st.DataObject
     ) -> None:
         strategy = self.draw(data)
-        info = SearchInfo(
-            study="study",
-            fingerprint="0" * 64,
-            strategy=strategy.name,
-            settings=strategy.settings,
-            runs=strategy.runs,
-            threshold=strategy.threshold,
-            target_accuracy=strategy.target_accuracy,
-            trainer="local",
-            base_seed=0,
-            options=json.loads(json.dumps(strategy.options, allow_nan=False)),
-        )
-        assert stored_strategy(info) == strategy
+        assert stored_strategy(info_of(strategy)) == strategy

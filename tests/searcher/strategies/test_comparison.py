@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +11,10 @@ from syncswitch.searcher.strategies.base import NextTrial, Wait
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, plan_trial
-from syncswitch.searcher.strategies.registry import STRATEGIES, stored_strategy
+from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.trials.values import SearchInfo
 from tests.searcher.generated_trainer import identity
+from tests.searcher.strategies.strategy_contract import info_of
 
 PERCENTS = (100.0, 6.25, 12.5)
 WANTED = st.lists(st.tuples(st.sampled_from(PERCENTS), st.integers(0, 5)), unique=True, max_size=12)
@@ -55,38 +53,16 @@ def test_each_wanted_run_is_made_once(
 
 
 @given(RULES)
-def test_it_is_open_as_long_as_a_run_is_missing(strategy: ComparisonStrategy) -> None:
-    finished = [Observation(percent, 0.9, replicate=number) for percent, number in strategy.wanted]
-    while finished:
-        finished.pop()
-        assert strategy.progress(finished).open_percent is not None
-        assert isinstance(strategy.decide(finished), NextTrial)
-
-
-@given(RULES)
 def test_the_database_gives_back_what_was_wanted(strategy: ComparisonStrategy) -> None:
-    plan = SearchPlan(strategy)
-    info = SearchInfo(
-        study="study",
-        fingerprint="0" * 64,
-        strategy=strategy.name,
-        settings=strategy.settings,
-        runs=strategy.runs,
-        threshold=strategy.threshold,
-        target_accuracy=None,
-        trainer=plan.trainer,
-        base_seed=0,
-        options=json.loads(json.dumps(strategy.options, allow_nan=False)),
-    )
-    assert stored_strategy(info) == strategy
+    assert stored_strategy(info_of(strategy)) == strategy
     # Which runs are missing changes as they are made; the study stays the same.
-    nothing = SearchPlan(ComparisonStrategy(3, 3, 0.01, percents=PERCENTS))
-    assert study_name(identity(), plan) == study_name(identity(), nothing)
-
-
-def test_other_switch_points_are_another_study() -> None:
-    plans = [SearchPlan(ComparisonStrategy(2, 3, percents=(100.0, p))) for p in (6.25, 12.5)]
-    assert len({study_name(identity(), plan) for plan in plans}) == 2
+    nothing, others = (
+        ComparisonStrategy(3, 3, 0.01, percents=percents) for percents in (PERCENTS, PERCENTS[:2])
+    )
+    name, same, other = (
+        study_name(identity(), SearchPlan(one)) for one in (strategy, nothing, others)
+    )
+    assert name == same != other
 
 
 def test_a_baseline_that_diverges_ends_it() -> None:
@@ -94,7 +70,3 @@ def test_a_baseline_that_diverges_ends_it() -> None:
     with pytest.raises(UserError, match="learning rate is too high"):
         strategy.decide([Observation(100.0, 0.1, diverged=True, replicate=n) for n in range(2)])
     assert strategy.decide([Observation(100.0, 0.9)]) == NextTrial(50.0, 1)
-
-
-def test_nobody_can_search_with_it() -> None:
-    assert "comparison" not in STRATEGIES

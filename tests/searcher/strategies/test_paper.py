@@ -1,25 +1,18 @@
-"""The paper's strategy: known answers, and what follows from a fixed number of runs."""
+"""The paper's strategy: known answers; and a search by several searchers."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.strategies.base import Decided, NextTrial
+from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
-from tests.searcher.strategies.strategy_contract import (
-    JOBS,
-    Job,
-    StrategyContract,
-    answer_of,
-    searched,
-)
+from syncswitch.searcher.strategies.planner import PlannedTrial, course_of, plan_trial
+from tests.searcher.strategies.strategy_contract import StrategyContract, answer_of
 
 # Mean converged accuracies of the paper's setup 1 (Sync-Switch, Table II).
 PAPER_SETUP_1: Mapping[float, float] = {
@@ -56,7 +49,9 @@ class TestPaperStrategy(StrategyContract):
         assert answer.switch_percent == 6.25
         assert answer.target_accuracy == pytest.approx(0.9188)
         assert len(finished) == strategy.most_runs == 6 * runs
-        assert [s.accepted for s in strategy.progress(finished).summaries] == [True] * 5 + [False]
+        progress = strategy.progress(finished)
+        assert [s.accepted for s in progress.summaries] == [True] * 5 + [False]
+        assert (progress.lower_percent, progress.upper_percent) == (3.125, 6.25)
 
     def test_a_candidate_that_is_better_is_accepted(self) -> None:
         means: Mapping[float, float] = {100: 0.90, 50: 0.95}
@@ -70,20 +65,13 @@ class TestPaperStrategy(StrategyContract):
             finished = [Observation(50, mean, trial_number=n) for n in range(3)]
             assert strategy.decide(finished) == Decided(50, target)
 
-    def test_a_given_target_saves_the_baseline(self) -> None:
-        strategy = PaperStrategy(settings=2, runs=2, target_accuracy=0.9)
-        assert strategy.decide([]) == NextTrial(50)
-        assert strategy.most_runs == 4
-
-    def test_the_baseline_may_have_its_own_number_of_runs(self) -> None:
-        strategy = PaperStrategy(settings=2, runs=3, baseline_runs=1)
-        assert strategy.most_runs == 7
-        first = strategy.decide([])
-        assert isinstance(first, NextTrial)
-        assert (first.switch_percent, first.repeats) == (100, 1)
-        then = strategy.decide([Observation(100, 0.9)])
-        assert isinstance(then, NextTrial)
-        assert (then.switch_percent, then.repeats) == (50, 3)
+    def test_the_target_is_given_or_has_its_own_number_of_runs(self) -> None:
+        given = PaperStrategy(settings=2, runs=2, target_accuracy=0.9)
+        assert (given.decide([]), given.most_runs) == (NextTrial(50), 4)
+        once = PaperStrategy(settings=2, runs=3, baseline_runs=1)
+        first, then = once.decide([]), once.decide([Observation(100, 0.9)])
+        assert (first, then, once.most_runs) == (NextTrial(100), NextTrial(50), 7)
+        assert [getattr(one, "repeats", None) for one in (first, then)] == [1, 3]
 
     def test_one_diverged_run_rejects_a_switch_point_whatever_the_mean(self) -> None:
         strategy = PaperStrategy(settings=1, runs=5, target_accuracy=0.5)
@@ -125,41 +113,17 @@ class TestPaperStrategy(StrategyContract):
         assert progress.open_percent == 50
         assert progress.target_accuracy == pytest.approx(0.91)
 
-    @given(st.data(), st.builds(Job, st.integers(0, 10_000), st.just(0.3)))
-    def test_every_switch_point_is_run_as_often(self, data: st.DataObject, job: Job) -> None:
-        strategy = self.draw(data)
-        finished = searched(strategy, job)
-        assert len(finished) == strategy.most_runs
-        candidates = {run.switch_percent for run in finished} - {100.0}
-        assert len(candidates) == strategy.settings
 
-    @given(st.data(), JOBS)
-    def test_the_bracket_halves_and_holds_the_answer(self, data: st.DataObject, job: Job) -> None:
-        # What a run measured has to stay: nothing is stopped, so nothing is corrected.
-        strategy = self.draw(data, early_stop=False)
-        finished = searched(strategy, job)
-        brackets = [strategy.progress(finished[:count]) for count in range(len(finished) + 1)]
-        for before, after in itertools.pairwise(brackets):
-            assert before.lower_percent <= after.lower_percent
-            assert after.upper_percent <= before.upper_percent
-        last = brackets[-1]
-        assert last.upper_percent - last.lower_percent == 100 / 2**strategy.settings
-        accepted = [s.switch_percent for s in last.summaries if s.accepted]
-        assert last.upper_percent == min([100.0, *accepted])
+RULE = PaperStrategy(settings=1, runs=2, target_accuracy=0.9)
+SECOND = Observation(50, 0.1, diverged=True, trial_number=0, replicate=1)
+FIRST = Observation(50, 0.9, trial_number=1, replicate=0)
 
-    @given(st.data(), JOBS)
-    def test_a_decision_is_stable_under_further_runs(self, data: st.DataObject, job: Job) -> None:
-        strategy = self.draw(data, early_stop=False)
-        assert isinstance(strategy, PaperStrategy)
-        finished = searched(strategy, job)
-        full = {
-            percent
-            for percent in strategy.grid()
-            if sum(run.switch_percent == percent for run in finished) == strategy.runs_at(percent)
-        }
-        more = [
-            job.run(strategy, run.switch_percent, 50 + number, 1000 + number)
-            for number, run in enumerate(finished)
-            if run.switch_percent in full
-        ]
-        assert strategy.decide(finished + more) == strategy.decide(finished)
+
+def test_a_run_that_ends_a_switch_point_waits_for_those_that_come_before_it() -> None:
+    """A searcher alone would have made the first run, whatever the second measures."""
+    assert course_of(RULE, [SECOND]).runs == ()
+    assert plan_trial(RULE, [SECOND]) == PlannedTrial(50, 0)
+    assert plan_trial(RULE, [SECOND], [(50, 0)]) == Wait(50)
+    course = course_of(RULE, [SECOND, FIRST])
+    assert course.runs == (FIRST, SECOND)
+    assert course.decision == Decided(100, 0.9)

@@ -1,0 +1,139 @@
+"""What all strategies have: thresholds, switch points, directions; and what runs cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import NextTrial, Strategy
+from syncswitch.searcher.strategies.baseline import measured_threshold
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.paper import PaperStrategy
+from syncswitch.searcher.strategies.planner import Key
+from syncswitch.searcher.strategies.registry import make_strategy, switch_points_of
+from syncswitch.searcher.strategies.trial_costs import TrialCosts
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.metric import Metric
+
+ERROR = Metric("error", "min", "m", 0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "largest_loss", "threshold"),
+    [
+        ([-10.0, -11.0], None, None),
+        # Student's t(0.95; 2) = 2.920 times sqrt(1 + 1 / 3), for a standard deviation of 1.
+        ([-10.0, -11.0, -12.0], None, 3.4),
+        ([-10.0, -11.0, -12.0, -99.0], None, 3.4),
+        ([-1.0, 0.0, -1.0], 1.0, 0.5),
+    ],
+)
+def test_a_threshold_is_the_prediction_limit_of_a_further_run(
+    accuracies: Sequence[float], largest_loss: float | None, threshold: float | None
+) -> None:
+    assert measured_threshold(accuracies, largest_loss) == threshold
+
+
+@pytest.mark.parametrize(
+    ("text", "points"),
+    [
+        ("halving", (25.0, 50.0)),
+        ("fine", (25.0, 37.5, 50.0, 75.0)),
+        ("60,40,20", (20.0, 40.0, 60.0)),
+        ("100, 12.5", (12.5,)),
+    ],
+)
+def test_switch_points_are_what_is_meant(text: str, points: tuple[float, ...]) -> None:
+    options = {"settings": 2, "runs": 5, "threshold": 0.01, "target_accuracy": None}
+    strategy = make_strategy("adaptive", switch_points=text, **options)  # type: ignore[arg-type]
+    assert strategy.grid() == (*points, 100.0)
+
+
+@pytest.mark.parametrize("text", ["", "coarse", "0", "101", "nan", "100", "50,,25", "-5"])
+def test_other_switch_points_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"--grid is .*: give halving, fine, or 1 to 64 percents"):
+        switch_points_of(text, 2)
+
+
+def test_where_only_some_switch_points_can_be_run_the_others_are_left_out() -> None:
+    strategy = AdaptiveStrategy(settings=2)
+    assert strategy.grid() == (25.0, 50.0, 75.0, 100.0)
+    assert strategy.among((25.0, 50.0, 75.0, 100.0)) == strategy
+    assert strategy.among((25.0, 50.0, 100.0)).grid() == (25.0, 50.0, 100.0)
+
+
+def path(strategy: Strategy, seed: int, metric: Metric, scale: float) -> list[float]:
+    """Returns the switch points of the runs, and then the answer."""
+    knee = (10.0, 30.0, 60.0)[seed]
+    seen: list[Observation] = []
+    while isinstance(decision := strategy.decide(seen), NextTrial):
+        percent, number = decision.switch_percent, len(seen)
+        noise = np.random.default_rng([seed, number]).normal(scale=0.003)
+        error = scale * (0.1 + noise + (0.05 if percent < knee else 0.0))
+        accuracy = metric.accuracy(error if metric.is_less_better else 1 - error)
+        replicate = sum(run.switch_percent == percent for run in seen)
+        seen.append(Observation(percent, accuracy, trial_number=number, replicate=replicate))
+    return [*(run.switch_percent for run in seen), decision.switch_percent]
+
+
+@pytest.mark.parametrize("strategy", [AdaptiveStrategy(), PaperStrategy(runs=2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_error_is_searched_as_the_accuracy_that_it_leaves(strategy: Strategy, seed: int) -> None:
+    usual = path(strategy, seed, Metric(), 1.0)
+    assert path(strategy.measured_by(ERROR), seed, ERROR, 1.0) == usual
+    in_metres = replace(strategy.measured_by(ERROR), threshold=1000 * strategy.threshold)
+    assert path(in_metres, seed, ERROR, 1000.0) == usual
+
+
+FIRST, SECOND = 100.0, 40.0
+
+
+def run(
+    percent: float, *, replicate: int = 0, reached_percent: float = 100.0, paid_seconds: float = 0
+) -> Observation:
+    cost = TrialCost(paid_seconds, FIRST, SECOND if percent < 100 else None, reached_percent)
+    return Observation(percent, 0.9, replicate=replicate, cost=cost)
+
+
+WHOLE = run(100, paid_seconds=100)
+DIVERGED = Observation(25, 0.1, diverged=True, cost=TrialCost(30.0, None, None))
+PACES = [WHOLE, run(50, paid_seconds=70)]
+UNTIMED = [Observation(100, 0.9), Observation(25, 0.9)]
+STOPPED = [run(100, reached_percent=80), run(50, reached_percent=60)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "shares", "paid", "expected"),
+    [
+        ([], True, 0, {(100, 0): 1, (25, 0): 0.25 + 0.75 * 0.3}),
+        (PACES, False, 1.7, {(100, 0): 1, (25, 0): 0.55, (25, 1): 0.55}),
+        ([run(50), run(12.5)], True, 0, {(100, 0): 0.5, (50, 0): 0.2, (25, 0): 0.3, (50, 1): 0.7}),
+        # One more of the replicate that was stopped at 80 % costs next to nothing.
+        (STOPPED, True, 0, {(100, 1): 0.7, (25, 1): 0.25 + 0.45 * 0.4, (100, 0): 0.02}),
+        ([run(100, reached_percent=50), run(100, replicate=1)], True, 0, {(100, 0): 0.75 - 0.5}),
+        ([WHOLE, DIVERGED], False, 1.3, {(50, 0): 0.5 + 0.5 * 0.3}),
+        (UNTIMED, True, 2, {(50, 0): 0.5 * 0.3}),
+    ],
+    ids=["new", "paces", "prefixes", "ends", "short prefix", "diverged", "each counts as one"],
+)
+def test_runs_say_what_the_next_one_costs(
+    runs: Sequence[Observation], shares: bool, paid: float, expected: Mapping[Key, float]
+) -> None:
+    costs = TrialCosts.of(runs, 100.0, share_prefix=shares)
+    assert costs.paid == pytest.approx(paid)
+    assert {key: costs.next(*key) for key in expected} == pytest.approx(expected)
+
+
+def test_a_switch_does_not_save_the_start_of_a_run() -> None:
+    """It takes 20 s here; of the runs that switch, the first phase holds it."""
+    runs = [Observation(100.0, 0.9, cost=TrialCost(0, FIRST + 20, None))]
+    for percent in (2.0, 25.0):
+        cost = TrialCost(0, FIRST + 20 / (percent / 100), SECOND)
+        runs.append(Observation(percent, 0.9, cost=cost))
+        costs = TrialCosts.of(runs, 100.0, share_prefix=False)
+    measured = 20 + 0.02 * FIRST + 0.98 * SECOND
+    assert costs.until(2.0, 1.0) == pytest.approx(measured / (FIRST + 20), rel=0.02)
