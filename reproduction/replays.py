@@ -104,15 +104,9 @@ def simulate(
     """Replays a search many times.
 
     Each simulation draws among the runs of a switch point without replacement, and starts over once
-    all are drawn. Its draws depend only on the seed and its number.
-
-    Args:
-        strategy: Decides, as in a real search.
-        runs: The runs to draw from.
-        simulations: Number of searches.
-        seed: Seed of the draws, 0 or more.
-        processes: The most processes to use; they are started if that saves time.
-        on_done: Is told how many searches have been made since it was told last.
+    all are drawn. Its draws depend only on the seed, 0 or more, and its number. Processes, so many
+    at most, are started if that saves time. `on_done` is told how many searches have been made
+    since it was told last.
     """
     part = functools.partial(_searches, strategy.among(runs.means), runs, seed)
     chunks = [range(i, min(i + _CHUNK, simulations)) for i in range(0, simulations, _CHUNK)]

@@ -54,11 +54,7 @@ def search_words(
 ) -> list[str]:
     """The command that makes a search again, or goes on with it, without its trainer's own options.
 
-    Args:
-        identity: The job.
-        called: The workload, as a user names it.
-        search: The search; a sweep is none.
-        conditions: The conditions of its runs.
+    `called` is the workload, as a user names it.
     """
     # The kind may say more, for example `local/threads, 1 GPU`.
     trainer = search.trainer.partition(",")[0].partition("/")[0]

@@ -16,13 +16,9 @@ def copy_to_mlflow(
     jobs: Iterable[WorkloadIdentity],
     tell: Callable[[str], None],
 ) -> None:
-    """Brings MLflow up to date with some jobs; a server that is away only costs a warning.
+    """Brings MLflow at a tracking URI up to date with some jobs; without a URI it does nothing.
 
-    Args:
-        uri: Tracking URI of MLflow; None to copy nothing.
-        database: Holds the runs.
-        jobs: The jobs to copy.
-        tell: Tells people where something could not be copied.
+    A server that is away only costs a warning, which `tell` tells people.
     """
     if uri is None:
         return

@@ -82,11 +82,7 @@ def cluster_kind(job: WorkloadIdentity) -> ClusterKind:
 def real_first(
     found: Sequence[_T], job_of: Callable[[_T], WorkloadIdentity]
 ) -> tuple[list[_T], list[_T]]:
-    """Splits what fits into what is meant and the rest: simulated jobs give way to real ones.
-
-    Returns:
-        Those of real clusters and the others; where none is real, all of them and nothing.
-    """
+    """Splits what fits into what is meant and the rest: simulated jobs give way to real ones."""
     real = [one for one in found if cluster_kind(job_of(one)) == "real"]
     if not real:
         return list(found), []
@@ -98,13 +94,8 @@ def only_job(
 ) -> tuple[RegisteredWorkload, list[RegisteredWorkload]]:
     """The one job that is meant, and the simulated ones of its name that it was preferred to.
 
-    Args:
-        known: The jobs that the reference names.
-        selection: The reference, and what narrows it down.
-        place: The database, for messages.
-
-    Raises:
-        UserError: There is none, or there are several.
+    `known` are the jobs that the reference names, `place` is the database, for messages. Raises
+    UserError if there is none, or there are several.
     """
     meant, others = real_first([one for one in known if selection.fits(one.identity)], _identity)
     if len(meant) == 1:
@@ -156,18 +147,10 @@ def preferred_policy(
     may_guess: bool = False,
     how_to_choose: str = HOW_TO_CHOOSE,
 ) -> TimingPolicy:
-    """The policy that is meant; people are told where others fit as well.
+    """The policy that is meant, of at least one, newest first; people are told where others fit.
 
-    Args:
-        registry: Has the policies.
-        found: At least one, newest first.
-        tell: Shows people a line.
-        may_guess: Whether the newest of several will do. It does for a look; for what is going to
-            be used it would be a guess.
-        how_to_choose: The way to tell them apart, for messages.
-
-    Raises:
-        PolicyError: Several are meant, and none may be guessed.
+    Where several are meant, the newest will do for a look (`may_guess`). For what is going to be
+    used it would be a guess: then it raises a PolicyError, with `how_to_choose`.
     """
 
     def job(policy: TimingPolicy) -> WorkloadIdentity:

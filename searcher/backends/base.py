@@ -84,15 +84,7 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class TrainerChoice(ABC):
-    """A kind of trainer, with its options as fields of the subclasses.
-
-    Attributes:
-        name: Its name on the command line.
-        summary: A few words for people.
-        options: Its options, some of which other kinds have, too.
-        default_workers: n if nobody says.
-        default_protocols: The protocols if nobody says.
-    """
+    """A kind of trainer, with its options as fields of the subclasses."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -106,14 +98,9 @@ class TrainerChoice(ABC):
         return self.name
 
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
-        """Does the work of this process, unless it is the chief of its cluster.
+        """Does the work of this process, unless it is the chief of its cluster; returns whether.
 
-        Args:
-            reference: The workload, if the command names one.
-            say: Is told what goes on.
-
-        Returns:
-            Whether it was not the chief, and has done its work.
+        The reference is the workload, if the command names one; `say` is told what goes on.
         """
         return False
 
@@ -142,8 +129,7 @@ class TrainerChoice(ABC):
     def job(self, request: JobRequest) -> Job:
         """Returns the job that a request asks for.
 
-        Raises:
-            UserError: Something in the request does not exist, or does not fit the rest of it.
+        Raises UserError if something in it does not exist, or does not fit the rest of it.
         """
 
     @abstractmethod
@@ -187,11 +173,7 @@ class ClusterChoice(TrainerChoice):
         """Raises UserError if another process would have to load the workload of this name."""
 
     def load(self, reference: str, workers: int) -> Workload:
-        """Loads a workload, in a process that can run so many workers.
-
-        Raises:
-            UserError: There is no such workload.
-        """
+        """Loads a workload, in a process that can run so many workers."""
         return load_local_workload(reference, workers)
 
     def identity(
@@ -202,16 +184,10 @@ class ClusterChoice(TrainerChoice):
 
     @abstractmethod
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
-        """Starts the cluster, or joins it.
+        """Starts the cluster, or joins it; a chief in another process loads the reference there.
 
-        Args:
-            workload: The workload.
-            reference: Its name, for a chief that loads it in a process of its own.
-            workers: n.
-
-        Raises:
-            UserError: The cluster has no room for them.
-            RetryableError: A part of the cluster is missing.
+        Raises UserError if it has no room for the workers, and RetryableError if a part of it is
+        missing.
         """
 
     @override
@@ -246,11 +222,7 @@ def servers_text(servers: int) -> str:
 
 
 def named(request: JobRequest) -> str:
-    """Returns the workload's name of a request that needs one.
-
-    Raises:
-        UserError: None was named.
-    """
+    """Returns the workload's name of a request; raises UserError if none was named."""
     if request.reference is None:
         raise UserError(
             f"no WORKLOAD is named; give a built-in name ({', '.join(BUILT_IN)}),"

@@ -120,10 +120,8 @@ class LocalTrainer(ClusterChoice):
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
         """See `TrainerChoice`.
 
-        Raises:
-            UserError: This is another part, and somebody else listens at its port, or it has no
-                secret.
-            RetryableError: This is another part, and no chief came.
+        Raises UserError if somebody else listens at the port of this part, or it has no secret, and
+        RetryableError if no chief came.
         """
         config = self.config
         if config is None or config.job == "chief":
@@ -159,8 +157,7 @@ class LocalTrainer(ClusterChoice):
     def placement(self, workers: int) -> Placement:
         """Returns the GPUs of this machine that the workers use.
 
-        Raises:
-            UserError: There are not enough of them.
+        Raises UserError if there are too few.
         """
         gpus: tuple[str, ...] = ()
         if self.gpus_per_worker:

@@ -443,6 +443,7 @@ def load_report(
         policy, search = _shown(versions, searches, study, version)
         trials = store.trials(fingerprint=fingerprint)
         complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        newest = complete[-1].software or {} if complete else {}
         whole = whole_runs(complete, store.curves(fingerprint))
         used = uses(read, fingerprint)
         later = [_counted(use) for use in used]
@@ -475,7 +476,7 @@ def load_report(
             path=path,
             why=_why(read, policy, search),
             measured_target=target,
-            software=policy.policy.software if policy else _software(complete),
+            software=policy.policy.software if policy else newest,
             uses=tuple(use_facts(read, fingerprint=fingerprint)),
             use_summaries={
                 entry.policy.version: use_summary(entry.policy, used) for entry in versions
@@ -493,11 +494,6 @@ def _why(
         if search is not None:
             return search_explained(database, search)
     return None
-
-
-def _software(complete: Sequence[StoredTrial]) -> Mapping[str, str]:
-    """The software of the newest complete run."""
-    return (complete[-1].software or {}) if complete else {}
 
 
 def _counted(use: StoredTrial) -> StoredTrial:

@@ -240,13 +240,7 @@ def tables_of(data: ReportData) -> list[Table]:
 
 
 def _table(title: str, items: Sequence[_T], columns: Mapping[str, Callable[[_T], str]]) -> Table:
-    """A row for each item, at most the last 1,000, without the columns that have no value at all.
-
-    Args:
-        title: Above the table.
-        items: A row each.
-        columns: By name, how a cell of the column reads.
-    """
+    """A row for each item, at most the last 1,000; columns without any value are left out."""
     shown = items[-_MOST_ROWS:]
     cells = {name: [cell(item) for item in shown] for name, cell in columns.items()}
     known = {name: column for name, column in cells.items() if set(column) - {NONE}}
@@ -467,16 +461,7 @@ _HIDDEN = "***"  # a password
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with a figure under it.
-
-    Attributes:
-        name: A short name, for links.
-        title: The heading.
-        words: A sentence on the figure, or why there is none.
-        figure: The figure; None where nothing was measured.
-        points: Further sentences.
-        table: Under the figure.
-    """
+    """A heading with a figure under it; where nothing was measured, `words` say why."""
 
     name: str
     title: str
@@ -490,11 +475,7 @@ _BEGINNING = b"<!DOCTYPE html>"
 
 
 def write_page(page: str, path: Path) -> None:
-    """Writes a page to a file, which must not exist or be an earlier report.
-
-    Raises:
-        UserError: Something else is there, or the file cannot be written.
-    """
+    """Writes a page to a file; raises UserError if something that is no report is there."""
     with whole_file(path, replaces=(_BEGINNING,)) as file:
         file.write(page.encode())
 
@@ -502,8 +483,7 @@ def write_page(page: str, path: Path) -> None:
 def page_of(data: ReportData) -> str:
     """The HTML page, which opens in any browser; text of users is shown, never interpreted.
 
-    Raises:
-        UserError: matplotlib or jinja2 is missing.
+    Raises UserError if matplotlib or jinja2 is missing.
     """
     try:
         import matplotlib  # noqa: F401 (or each section would say that it is missing)

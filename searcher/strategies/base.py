@@ -11,7 +11,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import Self
 
@@ -89,6 +89,9 @@ class Strategy(ABC):
     """Decides on the runs of a search.
 
     Attributes:
+        name: The strategy's name in policies and studies.
+        judges_single_runs: Whether each run keeps the accuracy or fails; otherwise means are
+            compared.
         settings: M, how often the range of switch points may be halved.
         runs: R, the most runs of a switch point.
         threshold: beta, the accuracy that may be lost; 0 until it is measured.
@@ -103,6 +106,9 @@ class Strategy(ABC):
             threshold is measured; 0 if it was given.
     """
 
+    name: ClassVar[str]
+    judges_single_runs: ClassVar[bool] = False
+
     settings: int = 5
     runs: int = 5
     threshold: float = USUAL_THRESHOLD
@@ -116,18 +122,8 @@ class Strategy(ABC):
 
     @property
     @abstractmethod
-    def name(self) -> str:
-        """The strategy's name in policies and studies."""
-
-    @property
-    @abstractmethod
     def most_runs(self) -> int:
         """Number of runs of the longest search in which none diverges."""
-
-    @property
-    def judges_single_runs(self) -> bool:
-        """Whether each run keeps the accuracy or fails; otherwise means are compared."""
-        return False
 
     @property
     def repeats(self) -> int | None:
@@ -141,8 +137,7 @@ class Strategy(ABC):
     def measured_by(self, metric: Metric) -> Self:
         """Returns this strategy for a job with this metric, given a target in the metric's unit.
 
-        Raises:
-            UserError: The metric cannot have this target.
+        Raises UserError if the metric cannot have this target.
         """
         value = self.target_accuracy
         target = None if value is None else metric.accuracy(value)
@@ -231,12 +226,9 @@ class Strategy(ABC):
     def decide(self, finished: Iterable[Observation]) -> Decision:
         """Returns what to do next; while runs are under way, `planner.plan_trial` does so.
 
-        Args:
-            finished: Completed runs in any order; those at other switch points are ignored.
-
-        Raises:
-            UserError: The baseline diverged, so there is nothing to compare with; or its runs do
-                not differ, so no threshold can be measured.
+        Completed runs come in any order; those at other switch points are ignored. Raises UserError
+        if the baseline diverged, so that there is nothing to compare with, or if its runs do not
+        differ, so that no threshold can be measured.
         """
 
     def outcomes(

@@ -57,10 +57,8 @@ def measured_threshold(
         largest_loss: The most accuracy that a run can lose; None for no limit.
 
     Returns:
-        The threshold, rounded to two digits; None while there are fewer than three runs.
-
-    Raises:
-        UserError: All of them measured the same, which says nothing about chance.
+        The threshold, rounded to two digits; None while there are fewer than three runs. Raises
+        UserError if all of them measured the same, which says nothing about chance.
     """
     known = accuracies[:THRESHOLD_RUNS]
     if len(known) < THRESHOLD_RUNS:

@@ -29,15 +29,12 @@ class ComparisonStrategy(Strategy):
             back to its switch.
     """
 
+    name = "comparison"
+
     percents: tuple[float, ...] = ()
     wanted: tuple[tuple[float, int], ...] = ()
     has_baseline: bool = True
     guarded: bool = False
-
-    @property
-    @override
-    def name(self) -> str:
-        return "comparison"
 
     @property
     @override

@@ -28,12 +28,9 @@ class PaperStrategy(Strategy):
         baseline_runs: Number of runs that measure A; None for R.
     """
 
-    baseline_runs: int | None = None
+    name = "paper"
 
-    @property
-    @override
-    def name(self) -> str:
-        return "paper"
+    baseline_runs: int | None = None
 
     @property
     @override

@@ -67,16 +67,10 @@ def plan_trial(
     *,
     speculate: bool = True,
 ) -> PlannedTrial | Wait | Decided:
-    """Returns what a free searcher does next.
+    """Returns what a free searcher does next, given the runs that are completed and under way.
 
-    Args:
-        strategy: The search's strategy.
-        finished: Completed runs.
-        in_flight: Runs under way.
-        speculate: Whether runs may be made that are only likely to be needed.
-
-    Raises:
-        UserError: The baseline diverged.
+    With `speculate`, it may be a run that is only likely to be needed. Raises UserError if the
+    baseline diverged.
     """
     results, under_way = _by_key(finished), frozenset(in_flight)
     course = _walk(strategy, (), results)

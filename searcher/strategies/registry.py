@@ -65,13 +65,8 @@ def make_strategy(
 def switch_points_of(text: str, settings: int) -> tuple[float, ...]:
     """Returns switch points in percent, ascending, without the first protocol alone.
 
-    Args:
-        text: `halving`; `fine`, which adds a switch point in the middle between each two of these;
-            or percents with commas between.
-        settings: M, how often the range is halved.
-
-    Raises:
-        UserError: It is none of these.
+    The text is `halving`; `fine`, which adds a switch point in the middle between each two of
+    these; or percents with commas between. Raises UserError if it is none of these.
     """
     halved = halvings(settings)
     if text == "halving":
@@ -111,7 +106,7 @@ def _without_lists(value: Any) -> Any:
 
 def strategy_fields() -> set[str]:
     """Returns the names of the options of all strategies."""
-    return {name for strategy in STRATEGIES.values() for name in _names(strategy)}
+    return set().union(*map(_names, STRATEGIES.values()))
 
 
 def _names(strategy: type[Strategy]) -> set[str]:

@@ -143,13 +143,8 @@ class Outlook:
     def least_times(self, index: int, answers: Sequence[int], most_runs: int) -> list[float]:
         """Returns the expected least time of a later training after one, two, ... further runs.
 
-        The mean over what the runs may measure, in four classes.
-
-        Args:
-            index: Switch point of the runs, which may be the answer if one of them keeps the
-                accuracy.
-            answers: Switch points that may be the answer anyway.
-            most_runs: Number of further runs.
+        It is the mean over what the runs may measure, in four classes. Their switch point may be
+        the answer if one of them keeps the accuracy; `answers` may be it anyway.
         """
         sample, times = self._sampled_times
         by_class = self._class_probabilities(sample, index)

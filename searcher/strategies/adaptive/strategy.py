@@ -129,6 +129,9 @@ class AdaptiveStrategy(Strategy):
             halving and 75 %.
     """
 
+    name = "adaptive"
+    judges_single_runs = True
+
     share_prefix: bool = True
     early_stop: bool = True
     guarded: bool = True
@@ -143,19 +146,9 @@ class AdaptiveStrategy(Strategy):
 
     @property
     @override
-    def name(self) -> str:
-        return "adaptive"
-
-    @property
-    @override
     def most_runs(self) -> int:
         """Runs of a search that is never certain, which may measure a known target again."""
         return len(self.grid()) * self.runs + max(0, self.threshold_runs - self.runs)
-
-    @property
-    @override
-    def judges_single_runs(self) -> bool:
-        return True
 
     @property
     def own_runs(self) -> int:
@@ -359,17 +352,13 @@ class Assessment:
         if answer == self._last and self._outlook.ratio >= 1:
             return None
         if answer == self._last:
-            needed, least_runs = self._neighbour, 1
+            middle = (self._strategy.lowest_percent + self._strategy.highest_percent) / 2
+            needed = max(i for i, percent in enumerate(self._grid) if percent <= middle)
+            least_runs = 1
         else:
             needed, least_runs = answer, min(self._strategy.own_runs, self._strategy.runs)
         is_tried = self._history.made(needed) >= least_runs
         return needed if not is_tried and self._may_run(needed) else None
-
-    @property
-    def _neighbour(self) -> int:
-        """Index of the latest switch point of halving before the first protocol alone."""
-        middle = (self._strategy.lowest_percent + self._strategy.highest_percent) / 2
-        return max(i for i, percent in enumerate(self._grid) if percent <= middle)
 
     def _paying(self) -> int | None:
         """Returns the run that most reduces the time of everything to come; None if none does."""
@@ -378,15 +367,10 @@ class Assessment:
             asked = [i for i in asked if abs(i - self._answer) <= 1 or i == self._last]
         totals = {index: self._total_time(index) for index in asked if self._may_run(index)}
         best = min(totals, key=lambda index: totals[index], default=None)
-        if best is None or totals[best] >= self._time_without:
+        if best is None or totals[best] >= self._uses * self._outlook.least_time(self._possible):
             return None
         # A use at the answer tries nothing.
         return None if self._uses_left is not None and best == self._answer else best
-
-    @property
-    def _time_without(self) -> float:
-        """Expected time of all uses to come, without another run."""
-        return self._uses * self._outlook.least_time(self._possible)
 
     def _total_time(self, index: int) -> float:
         """Returns the expected time of a few runs at a switch point and of all uses after them."""
