@@ -2,7 +2,7 @@
 
 Figures, not the logs: what each run measured, and from where on its accuracy was known.
 `write_logs` makes logs that say the same, so that what rests on them is tested where the real ones
-are not. `test_published.py` compares the two where both are.
+are not. `test_logs.py` compares the two where both are.
 """
 
 from __future__ import annotations
