@@ -6,10 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from syncswitch.storage.records.trial import TrialSpec
-from syncswitch.trainers.protocols import choose_protocol
-from syncswitch.trainers.protocols.steps import SegmentSteps
-from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
-from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.step_times import StepTimes
 from tests.trainers import jobs
@@ -31,24 +27,3 @@ def spec_of(*arguments: Any, profile: ClusterProfile = VARIED, **fields: Any) ->
 
 def times_of(profile: ClusterProfile, steps: int, values: int = 0, seed: int = 1) -> StepTimes:
     return StepTimes(profile, values, steps, seed)
-
-
-def play(
-    protocol: str,
-    profile: ClusterProfile,
-    workers: int,
-    steps: int,
-    values: int = 0,
-) -> list[tuple[int, float]]:
-    """Worker-steps done, and when, after each update of a segment."""
-    machine = choose_protocol(protocol).machine(range(workers))
-    done: list[tuple[int, float]] = []
-    SegmentPlayer(
-        SegmentSteps(machine, 0, steps),
-        times_of(profile, steps, values),
-        Learner(),
-        Membership(range(workers)),
-        0.0,
-        lambda *update: done.append(update),
-    ).play()
-    return done

@@ -14,12 +14,7 @@ from syncswitch.trainers.protocols.steps import Groups, SegmentSteps
 from syncswitch.trainers.simulated.events import Learner, SegmentPlayer
 from syncswitch.trainers.simulated.membership import Membership
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
-from tests.trainers.simulated.clusters import (
-    EVEN,
-    VARIED,
-    play,
-    times_of,
-)
+from tests.trainers.simulated.clusters import EVEN, VARIED, times_of
 
 EXACT = 1e-9
 
@@ -69,6 +64,27 @@ def test_a_fast_and_a_slow_worker_finish_when_the_papers_rules_say(text: str, se
     times = times_of(profile, 6000)
     SegmentPlayer(steps, times, Learner(), membership, 0.0, lambda *_: None).play()
     assert round(steps.end_seconds) == seconds
+
+
+def play(
+    protocol: str,
+    profile: ClusterProfile,
+    workers: int,
+    steps: int,
+    values: int = 0,
+) -> list[tuple[int, float]]:
+    """Worker-steps done, and when, after each update of a segment."""
+    machine = choose_protocol(protocol).machine(range(workers))
+    done: list[tuple[int, float]] = []
+    SegmentPlayer(
+        SegmentSteps(machine, 0, steps),
+        times_of(profile, steps, values),
+        Learner(),
+        Membership(range(workers)),
+        0.0,
+        lambda *update: done.append(update),
+    ).play()
+    return done
 
 
 def cluster(**fields: Any) -> ClusterProfile:
