@@ -25,7 +25,7 @@ from sqlalchemy import Engine, create_engine, make_url, text
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
-from tests import cpu_seconds, warm_server
+from tests import warm_server
 
 # How long an example takes, or drawing it, means nothing on a busy machine; and the tests of a
 # contract run in several classes on purpose.
@@ -61,15 +61,6 @@ Once = Callable[[str, Callable[[Path], None]], Path]
 _MEMORY = Path("/dev/shm")
 _TEMPLATE = "with_our_tables"
 _numbers = itertools.count()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    cpu_seconds.add_option(parser)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if shown := config.getoption("--cpu-durations"):
-        config.pluginmanager.register(cpu_seconds.CpuSeconds(shown))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,147 +9,77 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
-Schema = dict[str, Any]
-
-TEXT: Schema = {"type": "string", "minLength": 1}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-NAME: Schema = {"type": "string", "pattern": r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
-
-
-def fields(required: Mapping[str, Schema], **optional: Schema) -> Schema:
-    """An object with these fields alone."""
-    return {
-        "type": "object",
-        "properties": {**required, **optional},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def items(schema: Schema) -> Schema:
-    return {"type": "array", "items": schema, "minItems": 1}
-
-
-def one_of(*values: str) -> Schema:
-    return {"enum": list(values)}
-
-
-AMOUNTS = fields(
-    {}, cpu={"type": "string", "pattern": r"^\d+m?$"}, memory={"type": "string", "pattern": "Gi$"}
-)
-CONTAINER = fields(
-    {"name": NAME, "image": TEXT},
-    command=items(TEXT),
-    env=items(
-        fields(
-            {
-                "name": TEXT,
-                "valueFrom": fields({"secretKeyRef": fields({"name": NAME, "key": TEXT})}),
-            }
-        )
-    ),
-    ports=items(fields({"name": NAME, "containerPort": COUNT})),
-    resources=fields({"requests": AMOUNTS, "limits": AMOUNTS}),
-    volumeMounts=items(fields({"name": NAME, "mountPath": {"type": "string", "pattern": "^/"}})),
-)
-VOLUME = fields({"name": NAME, "persistentVolumeClaim": fields({"claimName": NAME})})
-TEMPLATE = fields({"spec": fields({"containers": items(CONTAINER)}, volumes=items(VOLUME))})
-CLAIM_SPEC = fields(
-    {
-        "accessModes": items(one_of("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany")),
-        "resources": fields({"requests": fields({"storage": TEXT})}),
-    }
-)
-REPLICAS = fields(
-    {
-        "replicas": {"type": "integer", "minimum": 1},
-        "restartPolicy": one_of("Always", "OnFailure", "Never", "ExitCode"),
-        "template": TEMPLATE,
-    }
-)
-TF_JOB_SPEC = fields(
-    {"tfReplicaSpecs": fields({"Chief": REPLICAS, "PS": REPLICAS, "Worker": REPLICAS})},
-    runPolicy=fields(
-        {},
-        cleanPodPolicy=one_of("All", "Running", "None"),
-        ttlSecondsAfterFinished=COUNT,
-        backoffLimit=COUNT,
-    ),
-)
-RAY_START: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
-RAY_GROUP = {"rayStartParams": RAY_START, "template": TEMPLATE}
-RAY_JOB_SPEC = fields(
-    {
-        "entrypoint": TEXT,
-        "rayClusterSpec": fields(
-            {
-                "rayVersion": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
-                "headGroupSpec": fields(RAY_GROUP),
-                "workerGroupSpecs": items(
-                    fields(
-                        {"groupName": NAME, **RAY_GROUP},
-                        replicas=COUNT,
-                        minReplicas=COUNT,
-                        maxReplicas=COUNT,
-                    )
-                ),
-            }
-        ),
+POD = {
+    *("volumes[].name", "volumes[].persistentVolumeClaim.claimName"),
+    *("containers[].name", "containers[].image", "containers[].command[]"),
+    *("containers[].volumeMounts[].name", "containers[].volumeMounts[].mountPath"),
+    *("containers[].ports[].name", "containers[].ports[].containerPort"),
+    *("containers[].resources.requests.cpu", "containers[].resources.requests.memory"),
+    "containers[].resources.limits.memory",
+    "containers[].env[].name",
+    *(f"containers[].env[].valueFrom.secretKeyRef.{name}" for name in ("name", "key")),
+}
+GROUP = {"rayStartParams.num-cpus", *(f"template.spec.{field}" for field in POD)}
+REPLICAS = {"replicas", "restartPolicy", *(f"template.spec.{field}" for field in POD)}
+WORKERS = {"groupName", "replicas", "minReplicas", "maxReplicas", *GROUP}
+FIELDS = {
+    ("v1", "PersistentVolumeClaim"): {"accessModes[]", "resources.requests.storage"},
+    ("kubeflow.org/v1", "TFJob"): {
+        *("runPolicy.cleanPodPolicy", "runPolicy.ttlSecondsAfterFinished"),
+        *(f"tfReplicaSpecs.{r}.{field}" for r in ("Chief", "PS", "Worker") for field in REPLICAS),
     },
-    shutdownAfterJobFinishes={"type": "boolean"},
-    ttlSecondsAfterFinished=COUNT,
-    backoffLimit=COUNT,
-)
-KINDS = {
-    ("v1", "PersistentVolumeClaim"): CLAIM_SPEC,
-    ("kubeflow.org/v1", "TFJob"): TF_JOB_SPEC,
-    ("ray.io/v1", "RayJob"): RAY_JOB_SPEC,
+    ("ray.io/v1", "RayJob"): {
+        *("entrypoint", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "backoffLimit"),
+        "rayClusterSpec.rayVersion",
+        *(f"rayClusterSpec.headGroupSpec.{field}" for field in GROUP),
+        *(f"rayClusterSpec.workerGroupSpecs[].{field}" for field in WORKERS),
+    },
+}
+CHOICES = {
+    "accessModes[]": {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"},
+    "cleanPodPolicy": {"All", "Running", "None"},
+    "restartPolicy": {"Always", "OnFailure", "Never", "ExitCode"},
 }
 
 
 def read_manifests(path: Path) -> dict[str, Any]:
-    """The specs in a file by their kinds.
-
-    Raises:
-        jsonschema.ValidationError: Kubernetes would not take one of them as it is meant.
-    """
+    """The specs in a file by their kinds; fails if Kubernetes would not take one as it is meant."""
     found = {}
     for one in yaml.safe_load_all(path.read_text()):
-        kind = one["apiVersion"], one["kind"]
-        form = fields(
-            {
-                "apiVersion": TEXT,
-                "kind": TEXT,
-                "metadata": fields({"name": NAME}),
-                "spec": KINDS[kind],
-            }
-        )
-        jsonschema.validate(one, form)
-        _check_names(one["spec"])
-        found[kind[1]] = {**one["spec"], "name": one["metadata"]["name"]}
+        kind, spec = (one["apiVersion"], one["kind"]), one["spec"]
+        fields = list(_fields(spec))
+        assert {name for name, _ in fields} <= FIELDS[kind]
+        for name, value in fields:
+            last = name.rpartition(".")[2]
+            assert value in CHOICES.get(last, {value}), name
+        _check_names(spec)
+        found[kind[1]] = {**spec, "name": one["metadata"]["name"]}
     return found
 
 
-def _check_names(spec: Any) -> None:
+def _fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The path and value of each field, such as `containers[].name`."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _fields(one, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _fields(one, f"{path}[]")
+    else:
+        yield path, value
+
+
+def _check_names(value: Any) -> None:
     """What is mounted is there."""
-    for pod in _pods(spec):
-        volumes = {one["name"] for one in pod.get("volumes", ())}
-        for container in pod["containers"]:
+    if isinstance(value, dict) and "containers" in value:
+        volumes = {one["name"] for one in value["volumes"]}
+        for container in value["containers"]:
             assert {one["name"] for one in container["volumeMounts"]} <= volumes
-
-
-def _pods(spec: Any) -> Iterator[Any]:
-    if isinstance(spec, dict):
-        if "containers" in spec:
-            yield spec
-        for one in spec.values():
-            yield from _pods(one)
-    elif isinstance(spec, list):
-        for one in spec:
-            yield from _pods(one)
+    for one in value.values() if isinstance(value, dict) else ():
+        for part in one if isinstance(one, list) else (one,):
+            _check_names(part)
 
 
 def tf_configs_of(job: Mapping[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:

@@ -7,10 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = {
-    "syncswitch-search": "search",
-    "syncswitch-run": "run",
-}
+PROGRAMS = {"syncswitch-search": "search", "syncswitch-run": "run"}
 
 TINY_WORKLOAD = """
 from dataclasses import replace

@@ -5,10 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 
 FIXTURES_STAY = settings(
-    suppress_health_check=[
-        *settings().suppress_health_check,
-        HealthCheck.function_scoped_fixture,
-    ]
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture]
 )
 """For a test all of whose examples share its fixtures."""
 

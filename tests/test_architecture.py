@@ -75,42 +75,34 @@ def test_records_and_errors_need_the_standard_library_alone() -> None:
             )
 
 
-def test_tensorflow_internals_stay_in_one_module() -> None:
-    users = {
-        path.name
-        for path in modules("trainers")
-        if any(name.startswith("tensorflow.python") for name in imports(path))
-    }
-    assert users == {"tensorflow_api.py"}
-
-
-def test_pytorch_and_its_libraries_stay_in_one_folder() -> None:
-    libraries = {"torch", "lightning", "transformers", "accelerate"}
-    users = {
-        path.parent.relative_to(ROOT).as_posix()
-        for path in modules("trainers")
-        if any(name.split(".")[0] in libraries for name in imports(path))
-    }
-    assert users == {"trainers/pytorch"}
-
-
 CODE_IN_DATA = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "copyreg"}
 
 
 def test_nothing_that_comes_over_a_network_is_unpickled() -> None:
     """What pickles belongs to a process and its own children."""
-    users = {
-        path.relative_to(ROOT).as_posix()
-        for path in modules("trainers")
-        if any(name.split(".")[0] in {*CODE_IN_DATA, "multiprocessing"} for name in imports(path))
-    }
-    assert users == {
+    assert users({*CODE_IN_DATA, "multiprocessing"}) == {
         "trainers/cluster/processes/chief.py",
         "trainers/cluster/processes/process_trainer.py",
         "trainers/cluster/processes/zygote.py",
     }
     for path in modules("trainers"):
         assert "allow_pickle=True" not in path.read_text(), path
+
+
+def test_what_is_fragile_or_large_stays_in_one_place() -> None:
+    assert users({"tensorflow.python"}) == {"trainers/model/tensorflow_api.py"}
+    pytorch = users({"torch", "lightning", "transformers", "accelerate"})
+    assert {str(Path(path).parent) for path in pytorch} == {"trainers/pytorch"}
+
+
+def users(libraries: set[str]) -> set[str]:
+    """The trainers' modules that import one of these."""
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in modules("trainers")
+        for name in imports(path)
+        if any(f"{name}.".startswith(f"{library}.") for library in libraries)
+    }
 
 
 def loaded_after(code: str) -> set[str]:
@@ -122,44 +114,25 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-HEAVY = {
-    "tensorflow",
-    "keras",
-    "optuna",
-    "sqlalchemy",
-    "alembic",
-    "scipy",
-    "pandas",
-    "pyarrow",
-    "matplotlib",
-    "jinja2",
-    "mlflow",
-    "torch",
-}
+HEAVY = (
+    "tensorflow keras optuna sqlalchemy alembic scipy pandas pyarrow matplotlib jinja2 mlflow torch"
+)
 
 
-def test_importing_a_command_line_is_light() -> None:
-    loaded = loaded_after(
-        "import syncswitch.cli.search.main, syncswitch.cli.run.main,"
-        " syncswitch.trainers.job.loading, syncswitch.trainers.replay.trainer"
-    )
-    assert not HEAVY & loaded
-
-
-def test_the_store_does_not_need_alembic_to_be_read() -> None:
-    assert "alembic" not in loaded_after("import syncswitch.storage.policies.registry")
-
-
-def test_pandas_is_imported_only_where_somebody_wants_a_table() -> None:
-    loaded = loaded_after(
-        "import syncswitch.storage.frames, syncswitch.storage.export.tables,"
-        " syncswitch.searcher.search.search"
-    )
-    assert not {"pandas", "pyarrow"} & loaded
-
-
-def test_a_policy_file_needs_no_database_library() -> None:
-    assert "sqlalchemy" not in loaded_after("import syncswitch.storage.policies.file")
+@pytest.mark.parametrize(
+    ("modules", "without"),
+    [
+        ("cli.search.main cli.run.main trainers.job.loading trainers.replay.trainer", HEAVY),
+        ("storage.policies.registry", "alembic"),
+        # pandas is imported only where somebody wants a table.
+        ("storage.frames storage.export.tables searcher.search.search", "pandas pyarrow"),
+        ("storage.policies.file", "sqlalchemy"),
+        (" ".join(LIBRARY), f"{HEAVY} numpy pydantic"),
+    ],
+)
+def test_what_is_imported_is_light(modules: str, without: str) -> None:
+    names = ", ".join(f"syncswitch.{name}" for name in modules.split())
+    assert not set(without.split()) & loaded_after(f"import {names}")
 
 
 @functools.cache
@@ -205,8 +178,3 @@ def test_every_public_name_is_there_and_says_what_it_is(layer: str) -> None:
         assert inspect.getdoc(value), f"{name} has no docstring"
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         package.nothing  # noqa: B018
-
-
-def test_the_packages_themselves_are_light() -> None:
-    packages = ", ".join(f"syncswitch.{layer}" for layer in LIBRARY)
-    assert not (HEAVY | {"numpy", "pydantic"}) & loaded_after(f"import {packages}")

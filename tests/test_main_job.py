@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import signal
 import sqlite3
@@ -25,8 +24,6 @@ pytestmark = pytest.mark.slow
 WORKLOAD = "tiny_jobs.py:tiny"
 JOB = ("run", WORKLOAD, "--workers", 2, "--settings", 2, "--threshold", 0.3)
 SEARCH = (*JOB, "--strategy", "paper", "--runs", 2)
-# 100 % of two runs, then 50 % and 25 %, two runs each: all are accepted by far.
-RUNS = {(100.0, 0), (100.0, 1), (50.0, 0), (50.0, 1), (25.0, 0), (25.0, 1)}
 
 
 @pytest.fixture(scope="module")
@@ -59,37 +56,22 @@ def whole_runs(folder: Path) -> list[tuple[float, int]]:
         ).fetchall()
 
 
-def test_the_search_reports_policy_cost_and_switch_points(result: dict) -> None:
-    policy = result["policy"]
+def test_the_search_reports_policy_cost_and_switch_points(folder: Path, result: dict) -> None:
+    policy, cost = result["policy"], result["search"]
     assert (policy["switch_percent"], policy["version"]) == (25.0, 1)
     assert (policy["first_protocol"], policy["second_protocol"]) == ("bsp", "asp")
-    assert policy["threshold"] == 0.3
-    assert len(policy["fingerprint"]) == 64
     assert [s["switch_percent"] for s in result["switch_points"]] == [100.0, 50.0, 25.0]
     assert all(s["runs"] == 2 and s["accepted"] for s in result["switch_points"])
     # Training happened: a model that learned nothing would be at one in ten.
     assert all(s["mean_accuracy"] > 0.6 for s in result["switch_points"])
     assert policy["target_accuracy"] == pytest.approx(result["switch_points"][0]["mean_accuracy"])
     seconds = [s["training_seconds"] for s in result["switch_points"]]
-    assert result["search"]["trials"] == 6
-    assert result["search"]["cost_bsp_multiples"] == pytest.approx(2 * sum(seconds) / seconds[0])
-    assert result["search"]["wall_seconds"] >= 2 * sum(seconds)
-
-
-def test_a_finished_search_answers_again_without_training(folder: Path, result: dict) -> None:
+    assert cost["trials"] == 6
+    assert cost["cost_bsp_multiples"] == pytest.approx(2 * sum(seconds) / seconds[0])
+    assert cost["wall_seconds"] >= 2 * sum(seconds)
     again = run("syncswitch-search", *SEARCH, "--json", folder=folder)
     assert json.loads(again.stdout) == result
     assert len(whole_runs(folder)) == 6
-
-
-def test_the_policy_is_looked_up(folder: Path, result: dict) -> None:
-    for name in (WORKLOAD, "tiny", result["policy"]["fingerprint"][:12]):
-        found = run("syncswitch-search", "policy", "lookup", name, "--json", folder=folder)
-        assert found.returncode == 0, found.stderr
-        assert json.loads(found.stdout) == result["policy"]
-    absent = run("syncswitch-search", "policy", "lookup", "nothing", "--json", folder=folder)
-    assert absent.returncode == 1
-    assert json.loads(absent.stdout) == {"policy": None}
 
 
 def test_the_runner_trains_with_the_stored_policy(folder: Path, result: dict) -> None:
@@ -187,36 +169,26 @@ def test_a_run_that_fails_by_its_policy_goes_back_to_the_switch(
 
 
 @pytest.mark.parametrize(
-    ("percent", "options", "expected"),
+    ("options", "expected"),
     [
-        (
-            50,
-            ("--switch-at", 50, "--protocols", "bsp,ssp:2"),
-            [("bsp", 0, 80), ("ssp:2", 80, 160)],
-        ),
-        (100, ("--protocol", "bsp"), [("bsp", 0, 160)]),
-        (0, ("--switch-at", 0, "--protocols", "bsp,ssp:2"), [("ssp:2", 0, 160)]),
+        (("--switch-at", 50, "--protocols", "bsp,ssp:2"), [("bsp", 80), ("ssp:2", 160)]),
+        (("--protocol", "bsp"), [("bsp", 160)]),
+        (("--switch-at", 0, "--protocols", "bsp,ssp:2"), [("ssp:2", 160)]),
     ],
 )
 def test_the_runner_trains_at_a_switch_that_no_policy_has(
-    tmp_path: Path,
-    percent: int,
-    options: tuple[object, ...],
-    expected: list[tuple[str, int, int]],
+    tmp_path: Path, options: tuple[object, ...], expected: list[tuple[str, int]]
 ) -> None:
     (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    job = (WORKLOAD, *options, "--workers", 2)
-    done = run("syncswitch-run", *job, "--json", folder=tmp_path)
+    done = run("syncswitch-run", WORKLOAD, *options, "--workers", 2, "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert (report["policy"], report["switch_percent"]) == (None, percent)
-    assert (report["workload"], report["workers"]) == ("tiny", 2)
-    assert [
-        (phase["protocol"], phase["start_worker_step"], phase["end_worker_step"])
-        for phase in report["phases"]
-    ] == expected
+    assert (report["policy"], report["workload"], report["workers"]) == (None, "tiny", 2)
+    ends = [(phase["protocol"], phase["end_worker_step"]) for phase in report["phases"]]
+    assert ends == expected
     assert report["accuracy"] > 0.6
-    assert [event["kind"] for event in report["events"]] == ["switched"] * (percent == 50)
+    kinds = [event["kind"] for event in report["events"]]
+    assert kinds == ["switched"] * (len(expected) - 1)
     assert files(tmp_path) == ["tiny.keras", "tiny_jobs.py"]
 
 
@@ -259,86 +231,26 @@ def files(folder: Path) -> list[str]:
 def test_the_runner_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     run("syncswitch-search", "policy", "export", "tiny", "-o", policy, folder=folder)
+    altered = tmp_path / "altered.json"
+    altered.write_text(
+        policy.read_text().replace('"switch_percent": 25.0', '"switch_percent": 6.25')
+    )
     other = "tiny_jobs.py:other"
     refused = [
-        (
-            (other, "--policy", policy),
-            [other, "160 worker-steps", "as it is now with 200"],
-        ),
+        ((other, "--policy", policy), [other, "160 worker-steps", "as it is now with 200"]),
         ((other,), ["no policy", other]),
         ((WORKLOAD, "--workers", 3), ["--workers 3", "for 2 workers"]),
         ((WORKLOAD, "--protocols", "asp,bsp"), ["asp,bsp", "for 2 workers, bsp,asp"]),
         ((WORKLOAD, "--policy", 9), ["no policy '9'"]),
-        ((WORKLOAD, "--policy", "nofile.json"), ["nofile.json"]),
-        ((WORKLOAD, "--policy", policy, "--switch-at", 50), ["--switch-at", "--policy"]),
-        ((WORKLOAD, "--protocol", "bsp", "--switch-at", 50), ["--switch-at and --protocol"]),
-        ((WORKLOAD, "--protocol", "bulk"), ["no protocol 'bulk'"]),
-        ((WORKLOAD, "--switch-at", "nan"), ["--switch-at", "0<=x<=100"]),
-        ((WORKLOAD, "--switch-at", "100.1"), ["--switch-at", "0<=x<=100"]),
+        ((WORKLOAD, "--policy", altered), ["altered.json", "policy export"]),
         ((WORKLOAD, "--switch-at", 5, "--workers", 200), ["tiny", "two rounds of 200 workers"]),
-        ((WORKLOAD, "-o", "model.h5"), ["model.h5", ".keras"]),
-        ((WORKLOAD, "-o", "no/such/folder/m.keras"), ["no/such/folder"]),
         ((WORKLOAD, "--checkpoints", "tiny_jobs.py"), ["tiny_jobs.py", "file"]),
-        (("tiny_jobs.py:not_a_workload",), ["no policy"]),
         (("tiny_jobs.py:not_a_workload", "--policy", policy), ["int", "tiny"]),
     ]
     before = files(folder)
     for arguments, words in refused:
         assert_refused(run("syncswitch-run", *arguments, folder=folder), *words)
-    text = policy.read_text()
-    for name, content in (
-        ("cut.json", text[: len(text) // 2]),
-        ("altered.json", text.replace('"switch_percent": 25.0', '"switch_percent": 6.25', 1)),
-    ):
-        (tmp_path / name).write_text(content)
-        done = run("syncswitch-run", WORKLOAD, "--policy", tmp_path / name, folder=folder)
-        assert_refused(done, name, "policy export")
     assert files(folder) == before
-
-
-def test_a_run_that_diverges_saves_nothing_and_says_so(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    arguments = ("--workers", 2, "--settings", 1, "--runs", 1)
-    done = run("syncswitch-search", "run", "tiny_jobs.py:explosive", *arguments, folder=tmp_path)
-    assert done.returncode == 2
-    assert "diverged" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-
-
-def test_killed_at_any_moment_the_search_ends_as_if_it_never_was(
-    folder: Path, result: dict, tmp_path: Path
-) -> None:
-    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    moments = random.Random(7)
-    kills = 0
-    while kills < 3:
-        process = start("syncswitch-search", *SEARCH, "--json", folder=tmp_path)
-        time.sleep(moments.uniform(0.1, 0.8))
-        if process.poll() is not None:
-            break
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        kills += 1
-    assert kills >= 1
-    done = run("syncswitch-search", *SEARCH, "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert sorted(whole_runs(tmp_path)) == sorted(RUNS)
-    found = json.loads(done.stdout)["policy"]
-    same = ("fingerprint", "version", "switch_percent", "target_accuracy", "study")
-    assert {key: found[key] for key in same} == {key: result["policy"][key] for key in same}
-
-
-def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(tmp_path: Path) -> None:
-    (tmp_path / "tiny_jobs.py").write_text(TINY_WORKLOAD)
-    process = start("syncswitch-search", *SEARCH, folder=tmp_path)
-    first = process.stderr.readline()
-    assert "run 1 of 2" in first
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert out == ""
-    assert "same command" in err.splitlines()[-1]
-    assert (100.0, 0) in whole_runs(tmp_path)
 
 
 def test_adaptive_runs_start_from_checkpoints_that_outlast_a_kill(tmp_path: Path) -> None:

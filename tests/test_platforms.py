@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
@@ -97,7 +96,7 @@ def test_a_misspelt_field_would_be_found(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     for right, wrong in (("restartPolicy", "restartPolicies"), ("ExitCode", "ExitCodes")):
         path.write_text(TF_JOB.read_text().replace(right, wrong))
-        with pytest.raises(jsonschema.ValidationError):
+        with pytest.raises(AssertionError):
             read_manifests(path)
 
 

@@ -31,10 +31,6 @@ def build(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def text_of(site: Path, page: str) -> str:
-    return (site / page).read_text()
-
-
 @pytest.mark.slow
 def test_every_page_can_be_reached_from_the_first(site: Path) -> None:
     pages = {path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")}
@@ -64,7 +60,7 @@ def test_the_site_asks_no_other_server_for_anything(site: Path) -> None:
 
 @pytest.mark.slow
 def test_the_reference_has_every_command_and_option(site: Path) -> None:
-    page = text_of(site, "reference/commands.html")
+    page = (site / "reference/commands.html").read_text()
     for path, command in (*walk("syncswitch-search", searcher), *walk("syncswitch-run", runner)):
         assert f">{path}" in page or path.split()[-1] in page
         for parameter in command.params:
@@ -91,11 +87,11 @@ def test_the_reference_has_every_public_name_and_column(site: Path) -> None:
     from syncswitch.storage import frames
     from syncswitch.storage.tables.base import METADATA
 
-    python = text_of(site, "reference/python.html")
+    python = (site / "reference/python.html").read_text()
     for package in (searcher_package, trainers, storage):
         for name in package.__all__:
             assert f'id="{package.__name__}.{name}"' in python
-    tables = text_of(site, "reference/database.html")
+    tables = (site / "reference/database.html").read_text()
     for columns in frames.COLUMNS.values():
         assert all(f">{column.name}<" in tables for column in columns)
     for table in METADATA.tables:

@@ -111,11 +111,7 @@ def _ended(process: WarmProcess) -> subprocess.CompletedProcess[str]:
 
 
 def _become(
-    code: str,
-    words: list[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    *descriptors: int,
+    code: str, words: list[str], folder: Path, environment: Mapping[str, str], *descriptors: int
 ) -> None:
     """In the fork."""
     for standard, descriptor in enumerate(descriptors):

@@ -97,19 +97,17 @@ def test_real_runs_begin_from_the_policy_of_simulated_ones(folder: Path) -> None
     real = next(row for row in listed("policy", "list") if row["simulated_cluster"] is None)
     assert (real["version"], real["switch_percent"]) == (1, 50.0)
     assert real["target_accuracy"] == simulated["target_accuracy"]
-    shown = json.loads(
-        CliRunner().invoke(search, ["policy", "show", real["fingerprint"], "--json"]).stdout
-    )
-    # Nothing that a simulated run measured is among what real runs are judged by.
-    assert shown["evidence"] == []
-    assert shown["baseline_seconds"] is None
-    assert "begun from version 1 for 2 simulated workers" in shown["reason"]
+    assert "begun from version 1 for 2 simulated workers" in real["reason"]
     _, told = real_run(job)
     assert "simulated" not in told
     assert len(listed("uses", "list", real["fingerprint"])) == 2
-    # A simulated run still goes by its own policy.
+    # A simulated run still goes by its own policy, and by no real one.
     where = ["--trainer", "simulated", "--profile", "my cluster.json"]
     assert real_run(job, *where)[0]["policy"]["fingerprint"] == simulated["fingerprint"]
+    assert "there is one for 2 simulated workers" in refused(job, *where[:2])
+    alone = ["--storage", "sqlite:///real.db"]
+    real_run(job, "--learn", "--workers", "2", *alone)
+    assert "(there is one for 2 workers, bsp,asp)" in refused(job, *where, *alone)
 
 
 def test_a_first_real_run_that_was_killed_goes_on_as_it_began(folder: Path) -> None:
@@ -123,11 +121,3 @@ def test_a_first_real_run_that_was_killed_goes_on_as_it_began(folder: Path) -> N
     assert f"with seed {report['seed']}," in killed.stderr
     (use,) = listed("uses", "list", report["policy"]["fingerprint"])
     assert use["switch_percent"] == 50.0
-
-
-def test_a_simulated_run_does_not_begin_from_a_policy_of_real_ones(folder: Path) -> None:
-    job = write_tiny_job(folder)
-    real_run(job, "--learn", "--workers", "2")
-    line = refused(job, "--trainer", "simulated", "--profile", "my cluster.json")
-    assert "(there is one for 2 workers, bsp,asp)" in line
-    assert "find one with: syncswitch-search run" in line

@@ -30,6 +30,7 @@ class GeneratedTrainer(Trainer):
         plateau: Accuracy there.
         loss_at_zero: How much is lost without the first protocol.
         noise: Standard deviation between seeds.
+        second_seconds: How long a training takes with the second protocol alone.
         delay_seconds: Real time that a run takes.
         diverges_below_percent: Switch points below this one diverge.
         failures: How many runs fail for infrastructure before any succeeds.
@@ -40,6 +41,7 @@ class GeneratedTrainer(Trainer):
     plateau: float = 0.95
     loss_at_zero: float = 0.2
     noise: float = 0.001
+    second_seconds: float = ASP_SECONDS
     delay_seconds: float = 0.0
     diverges_below_percent: float = 0.0
     failures: int = 0
@@ -82,7 +84,7 @@ class GeneratedTrainer(Trainer):
         accuracy = 0.1 if diverged else self._accuracy(spec)
         switch_at = round(total * spec.switch_percent / 100)
         first_seconds = BSP_SECONDS * switch_at / total
-        seconds = first_seconds + ASP_SECONDS * (total - switch_at) / total
+        seconds = first_seconds + self.second_seconds * (total - switch_at) / total
         phases = (
             PhaseRecord(job.first_protocol, 0, switch_at, first_seconds, 0.0, 0),
             PhaseRecord(job.second_protocol, switch_at, total, seconds - first_seconds, 3.0, 9),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shlex
 import shutil
 import sqlite3
@@ -211,18 +210,3 @@ def test_a_model_without_room_is_saved_later(
     assert old.read_bytes() != before
     assert is_zipfile(old)
     assert (counted(places), Path(folder).exists()) == (1, False)
-
-
-def test_a_bad_line_that_waits_costs_nothing_but_itself(searched: Path, disk: Disk) -> None:
-    places = {one: Path.cwd() / one for one in OUTPUTS}
-    assert trained(searched, places, "--storage", "sqlite:///none.db").exit_code == 0
-    spool = places["uses"] / "policy.uses.jsonl"
-    good = json.loads(spool.read_text())
-    bad = {**good, "use_id": "bad", "record": {**good["record"], "worker_steps": 10**30}}
-    spool.write_text(f"{json.dumps(bad)}\n{json.dumps(good)}\n")
-    Path("m.keras").unlink()
-    done = trained(searched, places)
-    assert (done.exit_code, is_zipfile("m.keras")) == (0, True)
-    assert sum("is not a use" in line for line in done.stderr.splitlines()) == 1, done.stderr
-    assert f"line 1 of {spool} is not a use (worker_steps is 1000" in done.stderr
-    assert (counted(places), spool.exists()) == (2, False)

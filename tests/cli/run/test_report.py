@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,58 +35,47 @@ def said_of(done: Training, capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_it_says_how_often_that_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    said = said_of(training(PROMISED), capsys)
-    assert "accuracy 0.8900, NOT within 0.01 of the target 0.9500" in said
-    assert "with this policy lose that much, and 5 of 100 with BSP alone." in said
-
-
-def test_a_guarded_run_is_one_of_those_that_deliver(capsys: pytest.CaptureFixture[str]) -> None:
-    policy = replace(PROMISED, guarded=True, delivered_share=0.96)
-    record = replace(RECORD, guard=GuardOutcome(RECORD.spec.switch_percent))
-    loses = "of 100 runs with this policy lose that much"
-    assert f"About 4 {loses}" in said_of(training(policy, record), capsys)
-    assert f"About 7 {loses}" in said_of(training(policy), capsys)
-
-
-@pytest.mark.parametrize("policy", [POLICY, replace(PROMISED, target_accuracy=0.9)])
-def test_it_says_nothing_where_nothing_is_known_or_lost(
-    policy: TimingPolicy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "of 100 runs" not in said_of(training(policy), capsys)
-
-
-def test_with_the_first_protocol_alone_there_is_one_share(
+@pytest.mark.parametrize(
+    ("changes", "guard", "words"),
+    [
+        ({}, None, "About 7 of 100 runs with this policy lose that much, and 5 of 100 with BSP al"),
+        ({"guarded": True, "delivered_share": 0.96}, GuardOutcome(50.0), "About 4 of 100 runs wit"),
+        ({"guarded": True, "delivered_share": 0.96}, None, "About 7 of 100 runs with this policy"),
+        ({"switch_percent": 100.0, "kept_share": 0.954}, None, "About 5 of 100 runs with this po"),
+        ({"kept_share": None}, None, ""),
+        ({"target_accuracy": 0.9}, None, ""),
+    ],
+)
+def test_of_a_run_that_lost_too_much_it_says_how_often_that_happens(
+    changes: dict[str, Any],
+    guard: GuardOutcome | None,
+    words: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    policy = replace(PROMISED, switch_percent=100.0, kept_share=0.954)
-    assert "About 5 of 100 runs with this policy lose that much." in said_of(
-        training(policy), capsys
-    )
+    policy = replace(PROMISED, **changes)
+    said = said_of(training(policy, replace(RECORD, guard=guard)), capsys)
+    is_lost = policy.target_accuracy == 0.95
+    assert ("accuracy 0.8900, NOT within 0.01 of the target 0.9500" in said) == is_lost
+    assert words in said
+    assert ("of 100 runs" in said) == bool(words)
+    assert ("with BSP alone." in said) == (" 5 of 100 with" in words)
 
 
 @pytest.mark.parametrize(
-    ("percent", "phases", "words"),
+    ("percent", "phases", "how"),
     [
-        (
-            50.0,
-            RECORD.phases,
-            "digits on 4 workers, switching from BSP to ASP at 50 % as you asked: accuracy",
-        ),
-        (100.0, RECORD.phases[:1], "digits on 4 workers, with BSP alone as you asked: accuracy"),
-        (0.0, RECORD.phases[1:], "digits on 4 workers, with ASP alone as you asked: accuracy"),
+        (50.0, RECORD.phases, "switching from BSP to ASP at 50 %"),
+        (100.0, RECORD.phases[:1], "with BSP alone"),
+        (0.0, RECORD.phases[1:], "with ASP alone"),
     ],
 )
 def test_without_a_policy_it_says_what_was_asked_for(
-    percent: float,
-    phases: tuple[PhaseRecord, ...],
-    words: str,
-    capsys: pytest.CaptureFixture[str],
+    percent: float, phases: tuple[PhaseRecord, ...], how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = replace(RECORD.spec, switch_percent=percent)
     done = training(None, replace(RECORD, spec=spec, phases=phases))
     said = said_of(done, capsys)
-    assert words in said
+    assert f"digits on 4 workers, {how} as you asked: accuracy" in said
     assert "target" not in said
     assert "BSP alone in" not in said
     told = report_as_json(done)
@@ -150,58 +140,44 @@ def timed(
 ESTIMATED = "BSP alone, as estimated from the pace of this run's BSP phase"
 
 
-def test_what_a_run_takes_to_start_counts_once() -> None:
+def test_what_a_run_takes_to_start_counts_once_and_of_too_few_tests_nothing_is_estimated() -> None:
     # A second to start, then 500 worker-steps in 2 s: alone it would have taken 1 + 4 s.
-    phase = ((100, 1.4), (200, 1.8), (300, 2.2), (500, 3.0))
-    assert timed(phase) == (ESTIMATED, pytest.approx(5 / 3))
-    assert timed(phase, POLICY) == (ESTIMATED, pytest.approx(5 / 3))
+    for policy in (None, POLICY):
+        phase = ((100, 1.4), (200, 1.8), (300, 2.2), (500, 3.0))
+        assert timed(phase, policy) == (ESTIMATED, pytest.approx(5 / 3))
+    for phase in (((500, 1.5),), ((100, 0.5), (500, 1.5))):
+        assert timed(phase) == ("unknown", None)
+        assert timed(phase, POLICY) == ("BSP alone in the search", 2.0)
 
 
-@pytest.mark.parametrize("phase", [((500, 1.5),), ((100, 0.5), (500, 1.5))])
-def test_of_too_few_tests_nothing_is_estimated(phase: tuple[tuple[int, float], ...]) -> None:
-    assert timed(phase) == ("unknown", None)
-    assert timed(phase, POLICY) == ("BSP alone in the search", 2.0)
-
-
-@pytest.mark.parametrize(
-    ("baseline_seconds", "words"),
-    [
-        (3.1, "Training took 3.0 s, about as long as BSP alone in the search (3.1 s); the switch"),
-        (6.0, "Training took 3.0 s, 2.00 times as fast as BSP alone in the search (6.0 s); the"),
-    ],
+UNEVEN = replace(
+    RECORD,
+    phases=(PhaseRecord("bsp", 0, 400, 2.2, 0.0, 0), RECORD.phases[1]),
+    evaluations=tuple(
+        Evaluation(100 * number, at, 0.8, 0.3) for number, at in enumerate((1.0, 1.2, 2.0, 2.2), 1)
+    ),
 )
-def test_what_may_be_chance_is_no_speed_up(
-    baseline_seconds: float, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    policy = replace(POLICY, baseline_seconds=baseline_seconds)
-    assert words in said_of(training(policy), capsys)
-
-
-def test_of_uneven_tests_less_is_known(capsys: pytest.CaptureFixture[str]) -> None:
-    tests = tuple(Evaluation(100 * n, at, 0.8, 0.3) for n, at in enumerate((1.0, 1.2, 2.0, 2.2), 1))
-    phases = (PhaseRecord("bsp", 0, 400, 2.2, 0.0, 0), RECORD.phases[1])
-    record = replace(RECORD, phases=phases, evaluations=tests)
-    said = said_of(training(None, record), capsys)
-    assert f"Training took 3.0 s, about as long as {ESTIMATED} (" in said
 
 
 @pytest.mark.parametrize(
-    ("alone", "words"),
+    ("done", "words"),
     [
-        ((3.2,), "about as long as BSP alone in 1 recorded run (3.2 s)"),
-        ((6.0,), "2.00 times as fast as BSP alone in 1 recorded run (6.0 s)"),
+        (training(replace(POLICY, baseline_seconds=3.1)), "about as long as BSP alone in the sear"),
+        (training(replace(POLICY, baseline_seconds=6.0)), "2.00 times as fast as BSP alone in the"),
+        (training(None, UNEVEN), f"about as long as {ESTIMATED} ("),
+        (training(POLICY, alone=(3.2,)), "about as long as BSP alone in 1 recorded run (3.2 s); "),
+        (training(POLICY, alone=(6.0,)), "2.00 times as fast as BSP alone in 1 recorded run (6.0"),
         # Four runs that differ by 2 s: another one may take 3 s or 9 s.
-        ((5.0, 7.0, 5.0, 7.0), "2.00 times as fast as BSP alone in 4 recorded runs (6.0 s)"),
-        ((3.0, 5.0, 3.0, 5.0), "about as long as BSP alone in 4 recorded runs (4.0 s)"),
+        (training(POLICY, alone=(5.0, 7.0) * 2), "2.00 times as fast as BSP alone in 4 recorded "),
+        (training(POLICY, alone=(3.0, 5.0) * 2), "about as long as BSP alone in 4 recorded runs "),
         # Slower is said, too.
-        ((1.5, 1.5), "0.50 times as fast as BSP alone in 2 recorded runs (1.5 s)"),
+        (training(POLICY, alone=(1.5, 1.5)), "0.50 times as fast as BSP alone in 2 recorded runs"),
     ],
 )
-def test_recorded_runs_of_bsp_alone_are_what_counts(
-    alone: tuple[float, ...], words: str, capsys: pytest.CaptureFixture[str]
+def test_recorded_runs_of_bsp_alone_are_what_counts_and_chance_is_no_speed_up(
+    done: Training, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = said_of(training(POLICY, alone=alone), capsys)
-    assert f"Training took 3.0 s, {words}; the switch" in said
+    assert f"Training took 3.0 s, {words}" in said_of(done, capsys)
 
 
 def test_only_undisturbed_runs_of_this_machine_are_compared_with(tmp_path: Path) -> None:

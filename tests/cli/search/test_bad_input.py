@@ -16,27 +16,21 @@ from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.database.defaults import ENVIRONMENT_VARIABLE
+from tests.program import TINY_WORKLOAD
 
 
-def commands(program: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    if not isinstance(program, click.Group):
-        yield path
+def commands(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """The commands of a program, each with its words."""
+    if not isinstance(command, click.Group):
+        yield path, command
         return
-    context = click.Context(program)
-    for name in program.list_commands(context):
-        found = program.get_command(context, name)
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
         assert found is not None
         yield from commands(found, (*path, name))
-
-
-def command_at(path: tuple[str, ...]) -> click.Command:
-    found: click.Command = main if path else run
-    for name in path:
-        assert isinstance(found, click.Group)
-        child = found.get_command(click.Context(found), name)
-        assert child is not None
-        found = child
-    return found
 
 
 def refused(kind: click.ParamType) -> list[str]:
@@ -53,9 +47,15 @@ def refused(kind: click.ParamType) -> list[str]:
     return ["many", ""] if kind in (click.INT, click.FLOAT) else []
 
 
-@pytest.mark.parametrize("path", [(), *commands(main)], ids=lambda path: " ".join(path) or "run")
-def test_every_option_refuses_what_it_cannot_take(path: tuple[str, ...]) -> None:
-    command, program = command_at(path), main if path else run
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [*commands(run), *commands(main)],
+    ids=lambda value: " ".join(value) or "run" if isinstance(value, tuple) else "",
+)
+def test_every_option_refuses_what_it_cannot_take(
+    path: tuple[str, ...], command: click.Command
+) -> None:
+    program = main if path else run
 
     def line(*words: str) -> str:
         done = CliRunner().invoke(program, [*path, *words], prog_name="program")
@@ -95,6 +95,13 @@ FILES = {
         "steps = replace(workload, total_worker_steps=10**30)\n"
     ),
     "odd.py": "class Odd(BaseException):\n    pass\nraise Odd('boo')\n",
+    "small.py": TINY_WORKLOAD,
+    "low.json": '{"compute_seconds": -1}',
+    "huge.json": '{"compute_seconds": 1e308}',
+    "late.json": (
+        '{"compute_seconds": 1, "stragglers": [{"worker": 9, "start_seconds": 0,'
+        ' "duration_seconds": 1}]}'
+    ),
     "mute.py": (
         "class Mute(Exception):\n    def __str__(self):\n        raise RuntimeError\nraise Mute\n"
     ),
@@ -107,6 +114,9 @@ SEARCHES = [
     (["--threshold", "0"], "--threshold is 0.0"),
     (["--threshold", "1"], "--threshold is 1.0"),
     (["--threshold", "nan"], "--threshold is nan"),
+    (["--protocols", "any", "--protocols", "bsp,asp"], "any already names several pairs; leave it"),
+    (["--protocols", "asp,bsp", "--protocols", "bsp,asp"], "--protocols begin with asp and bsp: "),
+    (["--protocols", "any", "--dry-run"], "--dry-run forecasts the search of one pair; give it"),
     (["--target-accuracy", "92"], "--target-accuracy is 92:"),
     (["--protocols", "bsp,xyz"], "no protocol 'xyz'"),
     (["--protocols", "bsp"], "--protocols is 'bsp'"),
@@ -159,6 +169,13 @@ BY_COMMAND = [
     (["--command", "sh {seed}", "--total-steps", "9", "--share-prefix"], "--share-prefix needs"),
 ]
 TRAININGS = [
+    (["digits", "--learn", "--policy", "1"], "--learn and --policy both say when to switch"),
+    (["digits", "--learn", *AT_FIVE], "--learn and --switch-at both say when to switch"),
+    (["digits", "--learn", "--no-guard"], "--learn needs the guard: leave out --no-guard"),
+    (["digits", "--protocol", "bsp", *AT_FIVE], "--switch-at and --protocol both say when"),
+    (["digits", "--protocol", "bulk"], "no protocol 'bulk'"),
+    (["digits", *AT_FIVE, "-o", "model.h5"], ".keras"),
+    (["digits", *AT_FIVE, "-o", "no/such/folder/m.keras"], "no/such/folder"),
     (["digits", "--policy", LONG], "File name too long"),
     ([f"{LONG}.py:x"], "File name too long"),
     (["digits", *AT_FIVE, "-o", f"{LONG}.keras"], "too long"),
@@ -185,6 +202,29 @@ TRAININGS = [
     (["job", *COMMAND, "--total-steps", "9", *AT_FIVE, "--policy", "1"], "both say when to"),
 ]
 OTHERS = [
+    (["run", "nothing"], "no workload 'nothing'"),
+    (
+        ["run", "too_much.py:larger", *SIMULATED, "--protocols", "ssp:-1,asp"],
+        "LEAD must be a whole",
+    ),
+    (
+        ["run", "too_much.py:larger", *SIMULATED, "--protocols", "bsp,bsp"],
+        "two different protocols",
+    ),
+    (["run", "small.py:tiny", *SIMULATED, "--profile", "low.json"], "compute_seconds is -1: "),
+    (["run", "small.py:tiny", *SIMULATED, "--profile", "huge.json"], "compute_seconds is 1e+308: "),
+    (["run", "small.py:tiny", *SIMULATED, "--profile", "late.json"], "straggler.worker is 9, and "),
+    (
+        ["run", "small.py:tiny", *SIMULATED[:2], "--workers", "200"],
+        "than two rounds of 200 workers",
+    ),
+    (
+        ["run", "small.py:tiny", *SIMULATED[:2], "--workers", "6", "--protocols", "bsp,ds-sync:4"],
+        "give one of 1, 2, 3, 6",
+    ),
+    (["trials", "--events", "--evaluations", "--json"], "are two tables; give one of them"),
+    (["policy", "import"], "Missing argument 'FILE...'"),
+    (["policy", "diff", "a@1"], "Missing argument 'B'"),
     (["run", "odd.py:x"], "importing odd.py failed with Odd: boo;"),
     (["run", "mute.py:x"], "importing mute.py failed with Mute;"),
     (["run", "dig\udcffits"], r"the argument 'dig\udcffits' is not UTF-8 text"),
@@ -226,11 +266,7 @@ OTHERS = [
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
 def test_what_does_not_fit_is_one_line_and_writes_nothing(
-    url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    said: str,
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_text(content)

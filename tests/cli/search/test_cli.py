@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from command_line import LEAST, OTHER, QUICK, Invoke, database_file, error_line
 from generated_trainer import GeneratedTrainer, identity
+from search_program import generated_job
 
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.run.main import main as run_main
@@ -23,22 +24,8 @@ from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.strategies.registry import STRATEGIES
 from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.trainers.job.loading import load_workload
 from syncswitch.trainers.trainer import Trainer
-from tests.warm_program import run as run_program
-
-
-def test_run_prints_the_table_and_the_policy_in_words(invoke: Invoke) -> None:
-    result = invoke("run", "digits", *QUICK)
-    assert result.exit_code == 0, result.stderr
-    assert "Train generated with BSP for the first 12.5 % of its 3,000 worker-steps, then" in (
-        result.stdout
-    )
-    assert "That is 2.1 times as fast as BSP alone. It reached an accuracy of 0.9" in result.stdout
-    assert "BSP trainings. Saved as version 1; use it with:" in result.stdout
-    assert result.stdout.rstrip().endswith("syncswitch-run digits")
-    assert "100 % (BSP)" in result.stdout
-    assert result.stderr.splitlines()[0].startswith("[1/8] 100 % BSP, run 1 of 2: accuracy 0.9")
-    assert len(result.stderr.splitlines()) == 8
 
 
 def test_run_says_how_to_use_a_version_that_is_not_the_current_one(invoke: Invoke) -> None:
@@ -54,23 +41,6 @@ def test_run_says_how_to_use_a_version_that_is_not_the_current_one(invoke: Invok
     assert last_words(*OTHER) == [*expected, "--policy", "2"]
     # syncswitch-run takes the protocols from the policy.
     assert last_words(*LEAST, "--protocols", "asp,bsp") == expected
-
-
-def test_run_as_json(invoke: Invoke) -> None:
-    result = invoke("run", "digits", *QUICK, "--json")
-    content = json.loads(result.stdout)
-    assert content["policy"]["switch_percent"] == 12.5
-    assert content["policy"]["version"] == 1
-    assert content["search"]["trials"] == 8
-    assert content["search"]["cost_bsp_multiples"] == pytest.approx(2 * (1 + 0.7 + 0.55 + 0.475))
-    assert content["search"]["cost_is_estimated"] is False
-    assert content["search"]["wall_seconds"] > 0
-    assert [s["switch_percent"] for s in content["switch_points"]] == [100, 50, 25, 12.5]
-    assert all(s["accepted"] and s["runs"] == 2 for s in content["switch_points"])
-
-    again = invoke("run", "digits", *QUICK, "--json")
-    assert json.loads(again.stdout) == content
-    assert again.stderr.strip() == "this search is finished, with 8 runs"
 
 
 def test_a_search_with_a_target_marks_its_cost_as_estimated(invoke: Invoke) -> None:
@@ -94,14 +64,6 @@ def test_diverged_switch_points_and_no_switch_at_all(
     assert "baseline diverged" in invoke("status").stdout
 
 
-def test_lost_servers_end_with_status_1(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GENERATED_FAILURES", "100")
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    result = invoke("run", "digits")
-    assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1].startswith("error: gave up after 3 failures in a row")
-
-
 def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invoke) -> None:
     chosen = ["--online", "greedy", "--switch", "restart"]
     result = invoke("run", "digits", *LEAST, *chosen)
@@ -113,26 +75,6 @@ def test_a_policy_is_to_be_used_under_the_conditions_of_its_search(invoke: Invok
     assert " 50 % BSP, run 1 of 1:" in said
 
 
-def test_the_trainer_is_the_one_that_is_named(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle))
-    result = invoke("run", "digits", *QUICK, "--trainer", "local")
-    assert "the chosen trainer" in result.stderr
-
-
-@pytest.mark.parametrize("strategy", list(STRATEGIES))
-def test_every_strategy_finds_its_answer_and_is_named_in_the_policy(
-    invoke: Invoke, strategy: str
-) -> None:
-    result = invoke("run", "digits", "--strategy", strategy, "--settings", "4", "--json")
-    assert result.exit_code == 0, result.stderr
-    policy = json.loads(result.stdout)["policy"]
-    assert (policy["switch_percent"], policy["strategy"]) == (12.5, strategy)
-    is_adaptive = strategy == "adaptive"
-    assert policy["guarded"] == (policy["expected_time"] is not None) == is_adaptive
-
-
 def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
     invoke: Invoke, tmp_path: Path
 ) -> None:
@@ -142,21 +84,51 @@ def test_a_folder_for_checkpoints_that_cannot_be_made_is_one_line(
     assert "--no-share-prefix" in error_line(result)
 
 
+def test_run_prints_the_table_and_the_policy_in_words_and_json(invoke: Invoke) -> None:
+    result = invoke("run", "digits", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    for words in (
+        "Train generated with BSP for the first 12.5 % of its 3,000 worker-steps, then",
+        "That is 2.1 times as fast as BSP alone. It reached an accuracy of 0.9",
+        "BSP trainings. Saved as version 1; use it with:",
+        "100 % (BSP)",
+    ):
+        assert words in result.stdout
+    assert result.stdout.rstrip().endswith("syncswitch-run digits")
+    assert result.stderr.splitlines()[0].startswith("[1/8] 100 % BSP, run 1 of 2: accuracy 0.9")
+    assert len(result.stderr.splitlines()) == 8
+
+    again = invoke("run", "digits", *QUICK, "--json")
+    assert again.stderr.strip() == "this search is finished, with 8 runs"
+    content = json.loads(again.stdout)
+    assert (content["policy"]["switch_percent"], content["policy"]["version"]) == (12.5, 1)
+    cost = content["search"]
+    assert cost["trials"] == 8
+    assert cost["cost_bsp_multiples"] == pytest.approx(2 * (1 + 0.7 + 0.55 + 0.475))
+    assert cost["cost_is_estimated"] is False
+    assert cost["wall_seconds"] > 0
+    assert [s["switch_percent"] for s in content["switch_points"]] == [100, 50, 25, 12.5]
+    assert all(s["accepted"] and s["runs"] == 2 for s in content["switch_points"])
+
+
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "strategy", "is_guarded", "words"),
     [
-        ([], "of the time of BSP alone, failed switches included; that it saves time is"),
-        (["--no-guard"], "% sure that enough runs keep the accuracy: 95 of 100, or at most 5"),
+        (["--strategy", "paper"], "paper", False, "BSP trainings. Saved as version 1"),
+        ([], "adaptive", True, "of the time of BSP alone, failed switches included; that it saves"),
+        (["--no-guard"], "adaptive", False, "% sure that enough runs keep the accuracy: 95 of 10"),
     ],
 )
-def test_without_a_strategy_the_search_is_adaptive_and_says_how_sure_it_is(
-    invoke: Invoke, arguments: list[str], words: str
+def test_every_strategy_finds_its_answer_and_says_how_sure_it_is(
+    invoke: Invoke, arguments: list[str], strategy: str, is_guarded: bool, words: str
 ) -> None:
-    result = invoke("run", "digits", "--settings", "4", *arguments)
-    assert words in " ".join(result.stdout.split())
-    assert "adaptive" in invoke("policy", "show", "generated").stdout
+    command = ("run", "digits", "--settings", "4", *arguments)
+    assert words in " ".join(invoke(*command).stdout.split())
+    policy = json.loads(invoke(*command, "--json").stdout)["policy"]
+    assert (policy["switch_percent"], policy["strategy"]) == (12.5, strategy)
+    assert policy["guarded"] == (policy["expected_time"] is not None) == is_guarded
     (search,) = json.loads(invoke("status", "--json").stdout)
-    assert (search["strategy"], search["most_runs"]) == ("adaptive", None)
+    assert (search["strategy"], search["most_runs"] is None) == (strategy, strategy != "paper")
 
 
 def test_the_help_of_an_option_names_the_strategies_that_have_it() -> None:
@@ -244,14 +216,6 @@ def idle() -> Trainer:
     raise UserError("the chosen trainer")
 
 
-def test_an_unknown_workload_is_one_line(url: str) -> None:
-    """The real composition, in a process of its own."""
-    done = run_program("syncswitch-search", "run", "nothing", "--storage", url, folder=Path.cwd())
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("error: no workload 'nothing'")
-    assert not database_file(url).exists()
-
-
 def test_a_file_that_is_no_database(invoke: Invoke, url: str) -> None:
     database_file(url).write_text("a shopping list, long enough to look like a file")
     for command in (["run", "digits"], ["status"], ["policy", "lookup", "digits"]):
@@ -269,23 +233,11 @@ def test_debug_shows_the_traceback(invoke: Invoke) -> None:
 
 def test_status_and_trials(invoke: Invoke) -> None:
     assert "no database" in error_line(invoke("status"))
-    invoke("run", "generated", *QUICK)
-    (search,) = json.loads(invoke("status", "--json").stdout)
-    assert (search["state"], search["finished_runs"], search["most_runs"]) == ("done", 8, 8)
-    assert search["switch_percent"] == 12.5
-    trials = json.loads(invoke("trials", "generated", "--json").stdout)
-    assert len(trials) == 8
-    assert trials[0]["state"] == "complete"
-    assert "done" in invoke("status", "generated").stdout
-    assert "12.5 %" in invoke("trials").stdout
-    assert json.loads(invoke("trials", "other", "--json").stdout) == []
-    assert "no search of other" in invoke("status", "other").stdout
-
-
-def test_database_upgrade(invoke: Invoke) -> None:
-    assert invoke("db", "upgrade").exit_code == 2
     invoke("run", "generated", *LEAST)
-    assert json.loads(invoke("db", "upgrade", "--json").stdout)["is_current"] is True
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    assert (search["state"], search["finished_runs"], search["most_runs"]) == ("done", 2, 2)
+    assert "done" in invoke("status", "generated").stdout
+    assert "no search of other" in invoke("status", "other").stdout
 
 
 def test_help_of_every_command(invoke: Invoke) -> None:
@@ -326,3 +278,76 @@ def test_help_in_panels_fits_a_screen_and_names_every_option(command: str) -> No
             assert re.search(rf"{flag}\b", brief), flag
             # Lines may end at a hyphen.
             assert "".join(str(option.help).split()) in "".join(whole.split()), flag
+
+
+def test_one_policy_and_why_the_others_were_dropped(invoke: Invoke) -> None:
+    words = ["generated", "--protocols", "bsp,asp", "--protocols", "bsp,ssp:3", *OTHER]
+    done = invoke("run", *words)
+    assert done.exit_code == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if line.endswith(":")] == [
+        "bsp,asp:",
+        "bsp,ssp:3:",
+    ]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[0] == ["protocols", "switch", "at", "seconds", "runs", "paid", "seconds"]
+    # The generated second protocols are equally fast; BSP alone is trained once.
+    assert lines[2:4] == [
+        ["bsp,asp", "25", "%", "55.0", "3", "225.0"],
+        ["bsp,ssp:3", "-", "-", "2", "70.0"],
+    ]
+    assert (
+        "bsp,ssp:3 was given up after 2 runs: it may keep the accuracy and take 55.0 s with a"
+        " switch at 25 % at best, and bsp,asp 55.0 s with a switch at 25 %.\n"
+        "All pairs together cost 3.0 BSP trainings.\n"
+    ) in done.stdout
+    policies = json.loads(invoke("policy", "list", "--json").stdout)
+    assert [(one["second_protocol"], one["version"]) for one in policies] == [("asp", 1)]
+
+    again = invoke("run", *words, "--json")
+    found = json.loads(again.stdout)["pairs"]
+    assert [one["protocols"] for one in found] == [["bsp", "asp"], ["bsp", "ssp:3"]]
+    assert found[0]["dropped"] is None
+    assert found[1]["dropped"].startswith("given up after 2 runs: ")
+
+
+def test_no_command_shows_the_password_of_its_database(
+    postgresql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNCSWITCH_CHECKPOINTS", str(tmp_path / "checkpoints"))
+    monkeypatch.setattr(LocalTrainer, "job", generated_job)
+    mark = "&" if "?" in postgresql_url else "?"
+    url = f"{postgresql_url}{mark}password=hunter2&sslpassword=hunter2"
+    page = tmp_path / "report.html"
+    shown = ""
+    for words in (
+        ["policy", "lookup", "generated"],
+        ["run", "generated", *LEAST],
+        ["run", "generated", *LEAST, "--json"],
+        ["status"],
+        ["policy", "show", "generated"],
+        ["policy", "lookup", "other"],
+        ["report", "generated", "-o", str(page)],
+        ["db", "check"],
+        ["db", "upgrade"],
+        ["run", "generated", "--trainer", "replay", "--recordings", url],
+    ):
+        done = CliRunner().invoke(main, [*words, "--storage", url], prog_name="syncswitch-search")
+        shown += done.stdout + done.stderr
+    assert "password=***" in shown
+    assert "hunter2" not in shown
+    assert "hunter2" not in page.read_text()
+
+
+def test_what_init_writes_trains(invoke: Invoke, tmp_path: Path) -> None:
+    file = tmp_path / "my_job.py"
+    result = invoke("init", str(file))
+    assert result.exit_code == 0, result.stderr
+    assert f"  syncswitch-search run {file}:workload " in result.stdout
+    assert "syncswitch-run my_job.py:workload" in file.read_text()
+    workload = load_workload(f"{file}:workload")
+    assert (workload.name, workload.data_set) == ("my-job", "my-job-1")
+    simulated = ["--trainer", "simulated", "--profile", "sync-switch-resnet32", "--workers", "2"]
+    swept = invoke("sweep", f"{file}:workload", "--at", "100", "--runs", "1", *simulated, "--json")
+    assert swept.exit_code == 0, swept.stderr
+    assert json.loads(swept.stdout)[0]["mean_accuracy"] > 0.9
+    assert "already exists" in error_line(invoke("init", str(file)))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_version")
 
 
 def offered(words: str, incomplete: str, *, program: str = "syncswitch-search") -> list[str]:
-    """As click's script for bash asks, the word under the cursor last."""
+    """As click's script for bash asks, the word under the cursor last; `file` for any file."""
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
     typed = [program, *words.split(), incomplete]
     environment = {
@@ -34,7 +34,8 @@ def offered(words: str, incomplete: str, *, program: str = "syncswitch-search") 
     command = main if program == "syncswitch-search" else run_main
     result = CliRunner().invoke(command, prog_name=program, env=environment)
     assert result.stderr == ""
-    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
+    found = [line.split(",", 1) for line in result.stdout.splitlines() if line]
+    return [kind if kind == "file" else name for kind, name in found]
 
 
 def test_workloads_are_the_built_in_ones_and_those_of_the_database(invoke: Invoke) -> None:
@@ -42,19 +43,7 @@ def test_workloads_are_the_built_in_ones_and_those_of_the_database(invoke: Invok
     for command in ("status", "trials", "policy lookup", "sweep --policy"):
         assert offered(command, "gen") == ["generated"]
     assert offered("", "digi", program="syncswitch-run") == ["digits"]
-
-
-def test_where_no_name_fits_files_are_offered(invoke: Invoke) -> None:
-    result = CliRunner().invoke(
-        main,
-        prog_name="syncswitch-search",
-        env={
-            "_SYNCSWITCH_SEARCH_COMPLETE": "bash_complete",
-            "COMP_WORDS": "syncswitch-search run my_",
-            "COMP_CWORD": "2",
-        },
-    )
-    assert result.stdout == "file,my_\n"
+    assert offered("run", "my_") == ["file"]
 
 
 def test_policies_searches_profiles_and_protocols(invoke: Invoke) -> None:
@@ -73,24 +62,18 @@ def test_policies_searches_profiles_and_protocols(invoke: Invoke) -> None:
     assert offered("run digits --protocols", "bsp,a") == ["bsp,asp"]
 
 
-def test_another_database_is_read_where_the_line_names_one(invoke: Invoke, tmp_path: Path) -> None:
-    assert offered(f"trials --storage sqlite:///{tmp_path}/none.db --study", "") == []
-    assert list(tmp_path.glob("none*")) == []
-
-
 def test_a_database_that_cannot_be_read_offers_nothing(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """And pressing Tab makes neither a database nor a folder."""
+    assert offered(f"trials --storage sqlite:///{tmp_path}/none.db --study", "") == []
+    assert offered(f"run --tensorboard {tmp_path}/logs", "digi") == ["digits"]
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "damaged.db").write_text("a shopping list, long enough to look like a file")
     for url in (f"sqlite:///{tmp_path}/damaged.db", "nonsense"):
         monkeypatch.setenv("SYNCSWITCH_STORAGE", url)
         assert offered("run", "d") == ["digits"]
         assert offered("trials --study", "") == []
-
-
-def test_pressing_tab_makes_no_folder(invoke: Invoke, tmp_path: Path) -> None:
-    assert offered(f"run --tensorboard {tmp_path}/logs", "digi") == ["digits"]
-    assert not (tmp_path / "logs").exists()
 
 
 ASK = {

@@ -1,8 +1,9 @@
-"""`--jobs`: several processes of one command that share a search."""
+"""Searches in processes of their own: several that share one, and what ends them."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import psutil
 import pytest
 import search_program
 from click.testing import CliRunner
+from command_line import OTHER, Invoke
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.backends.local import LocalTrainer
@@ -118,3 +120,26 @@ def test_jobs_do_not_outlive_the_first_one(url: str) -> None:
     wait_until_gone(children)
     search_alone(url)
     assert check_database(url) == []
+
+
+def test_control_c_keeps_the_state_and_says_how_to_go_on(url: str, invoke: Invoke) -> None:
+    process = search_program.start(
+        "run", "digits", *OTHER, SYNCSWITCH_STORAGE=url, GENERATED_DELAY_SECONDS="0 60"
+    )
+    assert process.stderr.readline().startswith("[1/3]")
+    deadline = time.monotonic() + 30
+    while "running" not in invoke("trials").stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "the same command continues" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    states = [trial["state"] for trial in json.loads(invoke("trials", "--json").stdout)]
+    assert states == ["complete", "failed"]
+    assert json.loads(invoke("status", "--json").stdout)[0]["state"] == "stopped"
+
+    result = invoke("run", "digits", *OTHER)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0] == "continuing after 1 of at most 3 runs"

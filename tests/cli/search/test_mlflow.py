@@ -7,7 +7,7 @@ import re
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from command_line import LEAST, OTHER, Invoke, error_line
@@ -39,17 +39,11 @@ def runs_on(uri: str) -> dict[str, Run]:
     return runs
 
 
-def history(uri: str, run: Run, name: str) -> list[tuple[int, float]]:
-    """Worker-step and value of each point of a metric."""
-    points = client_of(uri).get_metric_history(run.info.run_id, name)
-    return sorted((point.step, point.value) for point in points)
-
-
 def check_same(mlflow_uri: str, url: str) -> None:
     """MLflow has the trials, curves and policies of the database, and nothing else."""
     import mlflow
 
-    runs = runs_on(mlflow_uri)
+    client, runs = client_of(mlflow_uri), runs_on(mlflow_uri)
     with open_database(url, create=False) as database:
         store, registry = TrialStore(database), PolicyRegistry(database)
         rows = store.trials()
@@ -73,9 +67,9 @@ def check_same(mlflow_uri: str, url: str) -> None:
             assert speed == phase.worker_steps_per_second
         curve = curves[row.fingerprint][row.trial_id]
         for name in ("accuracy", "training_loss", "elapsed_seconds"):
+            points = client.get_metric_history(run.info.run_id, name)
             known = [(one.worker_step, getattr(one, name)) for one in curve]
-            assert history(mlflow_uri, run, name) == known
-    client = client_of(mlflow_uri)
+            assert sorted((point.step, point.value) for point in points) == known
     for entry in entries:
         policy, workload = entry.policy, workloads[entry.policy.fingerprint]
         assert workload is not None
@@ -102,7 +96,7 @@ def without_storage(text: str) -> str:
     return re.sub(r" --storage \S+", "", text)
 
 
-def test_a_search_is_on_mlflow_as_in_the_database(
+def test_what_is_trained_is_on_mlflow_as_in_the_database(
     invoke: Invoke, url: str, mlflow_uri: str
 ) -> None:
     plain = invoke("run", "digits", *OTHER, "--storage", url + ".plain")
@@ -111,18 +105,12 @@ def test_a_search_is_on_mlflow_as_in_the_database(
     assert (result.stdout, result.stderr) == (without_storage(plain.stdout), plain.stderr)
     check_same(mlflow_uri, url)
     (search,) = (run for key, run in runs_on(mlflow_uri).items() if key.startswith("search"))
-    assert search.info.status == "FINISHED"
-    assert search.data.params["strategy"] == "paper"
+    assert (search.info.status, search.data.params["strategy"]) == ("FINISHED", "paper")
     assert search.data.metrics["policy/switch_percent"] == 25
-
-
-def test_a_sweep_is_on_mlflow_as_in_the_database(invoke: Invoke, url: str, mlflow_uri: str) -> None:
     points = ["--at", "100,25", "--runs", "1", "--workers", "4,8"]
-    result = invoke("sweep", "generated", *points, "--mlflow", mlflow_uri)
-    assert result.exit_code == 0, result.stderr
+    swept = invoke("sweep", "generated", *points, "--mlflow", mlflow_uri)
+    assert swept.exit_code == 0, swept.stderr
     check_same(mlflow_uri, url)
-    trials = [key for key in runs_on(mlflow_uri) if key.startswith("trial")]
-    assert len(trials) == 4
 
 
 @pytest.mark.usefixtures("two_clusters")
@@ -169,28 +157,21 @@ def test_a_server_that_is_away_costs_one_line(
     check_same(mlflow_uri, url)
 
 
-def test_an_export_to_nobody_fails_with_one_line(invoke: Invoke, away: str, url: str) -> None:
+def test_what_cannot_be_exported_is_one_line(
+    invoke: Invoke, away: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(status: int, *words: str) -> str:
+        result = invoke(*words)
+        assert result.exit_code == status
+        return error_line(result)
+
     invoke("run", "digits", *LEAST)
-    result = invoke("export", "--mlflow", away.replace("//", "//me:secret@"))
-    assert result.exit_code == 1
-    assert error_line(result) == f"error: MLflow at {away.replace('//', '//***@')} does not answer"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--mlflow", "localhost:5000"], "'localhost:5000', which is not a tracking URI of MLflow"),
-        (["nobody", "--mlflow", "http://localhost:1"], "no search of nobody here"),
-    ],
-)
-def test_what_cannot_be_exported(invoke: Invoke, arguments: list[str], expected: str) -> None:
-    result = invoke("export", *arguments)
-    assert result.exit_code == 2
-    assert expected in error_line(result)
-
-
-def test_without_mlflow_the_extra_is_named(invoke: Invoke, monkeypatch: Any) -> None:
+    line = refused(1, "export", "--mlflow", away.replace("//", "//me:secret@"))
+    assert line == f"error: MLflow at {away.replace('//', '//***@')} does not answer"
+    line = refused(2, "export", "--mlflow", "localhost:5000")
+    assert "'localhost:5000', which is not a tracking URI of MLflow" in line
+    line = refused(2, "export", "nobody", "--mlflow", "http://localhost:1")
+    assert "no search of nobody here" in line
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    result = invoke("run", "digits", *LEAST, "--mlflow", "http://localhost:5000")
-    assert result.exit_code == 2
-    assert "pip install 'syncswitch[mlflow]'" in error_line(result)
+    line = refused(2, "run", "digits", *LEAST, "--mlflow", "http://localhost:5000")
+    assert "pip install 'syncswitch[mlflow]'" in line

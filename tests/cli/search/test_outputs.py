@@ -1,11 +1,43 @@
-"""What `-o` may overwrite: what the same command wrote, and nothing else."""
+"""What commands write: TensorBoard's logs, and what `-o` may overwrite."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
-from command_line import Invoke, database_file
+from command_line import QUICK, Invoke, database_file, error_line
+
+
+def test_each_run_of_a_search_has_a_folder(invoke: Invoke, tmp_path: Path) -> None:
+    result = invoke("run", "digits", *QUICK, "--tensorboard", str(tmp_path / "logs"), "--json")
+    assert result.exit_code == 0, result.stderr
+    (group,) = (tmp_path / "logs").iterdir()
+    assert group.name == json.loads(result.stdout)["policy"]["study"]
+    assert sorted(path.parent.name for path in group.glob("*/events.out.tfevents.*")) == [
+        f"switch-{percent}-run-{run}" for percent in (100, 12.5, 25, 50) for run in (1, 2)
+    ]
+
+
+def test_what_is_refused_leaves_no_folder(invoke: Invoke, tmp_path: Path) -> None:
+    words = ["--tensorboard", str(tmp_path / "logs"), "--settings", "many"]
+    result = invoke("run", "digits", *words)
+    assert result.exit_code == 2
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.usefixtures("our_tables")
+def test_without_the_package_nothing_is_begun(
+    invoke: Invoke, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    before = database_file(url).read_bytes()
+    result = invoke("run", "digits", *QUICK, "--tensorboard", str(tmp_path / "logs"))
+    assert result.exit_code == 2
+    assert "pip install 'syncswitch[tensorboard]'" in error_line(result)
+    assert database_file(url).read_bytes() == before
+
 
 COMMANDS = {
     "report": ["report", "generated"],
@@ -18,27 +50,17 @@ COMMANDS = {
 
 @pytest.mark.usefixtures("one_version")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_neither_a_database_nor_a_strange_file_is_overwritten(
+def test_a_file_is_overwritten_only_by_the_command_that_wrote_it(
     invoke: Invoke, url: str, tmp_path: Path, command: str
 ) -> None:
-    database, script = Path(database_file(url)), tmp_path / "train.py"
+    database, script, own = database_file(url), tmp_path / "train.py", tmp_path / "output"
     script.write_text("import os\n")
     before = database.read_bytes()
     for path in (database, script):
-        done = invoke(*COMMANDS[command], "-o", str(path))
-        assert (done.exit_code, done.stdout) == (2, "")
-        (line,) = done.stderr.splitlines()
+        line = error_line(invoke(*COMMANDS[command], "-o", str(path)))
         assert f"{path} exists, and is not a file of the kind that is to be written" in line
     assert database.read_bytes() == before
     assert script.read_text() == "import os\n"
-
-
-@pytest.mark.usefixtures("one_version")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_what_the_command_wrote_is_overwritten(
-    invoke: Invoke, tmp_path: Path, command: str
-) -> None:
-    path = tmp_path / "output"
     for _ in range(2):
-        assert invoke(*COMMANDS[command], "-o", str(path)).exit_code == 0
-    assert path.stat().st_size > 0
+        assert invoke(*COMMANDS[command], "-o", str(own)).exit_code == 0
+        assert own.stat().st_size > 0

@@ -1,4 +1,4 @@
-"""`syncswitch-search policy alias`, `rollback` and `diff`."""
+"""Versions of policies: aliases, `rollback`, `diff`, and from one database to another."""
 
 from __future__ import annotations
 
@@ -6,58 +6,39 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Invoke, error_line, export
+from command_line import QUICK, Invoke, database_file, elsewhere, error_line, export
 
 from syncswitch.storage.policies.file import read_policy_file
-
-
-@pytest.mark.usefixtures("one_version")
-def test_an_alias_that_nobody_set_is_named(invoke: Invoke) -> None:
-    invoke("policy", "alias", "generated", "pinned", "1")
-    result = invoke("policy", "lookup", "generated@nope")
-    assert result.exit_code == 1
-    assert error_line(result) == (
-        "error: 'generated' has no policy 'nope'; its versions and aliases are: 1, current, pinned"
-    )
-    assert invoke("policy", "lookup", "generated@pinned").exit_code == 0
+from syncswitch.storage.policies.schema import policy_schema
 
 
 @pytest.mark.usefixtures("two_versions")
 def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:
     listed = json.loads(invoke("policy", "list", "--json").stdout)
     assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
-    header, *_ = text = invoke("policy", "list").stdout.splitlines()
+    header, *rows = invoke("policy", "list").stdout.splitlines()
     assert header.split()[-2:] == ["accuracy", "kept"]
-    assert "12.5 %" in "\n".join(text)
+    assert "12.5 %" in "\n".join(rows)
 
     moved = json.loads(invoke("policy", "alias", "generated", "current", "1", "--json").stdout)
     assert (moved["version"], moved["previous_version"]) == (1, 2)
     assert json.loads(invoke("policy", "lookup", "generated", "--json").stdout)["version"] == 1
-    result = invoke("policy", "alias", "generated", "current", "9")
-    assert result.exit_code == 2
-    assert "9" in error_line(result)
+    assert "9" in error_line(invoke("policy", "alias", "generated", "current", "9"))
 
     path = tmp_path / "policy.json"
     assert invoke("policy", "export", "generated", "-o", str(path)).exit_code == 0
     assert read_policy_file(path).policy.version == 1
-    printed = invoke("policy", "export", "generated@2").stdout
-    path.write_text(printed)
+    path.write_text(invoke("policy", "export", "generated@2").stdout)
     assert read_policy_file(path).policy.version == 2
-    result = invoke("policy", "export", "generated@9")
-    assert "'generated' has no policy '9'; its versions and aliases are: 1, 2, current" in (
-        error_line(result)
-    )
-    assert "replicate" in invoke("policy", "show", "generated").stdout
+    assert "not the name of a file" in error_line(invoke("policy", "export", "generated", "-o", ""))
 
 
 @pytest.mark.usefixtures("two_versions")
 def test_rollback_moves_an_alias_to_the_version_before(invoke: Invoke) -> None:
     result = invoke("policy", "rollback", "generated")
     assert result.stdout == "generated: current is version 1 (was version 2)\n"
-    assert json.loads(invoke("policy", "lookup", "generated", "--json").stdout)["version"] == 1
-    result = invoke("policy", "rollback", "generated")
-    assert result.exit_code == 2
-    assert "is version 1, the lowest one: there is none to roll back to" in error_line(result)
+    line = error_line(invoke("policy", "rollback", "generated"))
+    assert "is version 1, the lowest one: there is none to roll back to" in line
     assert "no policy for 'nothing'" in error_line(invoke("policy", "rollback", "nothing"))
 
 
@@ -86,16 +67,8 @@ def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path
     assert not content["is_equal"]
     differences = {one["field"]: (one["before"], one["after"]) for one in content["differences"]}
     assert list(differences) == [
-        "switch_percent",
-        "target_accuracy",
-        "mean_accuracy",
-        "training_seconds",
-        "study",
-        "evidence",
-        "speed_up_low",
-        "speed_up_high",
-        "band",
-        "speed_up",
+        *("switch_percent", "target_accuracy", "mean_accuracy", "training_seconds", "study"),
+        *("evidence", "speed_up_low", "speed_up_high", "band", "speed_up"),
     ]
     assert differences["switch_percent"] == (12.5, 25.0)
     assert [len(runs) for runs in differences["evidence"]] == [8, 3]
@@ -110,37 +83,86 @@ def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path
     assert text == "generated@1 and generated@old are equal (generated, 4 workers, bsp,asp)\n"
 
 
-@pytest.mark.usefixtures("two_clusters")
-def test_diff_compares_the_policies_of_two_jobs(invoke: Invoke) -> None:
-    small, large = (
-        json.loads(invoke("policy", "lookup", "generated", "--workers", n, "--json").stdout)
-        for n in ("4", "8")
-    )
-    names = [f"{policy['fingerprint'][:8]}@1" for policy in (small, large)]
-    rows = [line.split() for line in invoke("policy", "diff", *names).stdout.splitlines()]
-    assert ["workers", "4", "8"] in rows
-    assert ["fingerprint", small["fingerprint"][:12], large["fingerprint"][:12]] in rows
-    result = invoke("policy", "diff", "generated@1", "generated")
-    assert result.exit_code == 2
-    assert "choose with --workers" in error_line(result)
-    result = invoke("policy", "diff", "generated@1", "generated", "--workers", "8")
-    assert "are equal" in result.stdout
-
-
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["generated@1"], "Missing argument 'B'"),
         (["generated@1", "generated@9"], "'generated' has no policy '9'; its versions and aliases"),
         (["generated@1", "generated@" + "9" * 30], "has no policy '9999"),
-        (["generated@1", "generated@nope"], "'generated' has no policy 'nope'"),
         (["generated@1", "generated@"], "no policy for 'generated@'"),
         (["folder/mine.py:job@1", "generated"], "no policy for 'folder/mine.py:job'"),
         (["generated@1", "missing.json"], "cannot read the policy file missing.json"),
+        (["generated@1", "generated"], "choose with --workers"),
     ],
 )
-@pytest.mark.usefixtures("one_version")
+@pytest.mark.usefixtures("two_clusters")
 def test_what_diff_cannot_find_is_one_line(invoke: Invoke, names: list[str], said: str) -> None:
-    result = invoke("policy", "diff", *names)
-    assert result.exit_code == 2
-    assert said in error_line(result)
+    narrowed = [] if "choose" in said else ["--workers", "4"]
+    assert said in error_line(invoke("policy", "diff", *names, *narrowed))
+
+
+@pytest.mark.usefixtures("one_version")
+def test_a_policy_moves_to_another_database(invoke: Invoke, tmp_path: Path) -> None:
+    file = export(invoke, tmp_path / "policy.json")
+    storage = ["--storage", elsewhere(tmp_path)]
+    result = invoke("policy", "import", str(file), *storage)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == (
+        f"{file}: added as version 1 of generated (4 workers, bsp,asp); it is current\n"
+    )
+    here = json.loads(invoke("policy", "lookup", "generated", "--json").stdout)
+    there = json.loads(invoke("policy", "lookup", "generated", "--json", *storage).stdout)
+    assert here == there
+    assert "imported     20" in invoke("policy", "show", "generated", *storage).stdout
+    assert "imported" not in invoke("policy", "show", "generated").stdout
+    again = invoke("policy", "import", str(file), *storage)
+    assert again.exit_code == 0
+    assert "already there as version 1" in again.stdout
+    assert export(invoke, tmp_path / "again.json", *storage).read_text() == file.read_text()
+    # What was imported is not what a search here has found.
+    assert json.loads(invoke("status", "--json", *storage).stdout) == []
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_an_import_leaves_current_where_it_is(invoke: Invoke, tmp_path: Path) -> None:
+    files = [str(export(invoke, tmp_path / f"{n}.json", version=str(n))) for n in (1, 2)]
+    storage = ["--storage", elsewhere(tmp_path)]
+    first, second = invoke("policy", "import", *files, *storage).stdout.splitlines()
+    assert first.endswith("added as version 1 of generated (4 workers, bsp,asp); it is current")
+    assert second.endswith("current is version 1, which policy alias can change")
+    (imported,) = json.loads(invoke("policy", "import", files[1], "--json", *storage).stdout)
+    assert (imported["version"], imported["is_new"], imported["current_version"]) == (2, False, 1)
+    assert imported["path"] == files[1]
+
+
+@pytest.mark.usefixtures("one_version")
+def test_a_file_that_is_no_policy_is_one_line_and_writes_nothing(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    good, bad = export(invoke, tmp_path / "good.json"), tmp_path / "bad.json"
+    storage = elsewhere(tmp_path)
+    for content in ("", "{}", '{"schema_version": 3}'):
+        bad.write_text(content)
+        result = invoke("policy", "import", str(good), str(bad), "--storage", storage)
+        assert str(bad) in error_line(result)
+    assert not database_file(storage).exists()
+    assert json.loads(invoke("policy", "schema").stdout) == policy_schema()
+
+
+@pytest.mark.usefixtures("one_version")
+def test_an_imported_policy_is_not_the_state_of_a_search_here(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search of the same name and workload, which has not ended."""
+    file = export(invoke, tmp_path / "policy.json")
+    storage = ["--storage", elsewhere(tmp_path)]
+    monkeypatch.setenv("GENERATED_FAILURES", "100")
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    assert invoke("run", "generated", *QUICK, *storage).exit_code == 1
+    invoke("policy", "import", str(file), *storage)
+    (search,) = json.loads(invoke("status", "--json", *storage).stdout)
+    assert search["state"] == "stopped"
+    assert search["policy_version"] is None
+    # When it ends, it publishes its own.
+    monkeypatch.setenv("GENERATED_FAILURES", "0")
+    result = json.loads(invoke("run", "generated", *QUICK, "--json", *storage).stdout)
+    assert result["policy"]["version"] == 2

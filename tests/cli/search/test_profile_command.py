@@ -15,12 +15,8 @@ def test_the_profiles_are_listed_with_what_they_are(invoke: Invoke) -> None:
     assert list(found) == profile_names()
     for name, description in found.items():
         assert f"{name}: {description}" in text
-
-
-def test_a_profile_is_shown_whole(invoke: Invoke) -> None:
     shown = json.loads(invoke("profile", "show", "uniform").stdout)
-    assert shown["compute_seconds"] == 0.05
-    assert shown["stragglers"] == []
+    assert (shown["compute_seconds"], shown["stragglers"]) == (0.05, [])
 
 
 def test_times_of_protocols_and_of_switch_points(invoke: Invoke) -> None:
@@ -59,8 +55,3 @@ def test_a_profile_is_calibrated_from_recorded_runs(
     assert known["compute_seconds"] == pytest.approx(lone, rel=0.01)
     assert "470,000 parameters" in known["description"]
     assert "give --parameters" in error_line(invoke(*command))
-
-
-@pytest.mark.usefixtures("one_version")
-def test_a_profile_of_nothing_is_one_line(invoke: Invoke) -> None:
-    assert "no complete runs of 'nothing'" in error_line(invoke("profile", "calibrate", "nothing"))

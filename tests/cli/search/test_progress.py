@@ -1,4 +1,4 @@
-"""What people see while a search goes on."""
+"""What people see while a search goes on, and what no text may do to their terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from generated_trainer import GeneratedTrainer, identity
 from rich.console import Console
 
+from syncswitch.cli import console
 from syncswitch.cli.console import progress_bars, rich_console
-from syncswitch.cli.search.launch.making import BarReporter, LineReporter, label_of
+from syncswitch.cli.search.launch.making import BarReporter, LineReporter
 from syncswitch.searcher.search.reporter import ReportedTrial
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -64,22 +65,14 @@ EXPECTED = [
 ]
 
 
-def test_label() -> None:
-    assert label_of(RUN) == "25 % BSP, run 2 of 3"
-
-
 def test_lines() -> None:
     lines: list[str] = []
-    play(LineReporter(lines.append))
+    reporter = LineReporter(lines.append)
+    play(reporter)
     assert [_rounded(line) for line in lines] == EXPECTED
-
-
-def test_what_was_recorded_cost_nothing_now() -> None:
-    lines: list[str] = []
     record = GeneratedTrainer().train(TrialSpec(identity(), 25.0, 1, 1))
-    recorded = replace(record, inherited_seconds=record.training_seconds)
-    LineReporter(lines.append).on_finished(RUN, recorded)
-    assert lines[0].endswith("in 55.0 s of training (recorded, at no cost)")
+    reporter.on_finished(RUN, replace(record, inherited_seconds=record.training_seconds))
+    assert lines[-1].endswith("in 55.0 s of training (recorded, at no cost)")
 
 
 def test_bars_write_the_same_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,3 +88,28 @@ def _rounded(line: str) -> str:
     start, mark, rest = line.partition("accuracy ")
     number, _, tail = rest.partition(" ")
     return f"{start}{mark}{float(number):.2f} {tail}" if mark and tail else line
+
+
+EVIL = "a\x1b]0;evilb\x9bc\u202ed"
+HARMLESS = "a?]0;evilb?c?d"
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        console.echo,
+        console.print_text,
+        console.print_note,
+        console.print_error,
+        lambda text: console.print_rows([[("name", text)]]),
+        lambda text: console.rich_console(stderr=True).print(text, markup=False),
+        lambda text: console.rich_console().print(text, style="bold", markup=False),
+    ],
+)
+def test_no_text_steers_the_terminal(show: object, capsys: pytest.CaptureFixture[str]) -> None:
+    show(EVIL)  # type: ignore[operator]
+    captured = capsys.readouterr()
+    shown = captured.out + captured.err
+    assert HARMLESS in " ".join(shown.split())
+    assert not set(shown) & set("\x1b\x9b\u202e")
+    assert console.printable("a\tb\nc é 漢") == "a\tb\nc é 漢"

@@ -10,15 +10,11 @@ from pathlib import Path
 
 import pytest
 from command_line import database_file
-from generated_trainer import identity
 from search_program import CODE, start
 from terminal import PATIENCE_SECONDS, Terminal
 
 from syncswitch.searcher.status import StatusReader
-from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.trials.store import TrialStore
-from syncswitch.storage.trials.values import SearchInfo
 from tests.warm_program import WarmProcess
 
 
@@ -76,17 +72,3 @@ def test_it_outlives_its_database_and_ends_with_ctrl_c(url: str) -> None:
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 0
     assert "Traceback" not in terminal.text
-
-
-@pytest.mark.usefixtures("our_tables")
-def test_it_waits_for_the_first_run_of_a_new_search(url: str) -> None:
-    job = identity()
-    info = SearchInfo("new", job.fingerprint, "paper", 3, 5, 0.01, None, "local", 0)
-    with open_database(url, create=True) as database:
-        TrialStore(database).register(job, "generated", info)
-    terminal = watch(url)
-    terminal.wait_for("paper, starting: 0 of at most")
-    terminal.text = ""
-    terminal.wait_for("starting")  # it looked again
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
@@ -98,49 +99,43 @@ def test_all_of_a_search_fits_into_the_smallest_usual_terminal() -> None:
         assert words in text
 
 
-@pytest.mark.parametrize("width", [60, 80])
-def test_a_narrow_one_shows_what_counts(width: int) -> None:
-    lines = drawn(overview([SEARCH], [SEARCH]), width)
-    text = "\n".join(lines)
-    assert max(map(len, lines)) <= width
+def test_a_narrow_one_shows_what_counts_and_the_note_first() -> None:
+    lines = drawn(overview([SEARCH], [SEARCH], "not up to date"), 60)
+    assert max(map(len, lines)) <= 60
+    assert lines[0].rstrip() == "not up to date"
     for words in ("12.5 %", "0.9832", "62 %"):
-        assert words in text
+        assert words in "\n".join(lines)
 
 
-def test_the_note_comes_first_for_the_end_may_be_cut_off() -> None:
-    assert drawn(overview([SEARCH], [], "not up to date"), 80)[0] == "not up to date"
+STALE = (replace(RUN, state="stale"),)
+SHARES = {"kept_share": 0.93, "baseline_kept_share": 0.954}
 
 
-def test_a_search_whose_searcher_is_dead_is_not_between_two_runs() -> None:
-    between = replace(SEARCH, state="stopped", in_flight=())
-    dead = replace(between, in_flight=(replace(RUN, state="stale"),))
-    assert "adaptive, between two runs" in "\n".join(drawn(overview([between], []), 80))
-    assert "adaptive, stopped" in "\n".join(drawn(overview([dead], []), 80))
-
-
-def test_an_answer_says_what_it_promises() -> None:
-    def said(**changes: object) -> str:
-        policy = replace(POLICY, version=2, **changes)  # type: ignore[arg-type]
-        return drawn(overview([replace(SEARCH, policy=policy)], []), 80)[2]
-
-    assert said(confidence=0.976) == "switch at 12.5 %, version 2; 98 % sure"
-    shares = {"kept_share": 0.93, "baseline_kept_share": 0.954}
-    assert said(confidence=0.976, **shares) == (
-        "switch at 12.5 %, version 2; kept in about 93 of 100 runs (95 with BSP alone)"
-    )
-    alone = said(switch_percent=100.0, reason="no switch saves time")
-    assert alone == "switch at 100 %, version 2; no switch saves time"
-
-
-def test_what_is_called_accuracy_is_named_where_it_is_none() -> None:
-    first, *_ = drawn(overview([SEARCH], []), 100)
-    assert first.rstrip() == "digits, 8 workers, bsp,asp"
-    first, *_ = drawn(overview([replace(SEARCH, decided_by=Metric("AUC"))], []), 100)
-    assert first.rstrip() == "digits, 8 workers, bsp,asp, by AUC"
-
-
-def test_one_run_is_one_run() -> None:
-    search = replace(SEARCH, finished_runs=1, rest=RestOfSearch(1.2, 1.5, 0.5, 2.5))
-    text = "\n".join(drawn(overview([search], []), 80))
-    assert "running: 1 run," in text
-    assert "in 1 run," in text
+@pytest.mark.parametrize(
+    ("changes", "line", "said"),
+    [
+        ({"decided_by": Metric("AUC")}, 0, "digits, 8 workers, bsp,asp, by AUC"),
+        ({"state": "stopped", "in_flight": ()}, 1, "adaptive, between two runs: 8 runs, "),
+        # Its searcher is dead.
+        ({"state": "stopped", "in_flight": STALE}, 1, "adaptive, stopped: 8 runs, "),
+        ({"finished_runs": 1}, 1, "adaptive, running: 1 run, "),
+        (
+            {"policy": replace(POLICY, version=2, confidence=0.976)},
+            2,
+            "switch at 12.5 %, version 2; 98 % sure",
+        ),
+        (
+            {"policy": replace(POLICY, version=2, **SHARES)},  # type: ignore[arg-type]
+            2,
+            "switch at 12.5 %, version 2; kept in about 93 of 100 runs (95 with BSP alone)",
+        ),
+        (
+            {"policy": replace(POLICY, switch_percent=100.0, reason="no switch saves time")},
+            2,
+            "switch at 100 %, version 1; no switch saves time",
+        ),
+    ],
+)
+def test_the_heading_says_how_far_it_is(changes: dict[str, Any], line: int, said: str) -> None:
+    lines = drawn(overview([replace(SEARCH, **changes)], []), 80)
+    assert lines[line].startswith(said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from command_line import Invoke, error_line, export
 from generated_trainer import GeneratedTrainer, identity
 
-from syncswitch.searcher.report import load_report, page_of
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import GuardOutcome
@@ -56,16 +54,14 @@ def test_a_policy_says_how_it_has_done(used: TimingPolicy, invoke: Invoke) -> No
         result = invoke("policy", command, "generated")
         assert words in result.stdout.splitlines()
     shown = json.loads(invoke("policy", "show", "generated", "--json").stdout)["uses"]
-    assert shown.pop("last_ended_at").endswith("+00:00")
-    assert shown == {
-        "uses": 3,
-        "kept": 2,
-        "alarms": 1,
-        "kept_after_alarm": 1,
-        "mean_training_seconds": pytest.approx(used.training_seconds),
-        "drift": None,
-        "speed_up": pytest.approx(gain),
-    }
+    assert shown["last_ended_at"].endswith("+00:00")
+    assert [shown[name] for name in ("uses", "kept", "alarms", "kept_after_alarm")] == [3, 2, 1, 1]
+    assert shown["speed_up"] == pytest.approx(gain)
+    assert "used 3 times, 2 kept" in invoke("status", "generated", "--once").stdout
+    assert "3 (2 kept)" in invoke("status", "--once").stdout
+    (document,) = json.loads(invoke("status", "--json").stdout)
+    # They are nobody's trials.
+    assert (document["finished_runs"], document["uses"]["uses"]) == (len(used.evidence), 3)
 
 
 def test_what_nobody_used_says_nothing(policy: TimingPolicy, invoke: Invoke) -> None:
@@ -110,13 +106,8 @@ def test_the_list_for_programs(invoke: Invoke, tmp_path: Path) -> None:
     path = tmp_path / "uses.csv"
     written = invoke("uses", "list", "--format", "csv", "-o", str(path))
     assert written.stderr == f"uses written to {path}\n"
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == list(documents[0])
-    assert [row["kept"] for row in rows] == ["true", "false", "true"]
+    assert path.read_text().splitlines()[0].split(",") == list(documents[0])
     assert "--output goes with" in error_line(invoke("uses", "list", "-o", str(path)))
-    both = invoke("uses", "list", "--json", "--format", "csv")
-    assert "contradict each other" in error_line(both)
 
 
 def test_uses_that_wait_are_taken_in_once(
@@ -132,38 +123,10 @@ def test_uses_that_wait_are_taken_in_once(
     assert second.startswith(f"- line 2 of {path} stays there: the policy of 'generated'")
     again = json.loads(invoke("uses", "import", str(path), "--json").stdout)
     assert [one["recorded"] for one in again] == [0]
-    assert "Used once, 1 kept" in invoke("policy", "lookup", "generated").stdout
     missing = invoke("uses", "import", str(tmp_path / "none.jsonl"))
     assert "there is no file" in error_line(missing)
-
-
-def test_a_policy_file_brings_its_uses(
-    policy: TimingPolicy, invoke: Invoke, tmp_path: Path
-) -> None:
-    file = export(invoke, tmp_path / "job.json")
-    spool_use(tmp_path / "job.uses.jsonl", use(policy, 0))
-    result = invoke("policy", "import", str(file))
-    assert f"1 later run taken in from {tmp_path / 'job.uses.jsonl'}" in result.stderr
-    assert "Used once" in invoke("policy", "lookup", "generated").stdout
-
-
-def test_the_status_says_how_the_policy_has_done(used: TimingPolicy, invoke: Invoke) -> None:
-    words = "used 3 times, 2 kept"
-    assert words in invoke("status", "generated", "--once").stdout
-    assert "3 (2 kept)" in invoke("status", "--once").stdout
-    (document,) = json.loads(invoke("status", "--json").stdout)
-    assert (document["uses"]["uses"], document["uses"]["kept"]) == (3, 2)
-    # They are nobody's trials.
-    assert (document["finished_runs"], document["failed_runs"]) == (len(used.evidence), 0)
-
-
-def test_the_report_says_how_the_policy_has_done(used: TimingPolicy, url: str) -> None:
-    data = load_report(url, "generated")
-    assert [run.trial.kind for run in data.runs] == ["search"] * len(used.evidence)
-    page = page_of(data)
-    assert "Used 3 times, 2 kept" in page
-    table = page[page.index("<caption>Later runs with the policy") :]
-    table = table[: table.index("</table>")]
-    assert table.count("<tr>") == 1 + 3
-    assert ">25 % failed, 37.5 % failed, 50 % held</td>" in table
-    assert ">25 %: it fails; 37.5 %: it fails</td>" in table
+    # A policy file brings those that wait beside it.
+    file = export(invoke, path.with_name("job.json"))
+    spool_use(path, use(policy, 2))
+    assert f"1 later run taken in from {path}" in invoke("policy", "import", str(file)).stderr
+    assert "Used twice, 2 kept" in invoke("policy", "lookup", "generated").stdout

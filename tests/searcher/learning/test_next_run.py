@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from syncswitch.cli.run.main import main as run_main
 from syncswitch.searcher.learning.uses import (
     after_use,
     first_policy,
@@ -28,7 +27,6 @@ from syncswitch.storage.uses.store import record_use, uses_of
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, sent_back
 from tests.warm_server import at_once
 
-ROOT = Path(__file__).resolve().parents[3]
 W = IDENTITY.total_worker_steps
 GOOD_FROM_PERCENT = 25.0
 
@@ -58,18 +56,22 @@ def trained(planned: NextRun) -> TrialRecord:
     )
 
 
+def record(url: str, policy: TimingPolicy | None, made: TrialRecord, uses: int = 30) -> list[str]:
+    """Records the use of a policy; gives what is said after it."""
+    assert policy is not None
+    use = whole_use(policy, uuid.uuid4().hex, made)
+    assert use is not None
+    with open_database(url, create=False) as database:
+        assert record_use(database, use)
+    return after_use(url, policy, uses)
+
+
 def make_run(url: str, uses: int = 30) -> NextRun:
     """As syncswitch-run --learn does it."""
     planned = next_run(url, IDENTITY, uses)
     assert planned.retry_percents == later_switch_points(planned.switch_percent)
-    record = trained(planned)
-    policy = planned.policy or first_policy(url, IDENTITY, "digits", record)
-    assert policy is not None
-    use = whole_use(policy, f"use-{planned.number}-{id(planned)}", record)
-    assert use is not None
-    with open_database(url, create=False) as database:
-        record_use(database, use)
-    after_use(url, policy, uses)
+    made = trained(planned)
+    record(url, planned.policy or first_policy(url, IDENTITY, "digits", made), made, uses)
     return planned
 
 
@@ -110,8 +112,8 @@ def test_after_all_uses_it_answers_with_what_it_knows(url: str) -> None:
 
 
 def test_a_first_run_that_diverged_teaches_nothing(url: str) -> None:
-    record = replace(trained(next_run(url, IDENTITY, 30)), diverged=True)
-    assert first_policy(url, IDENTITY, "digits", record) is None
+    made = replace(trained(next_run(url, IDENTITY, 30)), diverged=True)
+    assert first_policy(url, IDENTITY, "digits", made) is None
     assert next_run(url, IDENTITY, 30) == NextRun(None, 100.0, None, 0)
 
 
@@ -139,14 +141,8 @@ def begun(url: str, held_percent: float) -> list[TimingPolicy]:
     assert planned.retry_percents == later_switch_points(12.5)
     failed = sent_back(12.5)
     guard = GuardOutcome(held_percent, () if held_percent == 12.5 else failed.failed)
-    record = replace(trained(planned), guard=guard)
-    policy = first_policy(url, IDENTITY, "digits", record, planned.begins_from)
-    assert policy is not None
-    use = whole_use(policy, "first", record)
-    assert use is not None
-    with open_database(url, create=False) as database:
-        record_use(database, use)
-    after_use(url, policy, 30)
+    made = replace(trained(planned), guard=guard)
+    record(url, first_policy(url, IDENTITY, "digits", made, planned.begins_from), made)
     return [one for one in versions(url) if one.fingerprint == IDENTITY.fingerprint]
 
 
@@ -174,26 +170,21 @@ def test_a_job_whose_metric_has_no_usual_threshold_measures_it_in_its_first_runs
     )
     accuracies = iter((-2.0, -2.2, -1.9, -2.1, -2.0))
 
+    told: list[list[str]] = []
+
     def make() -> NextRun:
-        planned = next_run(url, identity, 30)
-        record = trained(planned)
-        accuracy = next(accuracies)
-        record = replace(
-            record,
-            spec=replace(record.spec, identity=identity),
-            evaluations=tuple(replace(one, accuracy=accuracy) for one in record.evaluations),
+        planned, accuracy = next_run(url, identity, 30), next(accuracies)
+        made = trained(planned)
+        made = replace(
+            made,
+            spec=replace(made.spec, identity=identity),
+            evaluations=tuple(replace(one, accuracy=accuracy) for one in made.evaluations),
             converged_accuracy=accuracy,
         )
-        policy = planned.policy or first_policy(url, identity, "digits", record)
-        assert policy is not None
-        use = whole_use(policy, f"use-{planned.number}", record)
-        assert use is not None
-        with open_database(url, create=False) as database:
-            record_use(database, use)
-        told.append(after_use(url, policy, 30))
+        policy = planned.policy or first_policy(url, identity, "digits", made)
+        told.append(record(url, policy, made))
         return planned
 
-    told: list[list[str]] = []
     plans = [make() for _ in range(3)]
     assert [plan.switch_percent for plan in plans] == [100.0] * 3
     first, second = versions(url)
@@ -210,39 +201,11 @@ def test_a_job_whose_metric_has_no_usual_threshold_measures_it_in_its_first_runs
     assert later.band.threshold == second.threshold
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--policy", "1"], "--learn and --policy both say when to switch"),
-        (["--switch-at", "9"], "--learn and --switch-at both say when to switch"),
-        (["--no-guard"], "--learn needs the guard: leave out --no-guard"),
-        (["--uses", "0"], "--uses"),
-    ],
-)
-def test_what_contradicts_learning_is_refused(options: list[str], words: str) -> None:
-    done = CliRunner().invoke(run_main, ["digits", "--learn", *options])
-    assert words in (done.output if done.exception is None else f"{done.output}{done.exception}")
-    assert done.exit_code != 0
-
-
 def test_two_runners_at_once_do_not_hinder_each_other(url: str) -> None:
     open_database(url, create=True).close()
     for _ in range(3):
-        at_once(_run, [url] * 2)
+        at_once(make_run, [url] * 2)
     found = versions(url)
     assert [one.version for one in found] == list(range(1, len(found) + 1))
     with open_database(url, create=False) as database:
         assert sum(uses_of(database, one).uses for one in found) == 6
-
-
-def _run(url: str) -> None:
-    import uuid
-
-    planned = next_run(url, IDENTITY, 30)
-    record = trained(planned)
-    policy = planned.policy or first_policy(url, IDENTITY, "digits", record)
-    assert policy is not None
-    use = whole_use(policy, uuid.uuid4().hex, record)
-    assert use is not None
-    with open_database(url, create=False) as database:
-        assert record_use(database, use)

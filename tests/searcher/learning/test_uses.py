@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from syncswitch.cli.search.main import main
 from syncswitch.searcher.learning.used_job import UsedJob
@@ -142,39 +142,26 @@ def _revise(given: tuple[str, TimingPolicy]) -> list[str]:
     return after_use(url, policy, 4)
 
 
-def test_what_is_said_after_a_use(database: Database, policy: TimingPolicy) -> None:
-    record_uses(database, policy, [True, False, False, False])
-    (proposal,) = after_use(database.url, policy)
-    assert proposal.startswith("3 of 4 switches failed with version 1, and a later switch is")
-    assert proposal.endswith(
-        "; publish it with: syncswitch-search policy revise digits --workers 4"
-    )
-    unknown = replace(policy, study="of another database")
-    assert after_use(database.url, unknown, 4) == []
-    (done,) = after_use(database.url, policy, 4)
-    assert ": from now on version 2, " in done
+def test_what_is_proposed_after_a_use_can_be_done(database: Database, policy: TimingPolicy) -> None:
+    def revised(words: str) -> Result:
+        return CliRunner().invoke(main, [*words.split(), "--storage", database.url])
 
-
-def test_a_proposal_for_a_simulated_job_names_its_cluster(database: Database) -> None:
+    stays = revised("policy revise digits")
+    assert (stays.exit_code, stays.output) == (0, "digits: version 1 stays. Not used yet.\n")
     simulated = replace(IDENTITY, simulated_cluster="5" * 64)
     search = replace(SEARCH, study="simulated-1", fingerprint=simulated.fingerprint)
     TrialStore(database).register(simulated, "digits", search)
     changes = {"fingerprint": simulated.fingerprint, "study": search.study, "band": BAND}
-    policy = PolicyRegistry(database).publish(replace(POLICY, **changes))
-    record_uses(database, policy, [True, False, False, False], identity=simulated)
-    (proposal,) = after_use(database.url, policy)
-    command = proposal.split("publish it with: syncswitch-search ")[1].split()
-    done = CliRunner().invoke(main, [*command, "--storage", database.url, "--json"])
-    assert json.loads(done.stdout)["policy"]["fingerprint"] == simulated.fingerprint
-
-
-def test_the_command_that_is_proposed(database: Database, policy: TimingPolicy) -> None:
-    arguments = ["policy", "revise", "digits", "--storage", database.url]
-    stays = CliRunner().invoke(main, arguments)
-    assert (stays.exit_code, stays.output) == (0, "digits: version 1 stays. Not used yet.\n")
-    record_uses(database, policy, [False, False, False])
-    done = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)
-    assert (done["revision"]["failed"], done["policy"]["version"]) == (3, 2)
+    other = PolicyRegistry(database).publish(replace(POLICY, **changes))
+    for one, identity in ((policy, IDENTITY), (other, simulated)):
+        record_uses(database, one, [True, False, False, False], identity=identity)
+        (proposal,) = after_use(database.url, one)
+        why, command = proposal.split("; publish it with: syncswitch-search ")
+        assert why.startswith("3 of 4 switches failed with version 1, and a later switch is")
+        done = json.loads(revised(f"{command} --json").stdout)
+        assert (done["revision"]["failed"], done["policy"]["version"]) == (3, 2)
+        assert done["policy"]["fingerprint"] == identity.fingerprint
+    assert after_use(database.url, replace(policy, study="of another database"), 4) == []
 
 
 def test_a_job_that_has_changed_is_said(database: Database, policy: TimingPolicy) -> None:

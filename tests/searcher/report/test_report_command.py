@@ -122,6 +122,11 @@ def test_a_real_job_is_shown_before_a_simulated_one_of_its_name(filled_url: str)
             "--workers 4 --protocols bsp,asp --protocols bsp,ssp:3 --strategy paper",
         ),
         ({"trainer": "local/threads, 1 GPU"}, RunConditions(), " --trainer local --workers"),
+        (
+            {"options": {"guarded": False, "keep": 0.9, "uses": 100}},
+            RunConditions(),
+            "--no-guard --keep 0.9 --uses 100",
+        ),
     ],
 )
 def test_a_search_is_made_again_with_what_it_was_made_with(

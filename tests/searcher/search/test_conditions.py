@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,8 +22,6 @@ from tests.storage.filled import CONDITIONS, EVENTS, add_disturbed
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
-UNDISTURBED = RunConditions()
-
 
 class Remembering(GeneratedTrainer):
     """Remembers the runs that it was asked for."""
@@ -44,24 +41,25 @@ def asked_for(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
     return trainer.specs
 
 
-@pytest.mark.parametrize(
-    ("conditions", "shares"),
-    [(UNDISTURBED, True), (CONDITIONS, False), (RunConditions("greedy"), False)],
-)
+def test_every_run_trains_under_the_conditions_and_a_forecast_is_of_undisturbed_ones(
+    invoke: Invoke, url: str, tmp_path: Path
+) -> None:
+    forecast = ["run", "any", "--settings", "1", "--dry-run", "--json"]
+    specs = asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
+    assert [spec.conditions for spec in specs] == [CONDITIONS] * 3
+    error_line(invoke(*forecast))
+    assert [spec.conditions for spec in asked_for(url, SINGLE, tmp_path)] == [RunConditions()] * 3
+    assert invoke(*forecast).exit_code == 0
+
+
+@pytest.mark.parametrize("conditions", [RunConditions(), CONDITIONS, RunConditions("greedy")])
 def test_disturbed_runs_share_no_prefix(
-    url: str, tmp_path: Path, conditions: RunConditions, shares: bool
+    url: str, tmp_path: Path, conditions: RunConditions
 ) -> None:
     specs = asked_for(url, SearchPlan(AdaptiveStrategy(2, 1), conditions=conditions), tmp_path)
+    shares = conditions == RunConditions()
     assert any(spec.checkpoint_percents for spec in specs) == shares
     assert any(spec.checkpoint_directory for spec in specs) == shares
-
-
-def test_a_forecast_is_of_undisturbed_runs(invoke: Invoke, url: str, tmp_path: Path) -> None:
-    asked_for(url, replace(SINGLE, conditions=CONDITIONS), tmp_path)
-    forecast = ["run", "any", "--settings", "1", "--dry-run", "--json"]
-    error_line(invoke(*forecast))
-    asked_for(url, replace(SINGLE, conditions=UNDISTURBED), tmp_path)
-    assert invoke(*forecast).exit_code == 0
 
 
 @pytest.fixture(scope="module")
@@ -109,32 +107,15 @@ class TestShown:
             "rebuilt - 1800 40.5 - server killed; from the checkpoint of worker-step 1500",
         ]
         assert invoke("trials", "--events").stdout.count("detected") == 3
+        expected = "nothing happened to any run of generated\n"
+        assert invoke("trials", "generated", "--events").stdout == expected
 
     def test_events_as_files(self, invoke: Invoke, disturbed: str, tmp_path: Path) -> None:
-        expected = frames.events(disturbed)
-        assert len(expected) == 9
         documents = json.loads(invoke("trials", "--events", "--json").stdout)
         names = list(asdict(EVENTS[0]))
         assert [{name: row[name] for name in names} for row in documents] == [
             asdict(event) for event in EVENTS
         ] * 3
-        csv = pd.read_csv(io.StringIO(invoke("trials", "--events", "--format", "csv").stdout))
-        assert list(csv.columns) == list(expected.columns)
         path = tmp_path / "events.parquet"
         invoke("trials", "--events", "--format", "parquet", "-o", str(path))
-        pd.testing.assert_frame_equal(pd.read_parquet(path), expected)
-
-    def test_one_search_may_be_chosen(self, invoke: Invoke) -> None:
-        everything = json.loads(invoke("trials", "--json").stdout)
-        study = everything[-1]["study"]
-        of_study = json.loads(invoke("trials", "--study", study, "--json").stdout)
-        assert of_study == [one for one in everything if one["study"] == study]
-
-    def test_nothing_happened(self, invoke: Invoke) -> None:
-        expected = "nothing happened to any run of generated\n"
-        assert invoke("trials", "generated", "--events").stdout == expected
-        assert json.loads(invoke("trials", "generated", "--events", "--json").stdout) == []
-
-    def test_two_tables_at_once_are_refused(self, invoke: Invoke) -> None:
-        line = error_line(invoke("trials", "--events", "--evaluations", "--json"))
-        assert "--evaluations and --events are two tables; give one of them" in line
+        pd.testing.assert_frame_equal(pd.read_parquet(path), frames.events(disturbed))

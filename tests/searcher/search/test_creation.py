@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from generated_trainer import GeneratedTrainer, identity
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import create_engine, text
 
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan
@@ -46,18 +46,8 @@ class Death:
         self._before, self._committed = before, committed
         self._begun = 0
 
-    def arm(self, url: str) -> None:
-        if url.startswith("sqlite"):
-            # Every connection: ours, Alembic's and Optuna's.
-            for module in (sqlite3, sqlite3.dbapi2):
-                module.connect = functools.partial(self._connect, module.connect)  # type: ignore
-        else:
-            event.listen(Engine, "before_cursor_execute", lambda *given: self.on(given[2]))
-            event.listen(Engine, "commit", lambda _: self.on("COMMIT"))
-            event.listen(Engine, "rollback", lambda _: self.on("ROLLBACK"))
-
-    def _connect(self, connect: Connect, path: str, *args: Any, **kwargs: Any) -> Any:
-        connection = connect(path, *args, **kwargs)
+    def connect(self, real: Connect, path: str, *args: Any, **kwargs: Any) -> Any:
+        connection = real(path, *args, **kwargs)
         if path != ":memory:":
             connection.set_trace_callback(self.on)
         return connection
@@ -80,7 +70,10 @@ class Death:
 
 
 def create_and_die(url: str, before: int, committed: Any) -> None:
-    Death(before, committed).arm(url)
+    death = Death(before, committed)
+    # Every connection: ours, Alembic's and Optuna's.
+    for module in (sqlite3, sqlite3.dbapi2):
+        module.connect = functools.partial(death.connect, module.connect)  # type: ignore
     create(url)
 
 
@@ -104,80 +97,54 @@ def deaths(url: str) -> int:
             before += 1 if are_tables_there else 23
 
 
-def schema(url: str) -> list[str]:
-    query = "SELECT indexname FROM pg_indexes WHERE schemaname = 'public'"
-    if url.startswith("sqlite"):
-        query = "SELECT name FROM sqlite_master"
+def state_of(url: str) -> tuple[list[str], int]:
+    """The tables and indexes, and the number of studies, of a sound database."""
+    assert check_database(url) == []
+    tables = "SELECT name FROM sqlite_master ORDER BY 1"
+    if url.startswith("postgresql"):
+        tables = "SELECT indexname FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"
     engine = create_engine(driver_url(url))
     with engine.connect() as connection:
-        found = list(connection.scalars(text(f"{query} ORDER BY 1")))
+        names = list(connection.scalars(text(tables)))
+        studies = int(connection.scalar(text("SELECT count(*) FROM studies")) or 0)
     engine.dispose()
-    return found
-
-
-def studies(url: str) -> int:
-    engine = create_engine(driver_url(url))
-    with engine.connect() as connection:
-        count = connection.scalar(text("SELECT count(*) FROM studies"))
-    engine.dispose()
-    return int(count or 0)
+    return names, studies
 
 
 @pytest.fixture
-def undisturbed(any_url: str, folder: Path, request: pytest.FixtureRequest) -> str:
+def undisturbed(
+    any_url: str, folder: Path, request: pytest.FixtureRequest
+) -> tuple[list[str], int]:
     """A database of the same kind that was created undisturbed."""
     if any_url.startswith("sqlite"):
         url = f"sqlite:///{folder}/undisturbed.db"
     else:
         url = request.getfixturevalue("new_postgresql")()
     create(url)
-    return url
+    return state_of(url)
 
 
 # On a server Optuna's tables are one transaction, too.
 @pytest.mark.parametrize("any_url", ["sqlite"], indirect=True)
 def test_a_death_before_any_statement_leaves_what_the_next_start_completes(
-    any_url: str, undisturbed: str
+    any_url: str, path: Path, undisturbed: tuple[list[str], int]
 ) -> None:
     assert deaths(any_url) > 20
-    assert schema(any_url) == schema(undisturbed)
-    create(any_url)
-    assert studies(any_url) == 1
-    assert check_database(any_url) == []
-
-
-def test_searchers_that_start_at_once_complete_what_others_left(
-    any_url: str, undisturbed: str
-) -> None:
-    for round_ in range(2):
-        committed = _context.Value("i", 0)
-        doomed = [
-            _context.Process(target=create_and_die, args=(any_url, before, committed))
-            for before in range(2 + round_, 30, 13)
-        ]
-        for process in doomed:
-            process.start()
-        for process in doomed:
-            process.join()
-        # Those for whom the others left too little to do live.
-        assert {process.exitcode for process in doomed} <= {0, DIED}
-    living = [_context.Process(target=create, args=(any_url,)) for _ in range(3)]
-    for process in living:
-        process.start()
-    for process in living:
-        process.join()
-    assert [process.exitcode for process in living] == [0] * 3
-    assert schema(any_url) == schema(undisturbed)
-    assert studies(any_url) == 1
-    assert check_database(any_url) == []
-
-
-def test_a_start_adds_the_index_that_a_kill_left_out(sqlite_url: str, path: Path) -> None:
-    create(sqlite_url)
-    before = schema(sqlite_url)
+    assert state_of(any_url) == undisturbed
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP INDEX ix_studies_study_name")
         connection.commit()
-    create(sqlite_url)
-    assert schema(sqlite_url) == before
-    assert check_database(sqlite_url) == []
+    create(any_url)
+    assert state_of(any_url) == undisturbed
+
+
+def test_searchers_that_start_at_once_create_one_database(
+    any_url: str, undisturbed: tuple[list[str], int]
+) -> None:
+    searchers = [_context.Process(target=create, args=(any_url,)) for _ in range(4)]
+    for process in searchers:
+        process.start()
+    for process in searchers:
+        process.join()
+    assert [process.exitcode for process in searchers] == [0] * 4
+    assert state_of(any_url) == undisturbed

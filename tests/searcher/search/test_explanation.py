@@ -1,18 +1,29 @@
-"""Explanations: the strategy is asked again, also with imagined runs."""
+"""Explanations: the strategy is asked again, also with imagined runs; and their words."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from syncswitch.searcher.search.explanation import Explanation, Untried, explain
+from syncswitch.searcher.search.explanation import (
+    Change,
+    ExplainedRun,
+    Explanation,
+    Untried,
+    belief_cells,
+    belief_sentence,
+    explain,
+    why_sentences,
+)
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
-from syncswitch.storage.errors import UserError
+from syncswitch.searcher.strategies.progress import SwitchPointBelief
+from syncswitch.storage.records.metric import Metric
 
 FIRST_SECONDS, SECOND_SECONDS = 60.0, 15.0
 GOOD_FROM_PERCENT = 25.0
@@ -89,10 +100,7 @@ def test_further_runs_that_are_named_move_the_answer_and_fewer_do_not(found: Exp
         for _ in range(change.runs):
             replicate = sum(one.switch_percent == change.switch_percent for one in after)
             further = Observation(
-                change.switch_percent,
-                change.accuracy,
-                trial_number=len(after),
-                replicate=replicate,
+                change.switch_percent, change.accuracy, trial_number=len(after), replicate=replicate
             )
             after.append(further)
             answers.append(standing(after))
@@ -157,7 +165,95 @@ def test_a_strategy_without_a_belief_says_where_it_did_not_come() -> None:
     )
 
 
-def test_a_baseline_that_diverged_explains_nothing() -> None:
-    diverged = [replace(run(100.0, number, number), diverged=True) for number in range(2)]
-    with pytest.raises(UserError, match="diverged"):
-        explain(ADAPTIVE, diverged)
+GRID = (6.25, 12.5, 25.0, 50.0, 100.0)
+
+
+def beliefs(*good: float) -> tuple[SwitchPointBelief, ...]:
+    return tuple(
+        SwitchPointBelief(percent, probability, 0.96, 0.91, 0.93)
+        for percent, probability in zip(GRID, good, strict=True)
+    )
+
+
+WHY = Explanation(
+    strategy=AdaptiveStrategy(settings=4, guarded=False),
+    runs=(
+        ExplainedRun(Observation(100.0, 0.0, diverged=True), ()),
+        ExplainedRun(Observation(100.0, 0.92), beliefs(0.1, 0.2, 0.3, 0.6, 1.0)),
+        ExplainedRun(Observation(50.0, 0.9, alarmed=True), beliefs(0.1, 0.3, 0.52, 0.814, 1.0)),
+    ),
+    answer=Decided(50.0, 0.92),
+    is_decided=True,
+    untried=(
+        Untried(6.25, 0.1, "price"),
+        Untried(12.5, 0.3, "price"),
+        Untried(25.0, 0.52, "budget"),
+    ),
+    changes=(
+        Change(50.0, 1, 0.9, fails=True, answer_percent=100.0, next_percent=None),
+        Change(25.0, 2, 0.92, fails=False, answer_percent=25.0, next_percent=12.5),
+    ),
+)
+
+
+def test_the_rows_have_the_switch_points_with_runs_and_their_neighbours() -> None:
+    rows = [belief_cells(WHY, number, Metric()) for number in range(3)]
+    titles = ["run", "switch at", "accuracy", "25 %", "50 %", "100 %"]
+    assert [[title for title, _ in row] for row in rows] == [titles] * 3
+    assert [[text for _, text in row] for row in rows] == [
+        ["1", "100 %", "diverged", "-", "-", "-"],
+        ["2", "100 %", "0.9200", "30 %", "60 %", "100 %"],
+        ["3", "50 %", "alarm", "52 %", "81 %", "100 %"],
+    ]
+    guarded = replace(WHY, strategy=AdaptiveStrategy())
+    assert [title for title, _ in belief_cells(guarded, 0, Metric())[3:]] == ["25 %", "50 %"]
+    assert [belief_sentence(why) for why in (WHY, guarded)] == [
+        "How likely a switch there keeps the accuracy often enough, as believed after each run.",
+        "How likely guarded trainings with a switch there save time, as believed after each run.",
+    ]
+
+
+def test_all_of_it_is_said_once() -> None:
+    assert why_sentences(WHY, "BSP", Metric()) == [
+        "One more run with the switch at 50 % ends between 0.9100 and 0.9300 with 90 %, and within"
+        " 0.01 of BSP's mean accuracy with 96 %.",
+        "Never tried: 6.25 % (10 % likely) and 12.5 % (30 % likely): a run there costs more than it"
+        " promises to save.",
+        "Never tried: 25 % (52 % likely): the search's budget was spent.",
+        "One more run with the switch at 50 % that fails (accuracy 0.9000) would move the answer to"
+        " BSP alone.",
+        "2 more runs with the switch at 25 % all reaching the target (0.9200) would move the answer"
+        " to 25 %, and the search would go on at 12.5 %.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"changes": ()}, "None of the further runs that were considered would change the answer."),
+        (
+            {"runs": (), "untried": ()},
+            "This strategy decides by the mean of a fixed number of runs",
+        ),
+        ({"answer": None}, "There is no answer yet: no run has been measured that it could"),
+    ],
+)
+def test_what_is_not_there_is_said_too(changes: dict[str, Any], said: str) -> None:
+    assert why_sentences(replace(WHY, **changes), "BSP", Metric())[-1].startswith(said)
+
+
+def test_an_error_is_said_as_it_is() -> None:
+    error = Metric("MeanAbsoluteError", "min", "km", 0.0, None)
+    last = tuple(
+        replace(one, low_accuracy=-13.5, high_accuracy=-12.0)
+        for one in beliefs(0.1, 0.3, 0.52, 0.8, 1.0)
+    )
+    why = replace(
+        WHY,
+        runs=(ExplainedRun(Observation(50.0, -12.5), last),),
+        changes=(Change(50.0, 1, -15.0, fails=True, answer_percent=100.0, next_percent=None),),
+    )
+    assert belief_cells(why, 0, error)[2] == ("MeanAbsoluteError", "12.5000 km")
+    sure, *_, change = why_sentences(why, "BSP", error)
+    assert "between 12.0000 km and 13.5000 km with 90 %, and within 0.01 km of BSP's mean" in sure
+    assert "that fails (MeanAbsoluteError 15.0000 km) would move the answer to BSP alone" in change

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from generated_trainer import GeneratedTrainer
 from searches import search
@@ -77,44 +78,38 @@ class Counter(Reporter):
             self.alarms.append(trial.number)
 
 
-def failing_runs(url: str, **options: object) -> list[StoredTrial]:
-    """Returns the runs of a search below the knee."""
-    settings = {"settings": 3, "early_stop": True, **options}
-    plan = SearchPlan(AdaptiveStrategy(**settings))  # type: ignore[arg-type]
+def failing_runs(url: str, **options: Any) -> list[tuple[StoredTrial, list[RunEvent]]]:
+    """Returns the runs of a search below the knee, with their events."""
+    plan = SearchPlan(AdaptiveStrategy(**{"settings": 3, "early_stop": True, **options}))
     counter = Counter()
     result = search(url, Testing(), plan, reporter=counter)
     assert len(counter.alarms) == len(set(counter.alarms))  # each is told once
     assert result.policy.switch_percent >= KNEE
     with open_database(url, create=False) as database:
-        rows = TrialStore(database).trials()
-        assert all(row.state == TrialState.COMPLETE for row in rows)
-    assert not any(alarms(url, row) for row in rows if row.switch_percent >= KNEE)
-    return [row for row in rows if row.switch_percent < KNEE]
-
-
-def alarms(url: str, run: StoredTrial) -> list[RunEvent]:
-    with open_database(url, create=False) as database:
-        return TrialStore(database).events(run.study or "", run.trial_number or 0)
+        store = TrialStore(database)
+        rows = [
+            (row, store.events(row.study or "", row.trial_number or 0)) for row in store.trials()
+        ]
+    assert all(row.state == TrialState.COMPLETE for row, _ in rows)
+    assert not any(events for row, events in rows if row.switch_percent >= KNEE)
+    failing = [(row, events) for row, events in rows if row.switch_percent < KNEE]
+    assert failing
+    return failing
 
 
 def test_a_failing_run_ends_at_its_third_low_test(url: str) -> None:
-    runs = failing_runs(url)
-    assert runs
-    for run in runs:
+    for run, (alarm,) in failing_runs(url):
         assert run.stopped_early
         assert run.worker_steps < run.total_worker_steps / 2
-        (alarm,) = alarms(url, run)
         assert (alarm.kind, alarm.worker_step) == ("alarmed", run.worker_steps)
         assert (run.guard, run.held_percent) == ("alarmed", None)
         at_alarm = (alarm.worker_step, alarm.elapsed_seconds, 0.0, run.final_accuracy)
-        failed = FailedSwitch(run.switch_percent, alarm.reason, *at_alarm)
-        assert run.failed == (failed,)
+        assert run.failed == (FailedSwitch(run.switch_percent, alarm.reason, *at_alarm),)
         assert observations_of([run])[0].alarmed
         assert alarm.reason.startswith("3 tests in a row are below what the first protocol alone")
 
 
 def test_how_much_it_loses_is_measured_where_that_is_wanted(url: str) -> None:
-    runs = failing_runs(url, early_stop=False)
-    assert runs
-    assert not any(alarms(url, run) for run in runs)
-    assert not any(run.alarmed for run in observations_of(runs))
+    for run, events in failing_runs(url, early_stop=False):
+        assert not events
+        assert not observations_of([run])[0].alarmed

@@ -16,7 +16,7 @@ from step_recording import step_recording
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Patience, SearchState, TrialLoop
+from syncswitch.searcher.search.search import Patience, Search
 from syncswitch.searcher.status import StatusReader
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
@@ -47,13 +47,6 @@ EVENTS = [
 ]
 
 
-class Loop(TrialLoop[None]):
-    """Makes single runs."""
-
-    def move(self, state: SearchState) -> None:
-        raise NotImplementedError
-
-
 class History(ReplayTrainer):
     """A search to which events happen."""
 
@@ -61,13 +54,8 @@ class History(ReplayTrainer):
         self, database: Database, folder: Path, strategy: Strategy, recording: Recording
     ) -> None:
         super().__init__(recording)
-        self.loop = Loop(
-            database,
-            recording.identity,
-            SearchPlan(strategy),
-            lambda: self,
-            checkpoints=folder,
-        )
+        plan = SearchPlan(strategy)
+        self.loop = Search(database, recording.identity, plan, lambda: self, checkpoints=folder)
         self.study = self.loop.study
         self.events: deque[str] = deque()
         self.running: list[int] = []
@@ -143,32 +131,21 @@ def test_search_status_and_report_see_the_same(
             course = state.course
         except UserError:  # the baseline diverged
             return
-        identity = recording.identity
         seen = read_observations(database, history.study.name, state.rows)
         assert seen == state.finished
         assert course_of(strategy, seen) == course
 
         progress = strategy.progress(course.runs)
         (status,) = StatusReader(url).read(with_rest=False)
-        assert (status.lower_percent, status.upper_percent) == (
-            progress.lower_percent,
-            progress.upper_percent,
-        )
-        assert (status.target_accuracy, status.open_percent) == (
-            progress.target_accuracy,
-            progress.open_percent,
-        )
+        for name in ("lower_percent", "upper_percent", "target_accuracy", "open_percent"):
+            assert getattr(status, name) == getattr(progress, name)
         shown = {one.switch_percent: one for one in status.switch_points}
         for summary in progress.summaries:
-            switch_point = shown[summary.switch_percent]
-            assert (switch_point.runs, switch_point.mean_accuracy, switch_point.accepted) == (
-                summary.runs,
-                summary.mean_accuracy,
-                summary.accepted,
-            )
-        report = load_report(database, identity.fingerprint)
+            for name in ("runs", "mean_accuracy", "accepted"):
+                assert getattr(shown[summary.switch_percent], name) == getattr(summary, name)
+        report = load_report(database, recording.identity.fingerprint)
         needed = [step.run for step in report.path if step.is_needed]
-        assert [(one.trial_number, one.accuracy, one.stopped_early) for one in needed] == [
-            (run.trial_number, run.accuracy, run.stopped_early) for run in course.runs
-        ]
+        for one, run in zip(needed, course.runs, strict=True):
+            for name in ("trial_number", "accuracy", "stopped_early"):
+                assert getattr(one, name) == getattr(run, name)
         assert len(report.path) == len(seen)

@@ -1,18 +1,18 @@
-"""Plans: the names of studies, command lines, and what is refused."""
+"""Plans: the names of studies, and what is refused."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from generated_trainer import identity
 
-from syncswitch.searcher.api import search
-from syncswitch.searcher.command_lines import search_words
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.trials.values import SearchInfo
 
 
 def test_a_search_for_something_else_has_another_name() -> None:
@@ -23,54 +23,38 @@ def test_a_search_for_something_else_has_another_name() -> None:
         AdaptiveStrategy(uses=100),
         PaperStrategy(),
     )
-    names = [study_name(identity(), SearchPlan(strategy)) for strategy in strategies]
+    conditions = (
+        RunConditions(online="greedy"),
+        RunConditions(switch_mechanism="restart"),
+        RunConditions(injections=("kill:ps,at=60%",)),
+        RunConditions(injections=("kill:ps,at=60%", "kill:ps,at=70%")),
+    )
+    plans = [
+        *map(SearchPlan, strategies),
+        *(SearchPlan(conditions=one) for one in conditions),
+        *(SearchPlan(pairs=("bsp,asp", second)) for second in ("bsp,ssp:3", "bsp,gba:3")),
+        SearchPlan(trainer="replay"),
+        SearchPlan(base_seed=1),
+    ]
+    names = [study_name(identity(), plan) for plan in plans]
     assert len(set(names)) == len(names)
-    usual = AdaptiveStrategy(guarded=True, uses=30)
-    assert names[0] == study_name(identity(), SearchPlan(usual))
-
-
-def test_the_command_line_of_a_search_says_what_it_looks_for() -> None:
-    strategy = AdaptiveStrategy(guarded=False, keep=0.9, uses=100)
-    assert _words(strategy)[-5:] == ["--no-guard", "--keep", "0.9", "--uses", "100"]
-    assert _words(AdaptiveStrategy())[-2:] == ["--seed", "0"]
+    usual = SearchPlan(AdaptiveStrategy(guarded=True, uses=30), conditions=RunConditions())
+    assert names[0] == study_name(identity(), usual)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("strategy", "said"),
     [
-        ({"guarded": "always"}, "guarded is 'always'"),
-        ({"keep": 0.9}, "keep= says how many trainings must keep the accuracy without a guard"),
-        ({"keep": "often"}, "keep is 'often'"),
-        ({"keep": 1.0}, "keep= is 1.0: give a share above 0.5 and below 1"),
-        ({"uses": 0}, "uses= is 0: give a whole number, 1 to 1000000"),
-        ({"strategy": "paper", "uses": 10}, 'uses= is not for strategy="paper"'),
+        (PaperStrategy(settings=0), "--settings is 0"),
+        (PaperStrategy(runs=0), "--runs is 0"),
+        (PaperStrategy(threshold=0.0), "--threshold is 0.0"),
+        (PaperStrategy(threshold=float("nan")), "--threshold is nan"),
+        (PaperStrategy(target_accuracy=1.5), "--target-accuracy is 1.5"),
+        (AdaptiveStrategy(guarded=False, keep=2), "--keep is 2: give a share above"),
+        (AdaptiveStrategy(uses=0), "--uses is 0: give a whole number, 1 to 1000000"),
+        (replace(AdaptiveStrategy().without_threshold(), budget=1.0), "--budget is 1: without a"),
     ],
 )
-def test_python_refuses_what_the_command_line_does(
-    options: dict[str, object], said: str, url: str
-) -> None:
+def test_impossible_plans_are_refused(strategy: Strategy, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        search("digits", trainer="simulated", storage=url, **options)  # type: ignore[arg-type]
-
-
-def test_a_strategy_that_was_made_by_hand_is_checked() -> None:
-    with pytest.raises(UserError, match="--keep is 2: give a share above"):
-        SearchPlan(AdaptiveStrategy(guarded=False, keep=2)).check()
-
-
-def _words(strategy: AdaptiveStrategy) -> list[str]:
-    search = SearchInfo(
-        study="study",
-        fingerprint=identity().fingerprint,
-        strategy=strategy.name,
-        settings=strategy.settings,
-        runs=strategy.runs,
-        threshold=strategy.threshold,
-        target_accuracy=None,
-        trainer="local",
-        base_seed=0,
-        options=strategy.options,
-    )
-    words = search_words(identity(), "generated", search, RunConditions())
-    assert words is not None
-    return words
+        SearchPlan(strategy).check()

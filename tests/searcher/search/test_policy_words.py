@@ -15,9 +15,8 @@ from syncswitch.searcher.search.policy_words import (
     speed_up_text,
 )
 from syncswitch.searcher.speed_up import SpeedUp
-from syncswitch.searcher.words import accuracy_interval, counted
-from syncswitch.storage.records.metric import metric_name
-from syncswitch.storage.records.policy import Evidence, TimingPolicy
+from syncswitch.searcher.words import accuracy_interval
+from syncswitch.storage.records.policy import Evidence
 from tests.storage.conftest import POLICY
 
 KEPT = replace(POLICY, keep=0.95, kept_share=0.93, baseline_kept_share=0.954, confidence=0.8)
@@ -60,7 +59,12 @@ def test_it_promises_a_share_of_later_runs_beside_that_of_the_first_protocol() -
         " than BSP alone."
     )
     assert kept_text(KEPT) == "about 93 of 100 runs (95 with BSP alone)"
-    assert kept_text(POLICY) is None
+    # The paper promises nothing of a single run.
+    assert (promise_sentences(POLICY), kept_text(POLICY), expected_time_text(POLICY)) == (
+        "",
+        None,
+        None,
+    )
 
 
 def test_a_guarded_policy_tells_what_is_delivered_from_what_the_bare_switch_keeps() -> None:
@@ -87,45 +91,10 @@ def test_a_guarded_policy_tells_what_is_delivered_from_what_the_bare_switch_keep
     )
 
 
-def test_the_paper_promises_nothing_of_a_single_run() -> None:
-    assert promise_sentences(POLICY) == ""
-    assert expected_time_text(POLICY) is None
-
-
-@pytest.mark.parametrize(
-    ("policy", "why"),
-    [
-        (
-            replace(ALONE, reason="an earlier switch saves no time"),
-            "an earlier switch saves no time",
-        ),
-        (ALONE, "no switch to ASP that was tried keeps the accuracy"),
-    ],
-)
-def test_bsp_alone_has_a_reason(policy: TimingPolicy, why: str) -> None:
-    assert policy_sentences(policy) == (
-        f"Train digits with BSP for all of its 1,000 worker-steps: {why}. BSP alone reached 0.9000"
-        " (1 run), and up to 0.01 less is accepted."
-    )
-
-
-def test_bsp_alone_promises_its_own_share() -> None:
-    assert promise_sentences(ALONE) == (
-        "About 95 of 100 runs should stay within 0.01 of their mean accuracy."
-    )
-    assert promise_sentences(replace(ALONE, baseline_kept_share=None)) == ""
-
-
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        (SpeedUp(2.94, 2.51, 3.33), "2.9 times as fast (2.5 to 3.3)"),
-        (SpeedUp(2.94, 2.94, 2.94), "2.9 times as fast"),
-        (SpeedUp(2.94), "about 2.9 times as fast"),
-    ],
-)
-def test_a_speed_up_says_how_sure_it_is(found: SpeedUp, said: str) -> None:
-    assert speed_up_text(found) == said
+def test_a_speed_up_says_how_sure_it_is() -> None:
+    assert speed_up_text(SpeedUp(2.94, 2.51, 3.33)) == "2.9 times as fast (2.5 to 3.3)"
+    assert speed_up_text(SpeedUp(2.94, 2.94, 2.94)) == "2.9 times as fast"
+    assert speed_up_text(SpeedUp(2.94)) == "about 2.9 times as fast"
 
 
 @pytest.mark.parametrize(
@@ -148,35 +117,25 @@ def test_a_policy_that_may_not_be_faster_says_so(
     assert f" That is {said}" in policy_sentences(policy)
 
 
-@pytest.mark.parametrize(
-    ("interval", "text"),
-    [
-        ((0.91, 0.9, 0.92), "0.9100 ± 0.0100"),
-        ((0.5, None, None), "0.5000"),
-        ((1.0, 1.0, 1.0), "1.0000 ± 0.0000"),
-        ((0.6, 0.0, 1.0), "0.6000 (0 to 1)"),
-        ((0.98, 0.9512, 1.0), "0.9800 (0.9512 to 1)"),
-    ],
-)
-def test_an_interval_holds_what_an_accuracy_can_be(
-    interval: tuple[float, float | None, float | None], text: str
-) -> None:
-    assert accuracy_interval(*interval) == text
+def test_an_interval_holds_what_an_accuracy_can_be() -> None:
+    assert accuracy_interval(0.91, 0.9, 0.92) == "0.9100 ± 0.0100"
+    assert accuracy_interval(0.5, None, None) == "0.5000"
+    assert accuracy_interval(1.0, 1.0, 1.0) == "1.0000 ± 0.0000"
+    assert accuracy_interval(0.6, 0.0, 1.0) == "0.6000 (0 to 1)"
+    assert accuracy_interval(0.98, 0.9512, 1.0) == "0.9800 (0.9512 to 1)"
 
 
-def test_one_is_not_many() -> None:
-    assert [counted(number, "run") for number in (0, 1, 1200)] == ["0 runs", "1 run", "1,200 runs"]
-
-
-@pytest.mark.parametrize(
-    ("metric", "name"),
-    [
-        (None, "accuracy"),
-        ("accuracy", "accuracy"),
-        ("top-5", "top-5"),
-        ('{"class":"AUC","curve":"ROC"}', "AUC"),
-        ('{"class":', "accuracy"),
-    ],
-)
-def test_what_is_called_accuracy_has_a_name(metric: str | None, name: str) -> None:
-    assert metric_name(metric) == name
+def test_bsp_alone_has_a_reason_and_its_own_share() -> None:
+    saves_nothing = replace(ALONE, reason="an earlier switch saves no time")
+    for policy, why in (
+        (saves_nothing, "an earlier switch saves no time"),
+        (ALONE, "no switch to ASP that was tried keeps the accuracy"),
+    ):
+        assert policy_sentences(policy) == (
+            f"Train digits with BSP for all of its 1,000 worker-steps: {why}. BSP alone reached"
+            " 0.9000 (1 run), and up to 0.01 less is accepted."
+        )
+    assert promise_sentences(ALONE) == (
+        "About 95 of 100 runs should stay within 0.01 of their mean accuracy."
+    )
+    assert promise_sentences(replace(ALONE, baseline_kept_share=None)) == ""

@@ -63,22 +63,16 @@ def test_all_of_them_are_looked_at_though_fewer_would_have_done(
     assert found(sqlite_url, trainer) == result
 
 
-def test_of_a_decided_search_nothing_changes(sqlite_url: str) -> None:
-    trainer = FailsNowAndThen(knee_percent=25.0)
-    policy = found(sqlite_url, trainer).policy
-    sweep(sqlite_url, trainer, RUNS, POINTS)
-    assert found(sqlite_url, trainer).policy == policy
-    assert trainer.runs == []
-
-
 def test_another_search_takes_what_a_sweep_had_left_to_the_first(sqlite_url: str) -> None:
     """It begins with the sweep's replicates, and makes the missing ones that it wants."""
     trainer = FailsNowAndThen(knee_percent=25.0)
-    made = {
-        (run.switch_percent, run.replicate) for run in found(sqlite_url, trainer).policy.evidence
-    }
+    policy = found(sqlite_url, trainer).policy
+    made = {(run.switch_percent, run.replicate) for run in policy.evidence}
     sweep(sqlite_url, trainer, RUNS, POINTS)
     swept = set(trainer.runs)
+    # Of a decided search nothing changes.
+    assert found(sqlite_url, trainer).policy == policy
+    assert trainer.runs == []
     assert swept | made >= {(percent, number) for percent in POINTS for number in range(RUNS)}
     assert made.isdisjoint(swept)
     result = found(sqlite_url, trainer, replace(PLAN, strategy=replace(PLAN.strategy, uses=100)))

@@ -40,6 +40,10 @@ class TestOwnParameter(BasicSamplerTestCase, SingleOnlySamplerTestCase):
         return make
 
 
+SPACE = {"switch_percent": FloatDistribution(0, 100)}
+PERCENTS = [100, 100, 50, 50, 25, 25, 12.5, 12.5, 6.25, 6.25]
+
+
 def _knee(percent: float) -> float:
     return 0.95 if percent >= 12.5 else 0.80
 
@@ -52,53 +56,40 @@ def test_optimize_stops_by_itself_with_the_answer() -> None:
         n_trials=100,
         callbacks=[sampler.stop_when_decided],
     )
-    percents = [trial.params["switch_percent"] for trial in study.trials]
-    assert percents == [100, 100, 50, 50, 25, 25, 12.5, 12.5, 6.25, 6.25][: 2 + 4 * 2]
-    assert study.ask({"switch_percent": FloatDistribution(0, 100)}).params == {
-        "switch_percent": 12.5
-    }
+    assert [trial.params["switch_percent"] for trial in study.trials] == PERCENTS
+    assert study.ask(SPACE).params == {"switch_percent": 12.5}
 
 
 def test_a_new_sampler_on_the_same_study_goes_on() -> None:
     study = optuna.create_study(direction="maximize")
-    percents = []
-    for _ in range(10):
+    for _ in PERCENTS:
         study.sampler = BinarySearchSampler(PaperStrategy(settings=4, runs=2))
-        trial = study.ask({"switch_percent": FloatDistribution(0, 100)})
-        percents.append(trial.params["switch_percent"])
-        study.tell(trial, _knee(percents[-1]))
-    assert percents == [100, 100, 50, 50, 25, 25, 12.5, 12.5, 6.25, 6.25]
+        trial = study.ask(SPACE)
+        study.tell(trial, _knee(trial.params["switch_percent"]))
+    assert [trial.params["switch_percent"] for trial in study.trials] == PERCENTS
 
 
 def test_failed_and_pruned_trials_do_not_count_but_diverged_ones_do() -> None:
     study = optuna.create_study(sampler=BinarySearchSampler(PaperStrategy(settings=2, runs=1)))
-    space = {"switch_percent": FloatDistribution(0, 100)}
     for state in (optuna.trial.TrialState.FAIL, optuna.trial.TrialState.PRUNED):
-        trial = study.ask(space)
+        trial = study.ask(SPACE)
         assert trial.params["switch_percent"] == 100
         study.tell(trial, state=state)
-    study.tell(study.ask(space), 0.9)
-    trial = study.ask(space)
+    study.tell(study.ask(SPACE), 0.9)
+    trial = study.ask(SPACE)
     assert trial.params["switch_percent"] == 50
     trial.set_user_attr("diverged", True)
     study.tell(trial, 0.95)
-    assert study.ask(space).params["switch_percent"] == 75
+    assert study.ask(SPACE).params["switch_percent"] == 75
 
 
 def test_runs_in_flight_count() -> None:
     study = optuna.create_study(
         sampler=BinarySearchSampler(PaperStrategy(runs=2, target_accuracy=0.9))
     )
-    space = {"switch_percent": FloatDistribution(0, 100)}
-    trials = [study.ask(space) for _ in range(6)]
+    trials = [study.ask(SPACE) for _ in range(6)]
     # After the two that are needed those that may be needed next, on both sides.
     assert [trial.params["switch_percent"] for trial in trials] == [50, 50, 25, 75, 25, 75]
-
-
-def test_values_are_native_numbers() -> None:
-    study = optuna.create_study(sampler=BinarySearchSampler())
-    trial = study.ask({"switch_percent": FloatDistribution(0, 100)})
-    assert type(trial.params["switch_percent"]) is float
 
 
 def test_the_range_of_the_distribution_is_searched() -> None:

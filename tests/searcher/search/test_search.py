@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import json
+import sys
 from dataclasses import replace
 from typing import Any
 
 import optuna
+import optuna.cli
 import pytest
 from generated_trainer import ASP_SECONDS, BSP_SECONDS, GeneratedTrainer, identity
-from searches import QUICK, SHORT, outcome, search, states_of, the_study
+from searches import SHORT, outcome, search, states_of, the_study
 
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
-from syncswitch.searcher.search.search import Claim, Search, SearchStudy
+from syncswitch.searcher.search.search import SearchStudy
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
+from syncswitch.storage.database.inspection import driver_url
 from syncswitch.storage.errors import FatalError, RetryableError, UserError
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import StoredTrial
 from syncswitch.trainers.trainer import Observer
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
 
-def rows_of(url: str) -> list[tuple[float, int, str]]:
+def stored(url: str) -> list[StoredTrial]:
     with open_database(url, create=False) as database:
-        return [
-            (row.switch_percent, row.replicate, row.state) for row in TrialStore(database).trials()
-        ]
-
-
-def lock_out(method: str, times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Lets the first calls of a method of the study fail; returns the failures to come."""
-    left = list(range(times))
-    real = getattr(SearchStudy, method)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if left:
-            left.pop()
-            raise RetryableError("database is locked")
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(SearchStudy, method, call)
-    return left
+        return TrialStore(database).trials()
 
 
 def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
@@ -68,17 +58,11 @@ def test_finds_the_knee_and_says_what_it_cost(url: str) -> None:
     assert result.switch_points[1].training_seconds == pytest.approx(seconds[50])
 
 
-def test_the_same_command_answers_at_once(url: str) -> None:
+def test_the_same_command_answers_at_once_and_another_plan_is_the_next_version(url: str) -> None:
     first = search(url, None, SHORT)
     idle = GeneratedTrainer()
     assert search(url, idle, SHORT) == first
     assert idle.runs == []
-    # The name is only for people: it is no part of what the job is, but of the study's name.
-    assert first.policy.study.startswith("generated-")
-
-
-def test_another_plan_is_another_study_and_the_next_version(url: str) -> None:
-    search(url, None, SHORT)
     other = SearchPlan(PaperStrategy(settings=1, runs=1))
     assert search(url, None, other).policy.version == 2
     names = {study_name(identity(), SHORT), study_name(identity(), other)}
@@ -87,11 +71,9 @@ def test_another_plan_is_another_study_and_the_next_version(url: str) -> None:
 
 def test_replicates_share_their_seeds_over_all_switch_points(url: str) -> None:
     search(url, None, SHORT)
-    with open_database(url, create=False) as database:
-        rows = TrialStore(database).trials()
+    rows = stored(url)
     assert {(row.replicate, row.seed) for row in rows} == {
-        (0, replicate_seed(0, 0)),
-        (1, replicate_seed(0, 1)),
+        (n, replicate_seed(0, n)) for n in (0, 1)
     }
     assert replicate_seed(0, 0) != replicate_seed(1, 0)
 
@@ -103,14 +85,13 @@ def test_a_given_target_needs_no_baseline_and_its_cost_is_estimated(url: str) ->
     assert result.cost.baseline_is_estimated
     assert result.cost.baseline_seconds == pytest.approx(BSP_SECONDS)
     assert result.policy.baseline_seconds is None
-    assert result.policy.target_accuracy == 0.95
+    assert result.policy.band == Band(0.95, 0.01)
 
 
 def test_an_impossible_target_ends_with_the_first_protocol_alone(url: str) -> None:
-    result = search(url, None, SearchPlan(PaperStrategy(2, 1, target_accuracy=0.999)))
-    assert result.policy.switch_percent == 100
-    assert result.policy.mean_accuracy is None
-    assert result.policy.training_seconds is None
+    policy = search(url, None, SearchPlan(PaperStrategy(2, 1, target_accuracy=0.999))).policy
+    found = (policy.switch_percent, policy.mean_accuracy, policy.training_seconds)
+    assert found == (100, None, None)
 
 
 def test_a_diverged_candidate_is_rejected_after_one_run(url: str) -> None:
@@ -158,67 +139,46 @@ def test_an_interruption_gives_the_run_back(url: str, error: BaseException) -> N
         search(url, trainer, SHORT)
     assert trainer.closed == 1
     assert states_of(url) == {"FAIL": 1}
-    assert rows_of(url) == [(100.0, 0, "failed")]
+    assert [(row.switch_percent, row.state) for row in stored(url)] == [(100.0, "failed")]
     assert search(url, None, SHORT).cost.completed_runs == 4
 
 
-def test_an_accuracy_that_is_none_is_fatal(url: str) -> None:
-    with pytest.raises(FatalError, match="check the metric"):
-        search(url, GeneratedTrainer(plateau=float("nan")))
-
-
-def test_a_test_that_is_no_accuracy_is_fatal_before_it_is_stored(url: str) -> None:
+def test_what_is_no_accuracy_is_fatal_before_it_is_stored(url: str) -> None:
     class Negative(GeneratedTrainer):
         def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
             record = super().train(spec, observer)
             first, *others = record.evaluations
             return replace(record, evaluations=(replace(first, accuracy=-0.25), *others))
 
-    with pytest.raises(FatalError, match=r"accuracy -0\.25, which is not from 0 to 1"):
-        search(url, Negative())
+    for trainer, said in (
+        (Negative(), r"accuracy -0\.25, which is not from 0 to 1"),
+        (GeneratedTrainer(plateau=float("nan")), "check the metric"),
+    ):
+        with pytest.raises(FatalError, match=said):
+            search(url, trainer)
 
 
-@pytest.mark.parametrize("write", ["note_result", "complete"])
-def test_a_locked_database_throws_no_finished_training_away(
-    url: str, monkeypatch: pytest.MonkeyPatch, write: str
+@pytest.mark.parametrize(
+    ("method", "locked"),
+    [("claim", {1, 3, 5, 7, 9}), ("note_result", {1, 2}), ("complete", {1, 2})],
+)
+def test_a_database_that_is_locked_now_and_then_costs_neither_trainer_nor_training(
+    url: str, monkeypatch: pytest.MonkeyPatch, method: str, locked: set[int]
 ) -> None:
-    locked = lock_out(write, 2, monkeypatch)
+    """Failures with steps between them are not in a row."""
+    real, calls = getattr(SearchStudy, method), itertools.count(1)
+
+    def call(*args: Any, **options: Any) -> Any:
+        if next(calls) in locked:
+            raise RetryableError("database is locked")
+        return real(*args, **options)
+
+    monkeypatch.setattr(SearchStudy, method, call)
     trainer = GeneratedTrainer(diverges_below_percent=30)
     result = search(url, trainer)
-    assert locked == []
     assert len(trainer.runs) == len(set(trainer.runs)) == result.cost.completed_runs == 7
-    assert result.cost.failed_runs == 0
-    assert states_of(url) == {"COMPLETE": 7}
-
-
-def test_a_locked_database_costs_no_trainer(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock_out("claim", 2, monkeypatch)
-    trainer = GeneratedTrainer()
-    opened: list[int] = []
-
-    def open_trainer() -> GeneratedTrainer:
-        opened.append(1)
-        return trainer
-
-    with open_database(url, create=True) as database:
-        Search(database, identity(), SHORT, open_trainer, patience=QUICK).run()
-    assert (len(opened), trainer.closed) == (1, 1)
-
-
-def test_failures_with_steps_between_them_are_not_in_a_row(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = SearchStudy.claim
-    claims = itertools.count()
-
-    def claim(*args: Any, **options: Any) -> Claim | None:
-        if next(claims) % 2:
-            raise RetryableError("database is locked")
-        return None if next(idle) < 4 else real(*args, **options)
-
-    idle = itertools.count()
-    monkeypatch.setattr(SearchStudy, "claim", claim)
-    assert search(url, None, SHORT).cost.completed_runs == 4
+    assert (result.cost.failed_runs, states_of(url)) == (0, {"COMPLETE": 7})
+    assert method != "claim" or trainer.closed == 1
 
 
 def test_a_diverged_run_that_was_not_told_stays_diverged(
@@ -263,20 +223,52 @@ def test_a_trial_that_somebody_enqueued_is_made_only_where_the_search_wants_it(
     assert first.state.name == ("COMPLETE" if percent == 100 else "FAIL")
 
 
-@pytest.mark.parametrize(
-    ("strategy", "said"),
-    [
-        (PaperStrategy(settings=0), "--settings is 0"),
-        (PaperStrategy(runs=0), "--runs is 0"),
-        (PaperStrategy(threshold=0.0), "--threshold is 0.0"),
-        (PaperStrategy(threshold=float("nan")), "--threshold is nan"),
-        (PaperStrategy(target_accuracy=1.5), "--target-accuracy is 1.5"),
-    ],
-)
-def test_impossible_plans_are_refused_before_anything_is_written(
-    strategy: PaperStrategy, said: str
+def test_optunas_command_line_lists_the_search_and_its_trials(
+    url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(UserError, match=said):
-        SearchPlan(strategy).check()
-    with pytest.raises(UserError, match="--seed is -1"):
-        SearchPlan(base_seed=-1).check()
+    # The last switch point diverges, so that its repeat is not made; the first run is made again.
+    policy = search(url, GeneratedTrainer(failures=1, diverges_below_percent=20)).policy
+
+    def optuna_says(command: str, *arguments: str) -> Any:
+        words = ["optuna", command, *arguments, "--storage", driver_url(url), "--format", "json"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", words)
+            assert optuna.cli.main() == 0
+        return json.loads(capsys.readouterr().out)
+
+    (study,) = optuna_says("studies")
+    assert (study["name"], study["n_trials"]) == (policy.study, 8)
+    assert study["direction"] == ["MAXIMIZE"]
+    assert study["user_attrs"] == {
+        "workload": "generated",
+        "workers": 4,
+        "protocols": "bsp,asp",
+        "strategy": "paper",
+        "policy_switch_percent": policy.switch_percent,
+    }
+    trials = optuna_says("trials", "--study-name", policy.study)
+    assert [trial["state"] for trial in trials] == ["FAIL", *["COMPLETE"] * 7]
+    names = ("replicate", "seed", "diverged", "training_seconds")
+    for trial, row in zip(trials[1:], stored(url)[1:], strict=True):
+        assert trial["params"]["switch_percent"] == row.switch_percent
+        assert trial["value"]["converged_accuracy"] == row.converged_accuracy
+        assert [trial["user_attrs"][name] for name in names] == [getattr(row, n) for n in names]
+
+
+def test_a_policy_says_what_its_strategy_promised(url: str) -> None:
+    strategy = AdaptiveStrategy(settings=3, share_prefix=False, early_stop=False)
+    policy = search(url, None, SearchPlan(strategy)).policy
+    with open_database(url, create=False) as database:
+        decided = SearchStudy(database, policy.study, strategy).read().plan
+    names = ("switch_percent", "confidence", "kept_share", "delivered_share", "baseline_kept_share")
+    for name in (*names, "expected_time"):
+        assert getattr(policy, name) == getattr(decided, name) is not None
+    assert (policy.guarded, policy.keep) == (True, None)
+    assert policy.speed_up_low <= policy.speed_up <= policy.speed_up_high
+
+
+def test_the_first_protocol_alone_has_a_reason_and_no_speed_up_to_be_sure_of(url: str) -> None:
+    strategy = AdaptiveStrategy(settings=3, share_prefix=False, early_stop=False)
+    policy = search(url, GeneratedTrainer(knee_percent=100.0), SearchPlan(strategy)).policy
+    assert (policy.switch_percent, policy.reason is not None) == (100, True)
+    assert (policy.speed_up, policy.speed_up_low, policy.speed_up_high) == (1, 1, 1)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from generated_trainer import GeneratedTrainer
-from searches import search
+from optuna.distributions import FloatDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from searches import PLAN, search
 
+from syncswitch.searcher.search.observations import REPLICATE
 from syncswitch.searcher.search.optuna_storage import check_database
 from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Patience
+from syncswitch.searcher.search.search import PARAMETER, Patience, SearchState
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.trials.store import TrialStore
 
 ADAPTIVE = SearchPlan(AdaptiveStrategy(settings=3))
 PATIENCE = Patience(poll_seconds=0.1, heartbeat_interval_seconds=0.05)
-
-
-def slow() -> GeneratedTrainer:
-    return GeneratedTrainer(delay_seconds=0.2)
 
 
 def runs_of(url: str) -> list[tuple[float, int, float | None]]:
@@ -51,49 +51,76 @@ def together(work: Callable[[], None], searchers_at_once: int) -> None:
 
 
 @pytest.mark.slow
-def test_three_searchers_on_a_server_make_each_run_once(
-    postgresql_url: str, sqlite_url: str
+@pytest.mark.parametrize(
+    ("any_url", "plan"), [("postgresql", PLAN), ("sqlite", ADAPTIVE)], indirect=["any_url"]
+)
+def test_three_searchers_make_each_run_once_and_agree(
+    any_url: str, plan: SearchPlan, tmp_path: Path
 ) -> None:
-    alone = search(sqlite_url).policy
+    options = {"patience": PATIENCE, "checkpoints": tmp_path}
+    alone = search(f"sqlite:///{tmp_path}/alone.db", None, plan, **options).policy
 
     def work() -> None:
-        found = search(postgresql_url, slow(), patience=PATIENCE).policy
+        found = search(any_url, GeneratedTrainer(delay_seconds=0.2), plan, **options).policy
         assert (found.switch_percent, found.version) == (alone.switch_percent, 1)
 
     together(work, 3)
-    runs = runs_of(postgresql_url)
+    runs = runs_of(any_url)
     assert len(runs) == len({(percent, replicate) for percent, replicate, _ in runs})
-    # Others are there as well, which were only likely to be needed.
-    assert set(runs) >= set(runs_of(sqlite_url))
-    with open_database(postgresql_url, create=False) as database:
+    with open_database(any_url, create=False) as database:
         (policy,) = PolicyRegistry(database).policies()
         processes = {row.process_id for row in TrialStore(database).trials()}
-    assert policy.switch_percent == alone.switch_percent
-    assert policy.mean_accuracy == alone.mean_accuracy
-    assert len(policy.evidence) == len(alone.evidence)
     assert len(processes) > 1, "one searcher made all runs"
-    assert check_database(postgresql_url) == []
-
-
-@pytest.mark.slow
-def test_two_adaptive_searchers_publish_one_answer_and_repeat_no_run(
-    sqlite_url: str, tmp_path: Path
-) -> None:
-    def adaptive(trainer: GeneratedTrainer) -> TimingPolicy:
-        options = {"patience": PATIENCE, "checkpoints": tmp_path}
-        return search(sqlite_url, trainer, ADAPTIVE, **options).policy
-
-    def work() -> None:
-        found = adaptive(slow())
-        assert (found.switch_percent, found.version) == (12.5, 1)
-
-    together(work, 2)
-    runs = [(percent, replicate) for percent, replicate, _ in runs_of(sqlite_url)]
-    assert len(runs) == len(set(runs))
-    with open_database(sqlite_url, create=False) as database:
-        (policy,) = PolicyRegistry(database).policies()
-    assert policy.confidence is not None
+    if plan is PLAN:
+        # Others are there as well, which were only likely to be needed.
+        assert set(runs) >= set(runs_of(f"sqlite:///{tmp_path}/alone.db"))
+        assert policy.mean_accuracy == alone.mean_accuracy
+        assert len(policy.evidence) == len(alone.evidence)
     # Whatever ended after the answer, the same search still gives it, and trains nothing.
-    assert adaptive(GeneratedTrainer()) == policy
-    assert len(runs_of(sqlite_url)) == len(runs)
-    assert check_database(sqlite_url) == []
+    assert search(any_url, GeneratedTrainer(), plan, **options).policy == policy
+    assert len(runs_of(any_url)) == len(runs)
+    assert check_database(any_url) == []
+
+
+PERCENTS = FloatDistribution(0.0, 100.0)
+
+
+def trial(
+    number: int,
+    *,
+    chosen: float | None,
+    replicate: int | None,
+    state: TrialState = TrialState.RUNNING,
+) -> FrozenTrial:
+    has_percent: dict[str, Any] = {} if chosen is None else {PARAMETER: chosen}
+    made = create_trial(
+        state=state,
+        values=None,
+        params=has_percent,
+        distributions=dict.fromkeys(has_percent, PERCENTS),
+        user_attrs={} if replicate is None else {REPLICATE: replicate},
+    )
+    made.number = number
+    return made
+
+
+def after(*trials: FrozenTrial) -> SearchState:
+    return SearchState(PaperStrategy(), trials, rows={})
+
+
+@pytest.mark.parametrize(("percent", "replicate"), [(None, None), (12.5, None), (None, 1)])
+def test_who_comes_later_waits_for_both_choices(
+    percent: float | None, replicate: int | None
+) -> None:
+    state = after(trial(0, chosen=percent, replicate=replicate))
+    assert state.is_choosing_before(1)
+    assert not state.is_all_before(1)
+    assert not state.is_choosing_before(0)
+
+
+def test_chosen_and_ended_ones_are_not_waited_for() -> None:
+    ended = trial(1, chosen=None, replicate=None, state=TrialState.FAIL)
+    state = after(trial(0, chosen=12.5, replicate=0), ended)
+    assert not state.is_choosing_before(2)
+    assert state.is_all_before(2)
+    assert not state.is_all_before(3)

@@ -118,26 +118,20 @@ def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(
     publish(replace(IDENTITY, workers=8, second_protocol="ssp:3"), LARGER)
     assert size_and_pair(wanted(sqlite_url)) == (8, ("bsp", "ssp:3"))
     assert size_and_pair(wanted(sqlite_url, reference="other")) == (4, ("bsp", "asp"))
+    assert size_and_pair(wanted("sqlite:///none.db")) == (4, ("bsp", "asp"))
+    assert not Path("none.db").exists()
 
 
-def test_without_a_database_it_is_on_the_usual_one(tmp_path: Path) -> None:
-    missing = f"sqlite:///{tmp_path}/none.db"
-    assert size_and_pair(wanted(missing)) == (4, ("bsp", "asp"))
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("identity", [IDENTITY, SIMULATED], ids=["real", "simulated"])
-def test_a_file_says_it_too(tmp_path: Path, identity: WorkloadIdentity) -> None:
-    file, policy = tmp_path / "my policy.json", policy_of(identity)
-    write_policy(file, policy, RegisteredWorkload(identity, "digits"))
-    if identity.simulated_cluster is None:
-        assert found_by(wanted("sqlite:///unused.db"), str(file)) == [policy]
-        return
+def test_a_file_says_it_too(tmp_path: Path) -> None:
+    file, unused = str(tmp_path / "my policy.json"), wanted("sqlite:///unused.db")
+    write_policy(Path(file), policy_of(IDENTITY), RegisteredWorkload(IDENTITY, "digits"))
+    assert found_by(unused, file) == [policy_of(IDENTITY)]
+    write_policy(Path(file), policy_of(SIMULATED), RegisteredWorkload(SIMULATED, "digits"))
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
-        found_by(wanted("sqlite:///unused.db"), str(file))
+        found_by(unused, file)
     assert f"syncswitch-search sweep digits --policy '{file}'; or" in str(caught.value)
     with pytest.raises(PolicyError) as caught:
-        found_by(wanted("sqlite:///unused.db", 8), str(file))
+        found_by(wanted("sqlite:///unused.db", 8), file)
     assert str(caught.value) == (
         f"the policy in {file} was found for 4 simulated workers, bsp,asp, and this run is on 8"
         " real workers: train on what it was found for, or find a policy for this one with:"
@@ -165,14 +159,12 @@ def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(replace(SIMULATED, batch_size=5))
-    for uses in (None, 30):
-        with pytest.raises(PolicyError, match="was found for a simulated job"):
-            chosen(sqlite_url, uses=uses)
+    with pytest.raises(PolicyError, match="was found for a simulated job"):
+        chosen(sqlite_url, uses=30)
     publish(SIMULATED)
-    with pytest.raises(PolicyError, match="was found for a simulated job"):
-        chosen(sqlite_url, uses=None)
-    with pytest.raises(PolicyError, match="was found for a simulated job"):
-        chosen(sqlite_url, uses=30, is_guarded=False)
+    for uses, is_guarded in ((None, True), (30, False)):
+        with pytest.raises(PolicyError, match="was found for a simulated job"):
+            chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
     run = chosen(sqlite_url, uses=30)
     assert (run.identity, run.policy, run.learns) == (IDENTITY, None, True)
     assert run.switch_percent == POLICY.switch_percent

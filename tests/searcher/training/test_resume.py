@@ -26,39 +26,34 @@ def leave(run: RunCheckpoints, *percents: float) -> list[Path]:
 
 @pytest.mark.parametrize(
     ("every_percent", "expected"),
-    [
-        (25, (25, 50, 75, 100)),
-        (40, (40, 80, 100)),
-        (100, (100,)),
-        (33.3, (33.3, 66.6, 99.9, 100)),
-    ],
+    [(25, (25, 50, 75, 100)), (40, (40, 80, 100)), (100, (100,)), (33.3, (33.3, 66.6, 99.9, 100))],
 )
 def test_there_is_always_one_at_the_end(
     tmp_path: Path, every_percent: float, expected: tuple[float, ...]
 ) -> None:
     assert checkpoints(tmp_path, every_percent).spec.checkpoint_percents == expected
-
-
-def test_what_an_earlier_run_left_is_looked_at_too(tmp_path: Path) -> None:
     leave(checkpoints(tmp_path, 10), 10, 20)
-    assert checkpoints(tmp_path, resume=True).spec.checkpoint_percents == (10, 20, 25, 50, 75, 100)
+    resumed = checkpoints(tmp_path, every_percent, resume=True).spec
+    assert resumed.checkpoint_percents == (10, 20, *expected)
 
 
 def test_a_run_that_begins_afresh_overwrites_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     run = checkpoints(folder)
     assert "starts afresh" in run.how_to_go_on
-    run.open()
-    leave(run, 25.0)
-    assert "--resume" in run.how_to_go_on
+    with closing(run.open()):
+        leave(run, 25.0)
+        assert "--resume" in run.how_to_go_on
+        assert interrupted_run(folder, resume=False) is None  # it is under way
+    assert interrupted_run(folder) == (3, 12.5)
     with pytest.raises(UserError, match="add --resume to go on from the last one"):
         checkpoints(folder).open()
-    checkpoints(folder, resume=True).open()
-
-
-def test_runs_of_other_seeds_do_not_matter(tmp_path: Path) -> None:
-    leave(checkpoints(tmp_path), 25.0)
-    RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=4), tmp_path, 25).open()
+    RunCheckpoints(TrialSpec(IDENTITY, 12.5, seed=4), folder, 25).open().close()
+    resumed = checkpoints(folder, resume=True).open()
+    assert resumed.use_id == run.use_id
+    resumed.close()
+    resumed.remove()
+    assert not folder.exists()
 
 
 def test_only_its_own_files_are_removed(tmp_path: Path) -> None:
@@ -72,31 +67,10 @@ def test_only_its_own_files_are_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [other]
 
 
-def test_an_empty_folder_goes_too(tmp_path: Path) -> None:
-    run = checkpoints(tmp_path / "new")
-    run.open()
-    leave(run, 25)
-    run.close()
-    assert (tmp_path / "new").exists()
-    run.remove()
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"--checkpoints: cannot make the folder .* \(.*\); choose"):
         checkpoints(tmp_path / "file" / "below").open()
-
-
-def test_a_run_that_goes_on_is_the_same_use(tmp_path: Path) -> None:
-    first = checkpoints(tmp_path)
-    first.open()
-    leave(first, 25.0)
-    resumed = checkpoints(tmp_path, resume=True)
-    resumed.open()
-    assert resumed.use_id == first.use_id
-    resumed.remove()
-    assert not tmp_path.exists()
 
 
 def test_a_run_that_begins_anew_is_another_use(tmp_path: Path) -> None:
@@ -149,10 +123,3 @@ def test_names_of_runs_that_left_nothing_else_go(tmp_path: Path) -> None:
     with closing(checkpoints(tmp_path).open()):
         seeds = sorted(path.name[:6] for path in tmp_path.glob("*use"))
         assert seeds == ["seed-3", "seed-6", "seed-7"]
-
-
-def test_a_run_that_is_under_way_was_not_interrupted(tmp_path: Path) -> None:
-    with closing(checkpoints(tmp_path).open()) as run:
-        leave(run, 25)
-        assert interrupted_run(tmp_path, resume=False) is None
-    assert interrupted_run(tmp_path) == (3, 12.5)

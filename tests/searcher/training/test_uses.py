@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, make_url, text
 
 from syncswitch.searcher.training.uses import UsesHome, own_seed
 from syncswitch.storage.database.engine import open_database
@@ -42,25 +40,17 @@ def lines(folder: Path) -> dict[str, int]:
     return {p.name: len(p.read_text().splitlines()) for p in folder.glob("*.uses.jsonl")}
 
 
-def test_it_goes_into_the_database(
+def test_it_goes_into_the_database_once(
     sqlite_url: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = uses_home(publish(sqlite_url), "current", folder / "digits.keras")
-    home.record(POLICY, "a", RUN)
-    home.record(POLICY, "a", RUN)
-    assert (count(sqlite_url), lines(folder)) == (1, {})
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_switch_point_of_the_users_own_teaches_nothing(sqlite_url: str, folder: Path) -> None:
-    uses_home(publish(sqlite_url), "current", folder / "digits.keras").record(None, "a", RUN)
-    assert (count(sqlite_url), lines(folder)) == (0, {})
-
-
-def test_a_run_that_somebody_stopped_teaches_nothing(sqlite_url: str, folder: Path) -> None:
-    home = uses_home(publish(sqlite_url), "current", folder / "digits.keras")
+    home.record(None, "a", RUN)  # a switch point of the user's own
     home.record(POLICY, "a", replace(RUN, stopped_early=True))
     assert (count(sqlite_url), lines(folder)) == (0, {})
+    for _ in range(2):
+        home.record(POLICY, "a", RUN)
+    assert (count(sqlite_url), lines(folder)) == (1, {})
+    assert capsys.readouterr() == ("", "")
 
 
 def test_it_waits_beside_the_policy_file_until_a_run_finds_a_database(
@@ -101,26 +91,6 @@ def test_a_policy_that_the_database_does_not_have_keeps_it_waiting(
     home.record(replace(POLICY, study="elsewhere"), "a", RUN)
     assert (count(sqlite_url), lines(folder)) == (0, {"job.uses.jsonl": 1})
     assert "policy import FILE" in capsys.readouterr().err
-
-
-def test_a_server_that_is_away_keeps_it_waiting(
-    new_postgresql: Callable[[], str],
-    administrator: Engine,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("syncswitch.searcher.training.uses._PATIENCE_SECONDS", 0.0)
-    url = publish(new_postgresql())
-    home = uses_home(url, "current", folder / "digits.keras")
-    home.record(POLICY, "a", RUN)
-    name = make_url(url).database
-    with administrator.connect() as connection:
-        connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
-        home.record(POLICY, "b", RUN)
-        assert lines(folder) == {"digits.uses.jsonl": 1}
-        connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
-    home.record(POLICY, "c", RUN)
-    assert (count(url), lines(folder)) == (3, {})
 
 
 def test_each_run_has_a_seed_of_its_own(sqlite_url: str, folder: Path) -> None:
