@@ -86,12 +86,7 @@ class SubcommandGroup(click.Group):
 
 
 class LazyGroup(SubcommandGroup):
-    """A group that imports a command when it is called; `--help` and completion import none.
-
-    Args:
-        package: The package that holds the commands.
-        lazy: The module and attribute of each command, and its short help.
-    """
+    """A group that imports a command when it is called; `--help` and completion import none."""
 
     def __init__(
         self, *args: Any, package: str, lazy: Mapping[str, tuple[str, str]], **kwargs: Any

@@ -42,12 +42,7 @@ _PANELS = {
 
 
 class PanelCommand(cloup.Command):
-    """A command with so many options that its help has panels.
-
-    Args:
-        usual: The parameters that most users need, the most common first.
-        params: All parameters; they are sorted into the panels.
-    """
+    """A command with so many options that its help has panels."""
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -24,24 +25,12 @@ _AGAIN_SECONDS = 1.0
 
 def run(prog_name: str | None = None) -> NoReturn:
     """The program `syncswitch-run`."""
-
-    def load() -> Callable[..., Any]:
-        from syncswitch.cli.run.main import main
-
-        return main
-
-    run_program(load, prog_name)
+    run_program(lambda: import_module("syncswitch.cli.run.main").main, prog_name)
 
 
 def search(prog_name: str | None = None) -> NoReturn:
     """The program `syncswitch-search`."""
-
-    def load() -> Callable[..., Any]:
-        from syncswitch.cli.search.main import main
-
-        return main
-
-    run_program(load, prog_name)
+    run_program(lambda: import_module("syncswitch.cli.search.main").main, prog_name)
 
 
 def run_program(load: Callable[[], Callable[..., Any]], prog_name: str | None = None) -> NoReturn:
@@ -49,10 +38,6 @@ def run_program(load: Callable[[], Callable[..., Any]], prog_name: str | None = 
 
     The first interrupt raises `KeyboardInterrupt` in the program, which then ends in order.
     Meanwhile another one within a second counts as the same; a later one ends it at once.
-
-    Args:
-        load: Imports the program.
-        prog_name: The name it shows; None for the name the user typed.
     """
     interrupts = _Interrupts()
     try:
@@ -69,12 +54,7 @@ def run_program(load: Callable[[], Callable[..., Any]], prog_name: str | None = 
 
 
 class _Interrupts:
-    """Handles SIGINT for a program, unless its parent ignores the signal.
-
-    Attributes:
-        is_loaded: The program has begun, and may have to clean up.
-        status: The program's exit status, once it has ended.
-    """
+    """Handles SIGINT for a program, unless its parent ignores the signal."""
 
     def __init__(self) -> None:
         self.is_loaded = False

@@ -20,9 +20,6 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
     """`--trainer` and the options of these kinds, as one argument `trainer`.
 
     A process that is not the chief of its cluster does its part there instead of the command.
-
-    Args:
-        kinds: The usual one first.
     """
     own = {option.parameter: option for kind in kinds for option in kind.options}
     summaries = "; ".join(f"{kind.name} = {kind.summary}" for kind in kinds)

@@ -136,7 +136,11 @@ def cost(
     first = _strategy_of(rows[0], settings or 1, threshold)
     SearchPlan(dataclasses.replace(first, accuracy_range=(None, None))).check()
     _check_most_runs(runs, options["baseline_runs"])
-    recording = _read(storage_url, reference, workers, protocols, cluster)
+    pair = parse_named_pair(protocols)
+    with open_database(storage_url, create=False) as database:
+        recording = read_recording(
+            database, reference, workers=workers, protocols=pair, cluster=cluster
+        )
     metric = recording.identity.decided_by
     _check_baseline(reference, recording)
     if threshold is None and not metric.has_usual_threshold:
@@ -204,18 +208,6 @@ def _knowing(strategy: Strategy, recording: Recording) -> Strategy:
     if any(field.name == "target_runs" for field in dataclasses.fields(strategy)):
         known["target_runs"] = len(accuracies)
     return dataclasses.replace(strategy, **known)
-
-
-def _read(
-    storage_url: str,
-    reference: str,
-    workers: int | None,
-    protocols: str,
-    cluster: str | None,
-) -> Recording:
-    pair = parse_named_pair(protocols)
-    with open_database(storage_url, create=False) as database:
-        return read_recording(database, reference, workers=workers, protocols=pair, cluster=cluster)
 
 
 def _check_baseline(reference: str, recording: Recording) -> None:

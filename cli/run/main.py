@@ -89,8 +89,7 @@ class _Program(ProgramCommand, PanelCommand):
     help=f"Workers in the cluster. Default: as in the policy; without one {USUAL_WORKERS}.",
 )
 @protocols_option(
-    None,
-    f"{PROTOCOLS_HELP} Default: as in the policy; without one {USUAL_PROTOCOLS}.",
+    None, f"{PROTOCOLS_HELP} Default: as in the policy; without one {USUAL_PROTOCOLS}."
 )
 @click.option(
     "--seed",

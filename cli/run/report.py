@@ -75,13 +75,7 @@ _NOISE_OF_ONE = 0.1
 
 @dataclass(frozen=True)
 class Baseline:
-    """The time of a training with the first protocol alone.
-
-    Attributes:
-        seconds: Its training time.
-        source: Where this figure comes from.
-        noise: The share by which it may be wrong.
-    """
+    """The time of a training with the first protocol alone."""
 
     seconds: float
     source: str

@@ -9,7 +9,6 @@ import click
 from syncswitch.cli.console import EXIT_FAILED, EXIT_OK, echo, print_json, print_text
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
-from syncswitch.storage.database.check import Finding
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import shown
 
@@ -45,24 +44,15 @@ def check(storage_url: str, as_json: bool) -> int:
     """
     from syncswitch.searcher.search.optuna_storage import check_database
 
-    findings = check_database(storage_url)
+    place, findings = shown(storage_url), check_database(storage_url)
     problems = sum(finding.is_problem for finding in findings)
     if as_json:
-        print_json(
-            {
-                "storage": shown(storage_url),
-                "is_healthy": not problems,
-                "findings": [asdict(finding) for finding in findings],
-            }
-        )
+        found = list(map(asdict, findings))
+        print_json({"storage": place, "is_healthy": not problems, "findings": found})
     else:
-        _print_findings(shown(storage_url), findings, problems)
+        for finding in findings:
+            label = "problem" if finding.is_problem else "note"
+            print_text(f"{label}: {finding.kind}: {finding.what}")
+            print_text(f"  to do: {finding.fix}")
+        echo(f"{place}: {problems} problem(s)" if problems else f"{place} is intact")
     return EXIT_FAILED if problems else EXIT_OK
-
-
-def _print_findings(place: str, findings: list[Finding], problems: int) -> None:
-    for finding in findings:
-        label = "problem" if finding.is_problem else "note"
-        print_text(f"{label}: {finding.kind}: {finding.what}")
-        print_text(f"  to do: {finding.fix}")
-    echo(f"{place}: {problems} problem(s)" if problems else f"{place} is intact")

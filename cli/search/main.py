@@ -26,10 +26,7 @@ _COMMANDS = {
         "trials:switch_points",
         "Show accuracy and time of each switch point of WORKLOAD, or of all.",
     ),
-    "policy": (
-        "policy:policy",
-        "Look up, compare, exchange and roll back timing policies.",
-    ),
+    "policy": ("policy:policy", "Look up, compare, exchange and roll back timing policies."),
     "uses": (
         "uses:uses",
         "List the later runs with policies, and import those that wait in files.",
@@ -42,10 +39,7 @@ _COMMANDS = {
         "exchange:import_runs",
         "Import the training runs in TABLE, which were made elsewhere.",
     ),
-    "profile": (
-        "profile:profile",
-        "List, show and calibrate profiles of simulated clusters.",
-    ),
+    "profile": ("profile:profile", "List, show and calibrate profiles of simulated clusters."),
     "db": ("db:db", "Check and upgrade the database."),
     "completion": (
         "completion:completion",

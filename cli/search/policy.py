@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from syncswitch.cli.completion import (
-    complete_alias,
-    complete_policy,
-    complete_version,
-)
+from syncswitch.cli.completion import complete_alias, complete_policy, complete_version
 from syncswitch.cli.console import (
     EXIT_FAILED,
     Row,
@@ -64,18 +60,9 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.policies.file import policy_text as policy_file_text
-from syncswitch.storage.policies.file import (
-    policy_to_dict,
-    read_policy_file,
-    write_policy,
-)
+from syncswitch.storage.policies.file import policy_to_dict, read_policy_file, write_policy
 from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
-from syncswitch.storage.policies.registry import (
-    CURRENT,
-    EvidenceTrial,
-    PolicyEntry,
-    PolicyRegistry,
-)
+from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.spool import take_in
@@ -143,7 +130,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
                 ("trial_id", _place(trial)),
             ]
             for run, trial in zip(policy.evidence, trials, strict=True)
-        ],
+        ]
     )
     there = sum(trial.trial_id is not None for trial in trials)
     changed = there - sum(trial.agrees for trial in trials)
@@ -155,11 +142,7 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
 def print_why(why: Explanation, policy: TimingPolicy) -> None:
     """Prints the belief after each run, what was never tried, and what would change the answer."""
     # Only `show --why` needs the strategies.
-    from syncswitch.searcher.search.explanation import (
-        belief_cells,
-        belief_sentence,
-        why_sentences,
-    )
+    from syncswitch.searcher.search.explanation import belief_cells, belief_sentence, why_sentences
 
     metric = policy.decided_by
     echo()

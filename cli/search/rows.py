@@ -58,11 +58,7 @@ _MOST_ROWS = 1000  # in a table for people
 
 
 class Newest(Generic[_Row]):
-    """The rows of a table for people: the newest thousand.
-
-    Args:
-        rows: All rows, oldest first.
-    """
+    """The rows of a table for people: the newest thousand."""
 
     def __init__(self, rows: Iterable[_Row]) -> None:
         self.rows: deque[_Row] = deque(maxlen=_MOST_ROWS)
@@ -85,13 +81,6 @@ def chosen_format(
     only_files: Mapping[str, bool] | None = None,
 ) -> str:
     """The format of `--format` and `--json`.
-
-    Args:
-        format_name: The format that the user gave; None for a table.
-        output: The file to write; not for a table.
-        as_json: Whether --json was given.
-        files: The formats of files, for messages.
-        only_files: Other options that a table does not have, and whether each was given.
 
     Raises:
         UserError: They contradict each other.
@@ -139,10 +128,7 @@ def point_cells(
 
 
 def point_as_json(
-    point: EvaluatedSwitchPoint,
-    metric: Metric,
-    kept_runs: int | None,
-    speed_up: SpeedUp | None,
+    point: EvaluatedSwitchPoint, metric: Metric, kept_runs: int | None, speed_up: SpeedUp | None
 ) -> dict[str, Any]:
     """The runs of a switch point for JSON; null if a value is unknown or all runs diverged."""
     return {

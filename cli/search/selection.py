@@ -9,16 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from syncswitch.cli.completion import (
-    complete_policy,
-    complete_workload,
-)
+from syncswitch.cli.completion import complete_policy, complete_workload
 from syncswitch.cli.console import print_note
-from syncswitch.cli.options import (
-    combined,
-    protocols_option,
-    workers_option,
-)
+from syncswitch.cli.options import combined, protocols_option, workers_option
 from syncswitch.searcher.selection import (
     ClusterKind,
     Selection,
@@ -92,13 +85,7 @@ def existing(
 
 
 def none_found(known: Sequence[PolicyEntry], selection: Selection, storage_url: str) -> str:
-    """The message if no policy fits a selection.
-
-    Args:
-        known: All policies of the workload.
-        selection: What was asked for.
-        storage_url: The database.
-    """
+    """The message if no policy fits a selection."""
     fitting = [entry for entry in known if selection.fits(entry.identity)]
     if fitting:
         versions = sorted({entry.policy.version for entry in fitting})

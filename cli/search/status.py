@@ -55,11 +55,7 @@ _OF_POLICY = (
 @click.option("--once", is_flag=True, help="Print the state once, even on a terminal.")
 @common_options
 def status(
-    reference: str | None,
-    workers: int | None,
-    once: bool,
-    storage_url: str,
-    as_json: bool,
+    reference: str | None, workers: int | None, once: bool, storage_url: str, as_json: bool
 ) -> None:
     """Show the progress of each search and sweep of WORKLOAD, or of all.
 
@@ -98,18 +94,13 @@ def status(
 
 
 def _watch(
-    reader: StatusReader,
-    searches: list[SearchStatus],
-    watched: set[str],
+    reader: StatusReader, searches: list[SearchStatus], watched: set[str]
 ) -> list[SearchStatus]:
     """Redraws until nothing is under way or the user presses Ctrl-C; returns the last state."""
     note = ""
     try:
         with Live(
-            console=rich_console(),
-            auto_refresh=False,
-            transient=True,
-            vertical_overflow="ellipsis",
+            console=rich_console(), auto_refresh=False, transient=True, vertical_overflow="ellipsis"
         ) as live:
             while True:
                 live.update(overview(*_parted(searches, watched), note), refresh=True)

@@ -70,10 +70,7 @@ _FORMATS = ("table", "csv", "json", "parquet")
     help="One row per event instead: stragglers, failures and the reactions to them.",
 )
 @click.option(
-    "--study",
-    metavar="NAME",
-    shell_complete=complete_study,
-    help="Only the runs of this search.",
+    "--study", metavar="NAME", shell_complete=complete_study, help="Only the runs of this search."
 )
 @common_options
 def trials(
@@ -123,11 +120,7 @@ def trials(
 
 
 def _export(
-    database: Database,
-    name: _Rows,
-    choice: TrialChoice,
-    kind: str,
-    file: BinaryIO,
+    database: Database, name: _Rows, choice: TrialChoice, kind: str, file: BinaryIO
 ) -> None:
     if kind == "json" and name == "trials":
         found = TrialStore(database).each_trial(**choice)
@@ -272,9 +265,7 @@ def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
 def _shared(switch_point: SwitchPointStatistics) -> tuple[str, str]:
     """The fingerprint and conditions that the switch points of a table share."""
     conditions = conditions_text(
-        switch_point.online,
-        switch_point.switch_mechanism,
-        switch_point.injections,
+        switch_point.online, switch_point.switch_mechanism, switch_point.injections
     )
     return switch_point.fingerprint, conditions
 

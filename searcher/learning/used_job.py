@@ -28,10 +28,7 @@ _FIRST_REPLICATE = 1_000_000
 
 
 def lessons_of(
-    use: Observation,
-    number: int,
-    seed: int,
-    failed: Iterable[tuple[float, float | None]] = (),
+    use: Observation, number: int, seed: int, failed: Iterable[tuple[float, float | None]] = ()
 ) -> list[Observation]:
     """One observation of each switch that failed in a run, and one of the switch that held.
 

@@ -41,12 +41,6 @@ def next_run(
 ) -> NextRun:
     """Decides where the next training of a job switches; creates the database if need be.
 
-    Args:
-        storage_url: The database.
-        identity: The job.
-        uses: Total number of trainings of the job, including those so far.
-        goes_back: See `used_job`.
-
     Raises:
         UserError: As `UsedJob.next_percent`.
     """
@@ -86,13 +80,7 @@ def _band_of(policy: TimingPolicy) -> Band:
 
 
 def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | None:
-    """Decides where the next use of a policy switches; None where the policy is not `current`.
-
-    Args:
-        storage_url: The database.
-        policy: The policy.
-        uses: Total number of trainings of the job, including those so far.
-    """
+    """Decides where the next use of a policy switches; None where the policy is not `current`."""
     with open_database(storage_url, create=False) as database:
         found = PolicyRegistry(database).lookup(policy.fingerprint, alias=CURRENT)
         return _next_run(database, policy, uses) if found == [policy] else None
@@ -118,13 +106,6 @@ def first_policy(
 
     A run that began from a policy of simulated runs publishes the switch that held in it, with the
     target and band of that policy until the job's own runs replace them.
-
-    Args:
-        storage_url: The database, which is created if need be.
-        identity: The job.
-        reference: Registers the job.
-        record: The run.
-        begins_from: The policy that it began from.
     """
     if record.diverged:
         return None
@@ -185,13 +166,10 @@ def revise(database: Database, policy: TimingPolicy) -> tuple[Revision, TimingPo
         return None
     job = used_job(database, policy)
     revision = job.revision()
-    return (
-        None if revision is None else (revision, _published(database, job.draft(revision), policy))
-    )
-
-
-def _published(database: Database, draft: TimingPolicy, old: TimingPolicy) -> TimingPolicy:
-    return PolicyRegistry(database).publish(draft, replaces=old.version)
+    if revision is None:
+        return None
+    draft = job.draft(revision)
+    return revision, PolicyRegistry(database).publish(draft, replaces=policy.version)
 
 
 def _is_current(database: Database, policy: TimingPolicy) -> bool:
@@ -201,11 +179,8 @@ def _is_current(database: Database, policy: TimingPolicy) -> bool:
 def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
     """Reads a version together with the uses of all versions.
 
-    Args:
-        database: The database.
-        policy: The version.
-        goes_back: Whether a run that fails goes back to its switch; None to take that from the
-            options of the job's searches and from the cost of its failed switches.
+    `goes_back` is whether a run that fails goes back to its switch; None to take that from the
+    options of the job's searches and from the cost of its failed switches.
     """
     counted = (use for use in uses(database, policy.fingerprint) if not use.injections)
     job = UsedJob(policy, tuple(counted))
@@ -262,7 +237,7 @@ def after_use(
             return words
         measured = None if expected_uses is None else job.with_measured_threshold()
         if measured is not None:
-            stored = _published(database, measured, stored)
+            stored = PolicyRegistry(database).publish(measured, replaces=stored.version)
             job = replace(job, policy=stored)
             first, metric = stored.first_protocol.upper(), stored.decided_by
             words.append(measured_threshold_text(stored.threshold, metric, first))
@@ -275,14 +250,11 @@ def after_use(
             if job_of(PolicyRegistry(database), stored).simulated_cluster is not None:
                 command += ["--cluster", "simulated"]
             return [*words, f"{revision.why}; publish it with: {shlex.join(command)}"]
-        new = _published(database, job.draft(revision), stored)
-        return [*words, f"{revision.why}: from now on version {new.version}, {_switch(new)}"]
-
-
-def _switch(policy: TimingPolicy) -> str:
-    if policy.switch_percent == BASELINE_PERCENT:
-        return f"{policy.first_protocol.upper()} alone"
-    return f"a switch at {policy.switch_percent:g} %"
+        new = PolicyRegistry(database).publish(job.draft(revision), replaces=stored.version)
+        switch = f"a switch at {new.switch_percent:g} %"
+        if new.switch_percent == BASELINE_PERCENT:
+            switch = f"{new.first_protocol.upper()} alone"
+        return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
 
 
 def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:

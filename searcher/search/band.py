@@ -38,10 +38,7 @@ def measured_band(
     accuracy interpolated between its neighbouring tests, and a stopped run as far as it went. Of
     more than 200 points, 200 are kept, evenly spread, the last one among them.
 
-    Args:
-        target_accuracy: A.
-        threshold: beta.
-        curves: All tests of each run that did not diverge, in the order of their worker-steps.
+    Runs that diverged are not among them.
     """
     known = [
         ([test.worker_step for test in curve], [test.accuracy for test in curve])
@@ -74,12 +71,6 @@ def guard_of(
 
     None if the search wants to know how much a failing run loses, if runs are made to their end,
     and as long as the accuracy of the first protocol is unknown.
-
-    Args:
-        strategy: The search's strategy, with its threshold.
-        known: The runs that the search knew when it planned this one.
-        spec: The run.
-        completed: Returns the search's complete runs by number.
     """
     is_candidate = spec.switch_percent < strategy.highest_percent
     is_wanted = is_candidate and strategy.early_stop and strategy.judges_single_runs
@@ -140,8 +131,4 @@ def alarmed(record: TrialRecord, alarm: RunEvent) -> TrialRecord:
         lost_seconds=0.0,
         accuracy=accuracy,
     )
-    return replace(
-        record,
-        guard=GuardOutcome(None, (failed,)),
-        events=(*record.events, alarm),
-    )
+    return replace(record, guard=GuardOutcome(None, (failed,)), events=(*record.events, alarm))

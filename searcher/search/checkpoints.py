@@ -59,13 +59,7 @@ class Prefixes:
     ) -> None:
         """Writes nothing yet.
 
-        Args:
-            store: Where checkpoints are registered.
-            study: The search.
-            strategy: The search's strategy, which may want no shared prefixes.
-            directory: Folder in which the search gets a folder of its own.
-            may_share: Whether two runs of a replicate are the same training up to their switch.
-            other_pairs: Searches of the same job with other second protocols.
+        `may_share` is whether two runs of a replicate are the same training up to their switch.
         """
         self._store = store
         self._study = study
@@ -77,10 +71,6 @@ class Prefixes:
 
     def begun(self, spec: TrialSpec, number: int) -> tuple[TrialSpec, Fork | None]:
         """Adds to a run what it starts from, and the checkpoints that it leaves.
-
-        Args:
-            spec: The run.
-            number: Its number in the search.
 
         Returns:
             The run, and where it leaves another run of the same search; None if it starts afresh,

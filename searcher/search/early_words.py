@@ -35,9 +35,7 @@ def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
 def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:
     """Returns a warning if the metric was the same in all tests of the first half of a run.
 
-    Args:
-        identity: The job.
-        evaluations: The run's tests, the newest last. Only the first one in the second half warns.
+    Only the first test in the second half warns, while it is the newest.
     """
     half = identity.total_worker_steps / 2
     is_now = len(evaluations) >= _LEAST_TESTS and evaluations[-1].worker_step >= half

@@ -113,10 +113,6 @@ class Explanation:
 def explain(strategy: Strategy, runs: Iterable[Observation]) -> Explanation:
     """Explains a search by asking its strategy after each run, and with further, imagined runs.
 
-    Args:
-        strategy: The search's strategy.
-        runs: The runs that it asked for, in that order.
-
     Raises:
         UserError: The baseline diverged, so nothing can be compared.
     """

@@ -49,13 +49,7 @@ def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
 def read_observations(
     database: Database, study: str, rows: Mapping[int, StoredTrial]
 ) -> list[Observation]:
-    """Returns the completed runs of a search for those who only look at it.
-
-    Args:
-        database: Holds Optuna's tables and ours.
-        study: Name of the search.
-        rows: Its stored trials by number.
-    """
+    """Returns the completed runs of a search for those who only look at it."""
     given_up = given_up_trials(database, study)
     return observations_of(row for number, row in rows.items() if number not in given_up)
 

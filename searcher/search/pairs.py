@@ -85,11 +85,6 @@ def _dropped(
     """Returns the first reason in the course of a pair's search to give it up; None for none.
 
     Later looks, with more runs made, find the same reason.
-
-    Args:
-        strategy: The strategy of the pair's search.
-        runs: The runs that it needed, in their order.
-        best_seconds: Time of a training with the best policy so far.
     """
     looks = (_dropped_after(strategy, runs[:end], best_seconds) for end in range(1, len(runs) + 1))
     return next((found for found in looks if found is not None), None)
@@ -141,13 +136,9 @@ def why_dropped(pair: PairOutcome, best: PairOutcome) -> str:
 class PairOutcome:
     """The outcome of the search of one pair.
 
-    Attributes:
-        identity: The job with this pair.
-        study: Name of its search.
-        found: Its answer, or why it was given up.
-        seconds: Time of a training with that switch, at the pace of its runs; infinite if unknown.
-        runs: Completed runs of the pair, with those that it has from another pair.
-        paid_seconds: Training time that the pair itself cost.
+    `seconds` is the time of a training with its switch, at the pace of its runs; infinite if
+    unknown. `runs` includes those that it has from another pair, `paid_seconds` is what the pair
+    itself cost.
     """
 
     identity: WorkloadIdentity
@@ -165,23 +156,14 @@ class PairOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PairsResult:
-    """The result of a search over pairs.
-
-    Attributes:
-        pairs: The outcome of each pair, in the order in which they were tried.
-        best: The result of the pair whose policy is published.
-    """
+    """The outcome of each pair, in the order of the tries, and the result of the best one."""
 
     pairs: tuple[PairOutcome, ...]
     best: SearchResult
 
 
 def best_of(pairs: Sequence[PairOutcome]) -> PairOutcome | None:
-    """Returns the fastest pair that keeps the accuracy, the first one of nearly equal ones.
-
-    Args:
-        pairs: The pairs in the order in which they were tried.
-    """
+    """Returns the fastest pair that keeps the accuracy, the first one of nearly equal ones."""
     best = None
     for pair in pairs:
         if isinstance(pair.found, Decided) and (
@@ -191,21 +173,9 @@ def best_of(pairs: Sequence[PairOutcome]) -> PairOutcome | None:
     return best
 
 
-def paid_trainings(pairs: Sequence[PairOutcome], baseline_seconds: float | None) -> float | None:
-    """Returns the cost of all pairs together, in trainings with the first protocol alone."""
-    paid = math.fsum(one.paid_seconds for one in pairs)
-    return paid / baseline_seconds if baseline_seconds else None
-
-
 @dataclass(frozen=True)
 class PairToSearch:
-    """A pair of protocols to search, and what trains it.
-
-    Attributes:
-        identity: The job with this pair.
-        plan: The plan of the pair's search; it names all the pairs.
-        open_trainer: Called when the first run is needed, and again after a failure.
-    """
+    """A pair of protocols to search, and what trains it."""
 
     identity: WorkloadIdentity
     plan: SearchPlan
@@ -229,15 +199,8 @@ def search_pairs(
     The same call goes on where an interrupted one stopped, shares the work with others, or answers
     at once: all decisions follow from the runs that each pair's search asked for, in their order.
 
-    Args:
-        database: Holds Optuna's tables and ours.
-        pairs: All with the same first protocol; the first pair is searched to its end.
-        say: Is told which pair comes next.
-        **options: See `LoopOptions`.
-
-    Raises:
-        UserError: As `Search`.
-        RetryableError: As `Search`.
+    All pairs have the same first protocol, and the first pair is searched to its end. `say` is told
+    which one comes next. Raises as `Search`.
     """
     outcomes: list[PairOutcome] = []
     searches: list[_PairSearch] = []
@@ -286,12 +249,7 @@ class _PairSearch(TrialLoop[PairOutcome]):
             seconds = math.inf if math.isnan(seconds) else seconds
         cost = total_cost(self._identity, state.rows.values())
         return PairOutcome(
-            self._identity,
-            self.study_name,
-            found,
-            seconds,
-            cost.completed_runs,
-            cost.paid_seconds,
+            self._identity, self.study_name, found, seconds, cost.completed_runs, cost.paid_seconds
         )
 
     def _found(self, state: SearchState) -> Decided | Dropped | None:

@@ -66,11 +66,6 @@ def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRe
 
     It costs nothing now. Searches do not answer for each other, so that the result of one still
     says something about the other.
-
-    Args:
-        store: The recorded runs.
-        spec: The run that is wanted. Its seed identifies it; where it would start does not matter.
-        trainer: Kind of trainer; runs of other kinds do not count.
     """
     if spec.band is not None:
         return None
@@ -116,11 +111,6 @@ def baseline_of_pairs(
     """Returns the record of this run if it is of the first protocol alone and another pair made it.
 
     It costs nothing now.
-
-    Args:
-        store: The recorded runs.
-        studies: Searches of the same job with other second protocols and the same seeds.
-        spec: The run that is wanted.
     """
     if spec.switch_percent < BASELINE_PERCENT:
         return None

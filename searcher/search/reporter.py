@@ -17,15 +17,8 @@ _ACCURACY = Metric()
 class ReportedTrial:
     """A trial as it is reported.
 
-    Attributes:
-        number: Its number in the search.
-        switch_percent: Its switch point.
-        repeat: Number of this repeat of the switch point, from 1.
-        repeats: Number of repeats; None if it is not fixed.
-        total_worker_steps: W.
-        first_protocol: The first protocol of its job.
-        is_speculative: Whether it is only likely to be needed.
-        metric: The metric of its job.
+    `repeat` counts from 1; `repeats` is None if their number is not fixed. A speculative trial is
+    only likely to be needed.
     """
 
     number: int

@@ -110,11 +110,7 @@ class BinarySearchSampler(BaseSampler):
         self._independent.before_trial(study, trial)
 
     def after_trial(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
         """Tells the independent sampler."""
         self._independent.after_trial(study, trial, state, values)

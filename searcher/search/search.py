@@ -28,11 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar
 
 import optuna
-from optuna.exceptions import (
-    ExperimentalWarning,
-    StorageInternalError,
-    UpdateFinishedTrialError,
-)
+from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateFinishedTrialError
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
@@ -141,11 +137,8 @@ class Patience:
 class SearchState:
     """A search at one moment; what follows from it is computed once.
 
-    Attributes:
-        strategy: The search's strategy.
-        trials: Optuna's trials, which say what runs and what counts; not to be changed.
-        rows: The stored trials by number, which say what was measured.
-        speculate: Whether runs may be made that are only likely to be needed.
+    Optuna's `trials` say what runs and what counts, and must not be changed; the stored `rows`, by
+    number, say what was measured. `speculate` allows runs that are only likely to be needed.
     """
 
     strategy: Strategy
@@ -197,13 +190,8 @@ class SearchState:
 class Claim:
     """A run that this process has claimed and has to make.
 
-    Attributes:
-        number: Its number in the search.
-        switch_percent: Its switch point.
-        replicate: Number of this repeat of the switch point, from 0.
-        seed: The seed that follows from the replicate.
-        state: The search as it was when this run was planned.
-        is_speculative: Whether it is only likely to be needed.
+    `replicate` counts from 0; `state` is the search as it was when this run was planned. A
+    speculative run is only likely to be needed.
     """
 
     number: int
@@ -248,20 +236,12 @@ class _SearchSampler(BinarySearchSampler):
 class SearchStudy:
     """An Optuna study whose trials are the runs of one search, and the trial store beside it.
 
-    Attributes:
-        name: Name of the study.
-        store: The trial store.
-        stale: Trials that this process gave up, perhaps without being able to write that down.
+    `stale` are trials that this process gave up, perhaps without being able to write that down.
     """
 
     @_retryable
     def __init__(
-        self,
-        database: Database,
-        name: str,
-        strategy: Strategy,
-        *,
-        speculate: bool = True,
+        self, database: Database, name: str, strategy: Strategy, *, speculate: bool = True
     ) -> None:
         """Creates the study, or loads it if it exists.
 
@@ -364,12 +344,8 @@ class SearchStudy:
     ) -> Claim | None:
         """Claims the planned run; returns None if others took all that are needed.
 
-        Args:
-            state: The search as it was read last.
-            owner: This process.
-            base_seed: The seeds of all replicates follow from it.
-            look: Reads the search again and gives up dead trials. It is called until those who
-                claimed trials in the meantime have chosen.
+        `look` reads the search again and gives up dead trials. It is called until those who claimed
+        trials in the meantime have chosen.
         """
         trial = self._study.ask()
         try:
@@ -446,19 +422,11 @@ class SearchStudy:
 class TrialObserver(Observer):
     """Sends the heartbeats of a run, and decides when it ends early.
 
-    Attributes:
-        trial: The run, as it is reported.
-        reporter: Is told about the run.
-        heartbeat: Records the worker-step, and the last test if there was one since.
-        heartbeat_interval_seconds: Least time between two heartbeats.
-        stop: Decides that the accuracy is known; None if the run may not end early.
-        inherited: Tests before the checkpoint that the run starts from.
-        switch_worker_step: Worker-step at which the second protocol begins; 0 if it never does.
-        guard: Decides that the switch fails; None for no guard.
-        look: Is given all tests after each one.
-        is_decided: Returns whether the run is no longer needed.
-        is_cancelled: Whether it was stopped because it was no longer needed.
-        alarm: Why the guard stopped it; None if it did not.
+    `stop` decides that the accuracy is known, `guard` that the switch fails (`alarm` is why),
+    `is_decided` that the run is no longer needed (it `is_cancelled` then). `inherited` are the
+    tests before the checkpoint that the run starts from. `switch_worker_step` is 0 if the second
+    protocol never begins. `heartbeat` records the worker-step, and the last test if there was one
+    since; `look` is given all tests after each one.
     """
 
     trial: ReportedTrial
@@ -534,14 +502,9 @@ class TrialObserver(Observer):
 class LoopOptions(TypedDict, total=False):
     """Options for making runs, whatever they are for.
 
-    Attributes:
-        reference: Normal form of the user's name for the workload.
-        reporter: Is told about the progress.
-        patience: Limits for waiting.
-        checkpoints: Folder for the checkpoints that runs share.
-        tensorboard: Folder for TensorBoard logs of the runs; None for none.
-        other_pairs: Searches of the same job with other second protocols. Their runs of the first
-            protocol alone count here, too.
+    `reference` is the normal form of the user's name for the workload. `other_pairs` are searches
+    of the same job with other second protocols; their runs of the first protocol alone count here,
+    too.
     """
 
     reference: str | None
@@ -555,11 +518,7 @@ class LoopOptions(TypedDict, total=False):
 class TrialLoop(ABC, Generic[_Answer]):
     """Makes the runs of a study, one after the other, until `move` returns an answer.
 
-    Attributes:
-        study: The Optuna study.
-        store: The trial store.
-        strategy: The strategy that the study was first registered with; it never changes.
-        prefixes: The checkpoints that the runs share.
+    `strategy` is the one that the study was first registered with; it never changes.
     """
 
     def __init__(
@@ -572,15 +531,8 @@ class TrialLoop(ABC, Generic[_Answer]):
     ) -> None:
         """Opens the study.
 
-        Args:
-            database: Holds Optuna's tables and ours.
-            identity: The job.
-            plan: The plan, which names the study.
-            open_trainer: Called when the first run is needed, and again after a failure.
-            **options: See `LoopOptions`.
-
-        Raises:
-            UserError: The plan is out of range, or the database cannot be used.
+        `open_trainer` is called when the first run is needed, and again after a failure. Raises
+        UserError if the plan is out of range, or the database cannot be used.
         """
         plan.check()
         self._database, self._identity, self._plan = database, identity, plan
@@ -673,11 +625,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             self._close_trainer()
 
     def report(self, state: SearchState) -> None:
-        """Tells the reporter how far the search is.
-
-        Raises:
-            UserError: The baseline diverged.
-        """
+        """Tells the reporter how far the search is."""
         progress = self.strategy.progress(state.course.runs)
         threshold = state.measured_strategy.threshold
         if threshold != self._told_threshold:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from syncswitch.searcher.selection import job_of, preferred_policy
 from syncswitch.searcher.training.uses import (
@@ -42,11 +43,11 @@ _Found = tuple["TimingPolicy", "WorkloadIdentity"]
 """A policy, and the job that it was found for."""
 
 
-class Interrupted(Protocol):
-    """Finds the run that goes on: its seed, and its switch in percent."""
+Interrupted = Callable[["Workload", float | None], tuple[int, float] | None]
+"""Finds the run that goes on, for a workload and the percent where it must have switched.
 
-    def __call__(self, workload: Workload, percent: float | None) -> tuple[int, float] | None:
-        """None where another run begins; `percent` is where it must have switched, None for any."""
+None as the percent stands for any. It gives the seed and switch, or None where another run begins.
+"""
 
 
 @dataclass(frozen=True)
@@ -177,12 +178,8 @@ def chosen_by_policy(
 ) -> Chosen:
     """A run that switches where its policy says, or where learning wants to try.
 
-    Args:
-        wanted: The training.
-        choice: A policy file, or a version or alias in the database.
-        is_guarded: Whether what fails goes back to its switch.
-        learnt_uses: Total number of trainings of the job, by runs that may try other switch points;
-            None where they keep to the policy.
+    `learnt_uses` is how often the job is trained in all, by runs that may try other switch points;
+    None where they keep to the policy.
 
     Raises:
         PolicyError: There is no policy for exactly this job.
@@ -286,13 +283,7 @@ def _chosen_job(wanted: Wanted) -> tuple[Workload, WorkloadIdentity]:
 
 
 def named_policies(name: str, choice: str, storage_url: str) -> list[_Found]:
-    """The policies that a user may mean, on any cluster, newest first.
-
-    Args:
-        name: The workload's normal reference, or the name of a training command.
-        choice: A policy file, or a version or alias in the database.
-        storage_url: The database; not opened for a file.
-    """
+    """The policies that a user may mean, on any cluster, newest first."""
     if is_policy_file(choice):
         from syncswitch.storage.policies.file import read_policy_file
 
@@ -309,11 +300,6 @@ def named_policies(name: str, choice: str, storage_url: str) -> list[_Found]:
 
 def policies_of_cluster(wanted: Wanted, choice: str, found: list[_Found]) -> list[TimingPolicy]:
     """The policies of this kind of cluster among those found; at least one.
-
-    Args:
-        wanted: The training.
-        choice: The policy file, version or alias that they were found by.
-        found: The policies with this name on any cluster, newest first.
 
     Raises:
         PolicyError: There is none, or a real cluster has none but those of simulated ones.
@@ -368,11 +354,7 @@ def size_and_pair(wanted: Wanted) -> tuple[int, tuple[str, str]]:
 def _fitting_policy(
     wanted: Wanted, candidates: list[TimingPolicy], workload: Workload, choice: str
 ) -> tuple[TimingPolicy, WorkloadIdentity]:
-    """The first of at least one policy that was found for exactly this job, and the job.
-
-    Raises:
-        PolicyError: There is none.
-    """
+    """The first of at least one policy that was found for exactly this job, and the job."""
     for policy in candidates:
         pair = (policy.first_protocol, policy.second_protocol)
         identity = wanted.cluster.identity(workload, policy.workers, pair)
@@ -390,11 +372,6 @@ def _fitting_policy(
 
 def policy_named(text: str, storage_url: str, tell: Tell) -> TimingPolicy:
     """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
-
-    Args:
-        text: The name.
-        storage_url: The database; not opened for a file.
-        tell: Shows people a line where a real job was preferred to simulated ones.
 
     Raises:
         PolicyError: There is none, there are several, or the file was altered.

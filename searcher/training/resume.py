@@ -38,12 +38,6 @@ def interrupted_run(
 ) -> tuple[int, float] | None:
     """Seed and switch, in percent, of the interrupted run that left the last checkpoint.
 
-    Args:
-        folder: Folder with the checkpoints of one job.
-        seed: Only a run with this seed; None for any.
-        percent: Only a run with this switch; None for any.
-        resume: Whether the user wants it to go on.
-
     Raises:
         UserError: There is such a run, and the user wants another one.
     """
@@ -103,9 +97,14 @@ class RunCheckpoints:
     def __init__(
         self, spec: TrialSpec, folder: Path, every_percent: float, spares: Sequence[Path] = ()
     ) -> None:
-        self._use_id = uuid.uuid4().hex
+        self.use_id = uuid.uuid4().hex
+        """The name of this run as a use of its policy.
+
+        It is drawn before the run begins and kept beside its checkpoints, so that a run that goes
+        on from them is the same use.
+        """
         self._folder = folder.absolute()
-        temporary = Path(tempfile.gettempdir(), f"syncswitch-{self._use_id}")
+        temporary = Path(tempfile.gettempdir(), f"syncswitch-{self.use_id}")
         places = (spare.absolute() for spare in (*spares, temporary))
         self._spares = tuple(place for place in places if place != self._folder)
         self._spec = replace(
@@ -135,20 +134,8 @@ class RunCheckpoints:
             f"the same command with --resume continues from the last checkpoint in {self._folder}"
         )
 
-    @property
-    def use_id(self) -> str:
-        """The name of this run as a use of its policy.
-
-        It is drawn before the run begins and kept beside its checkpoints, so that a run that goes
-        on from them is the same use.
-        """
-        return self._use_id
-
     def open(self) -> RunCheckpoints:
         """Makes the folder, and draws or finds the use id of the run.
-
-        Returns:
-            Itself, to be closed.
 
         Raises:
             UserError: The folder cannot be made, or an earlier run left checkpoints that a fresh
@@ -208,13 +195,13 @@ class RunCheckpoints:
     def _keep_use_id(self) -> None:
         if self._left:
             with contextlib.suppress(OSError, ValueError):
-                self._use_id = uuid.UUID(self._use_file.read_text()).hex
+                self.use_id = uuid.UUID(self._use_file.read_text()).hex
                 return
         self._write_use_id()
 
     def _write_use_id(self) -> bool:
         with contextlib.suppress(UserError), whole_file(self._use_file) as file:
-            file.write(self._use_id.encode())
+            file.write(self.use_id.encode())
             return True
         return False
 

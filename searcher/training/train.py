@@ -38,7 +38,7 @@ from syncswitch.searcher.training.uses import (
 )
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.storage.export.mlflow import check_mlflow
+from syncswitch.storage.export.mlflow import check_mlflow, copy_run
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -233,11 +233,12 @@ def train(
             SideOutput("checkpoints that are needed no longer stay; remove them", tell)(kept.remove)
             check_sound(record, workload)
             if mlflow is not None:
+                version = None if used is None else used.version
                 SideOutput(
                     "MLflow has no copy of this run; syncswitch-search export copies the runs with"
                     " policies that are in a database",
                     tell,
-                )(_copy_to_mlflow, mlflow, kept.use_id, record, used)
+                )(copy_run, mlflow, kept.use_id, record, version)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(kept.how_to_go_on) from None
     return Training(used, record, output, alone_seconds)
@@ -267,33 +268,15 @@ def trained(
     """
     from syncswitch.trainers.run.tensorboard import logged
 
-    identity = checkpoints.spec.identity
+    spec = checkpoints.spec
+    identity, how = spec.identity, f"switch-{spec.switch_percent:g}-seed-{spec.seed}"
+    name = f"{identity.name}-{identity.fingerprint[:12]}-{how}"
     try:
+        opened = cluster.open(workload, reference, identity.workers)
         with (
-            logged(
-                cluster.open(workload, reference, identity.workers),
-                tensorboard_folder,
-                _name_of_logs(checkpoints.spec),
-                tell,
-            ) as trainer,
+            logged(opened, tensorboard_folder, name, tell) as trainer,
             watching(identity) as observer,
         ):
-            return trainer.train(checkpoints.spec, observer)
+            return trainer.train(spec, observer)
     except RetryableError as error:
         raise RetryableError(f"{error}; {checkpoints.how_to_go_on}") from error
-
-
-def _name_of_logs(spec: TrialSpec) -> str:
-    """The name of TensorBoard's logs, one for each job, switch and seed."""
-    identity = spec.identity
-    job = f"{identity.name}-{identity.fingerprint[:12]}"
-    return f"{job}-switch-{spec.switch_percent:g}-seed-{spec.seed}"
-
-
-def _copy_to_mlflow(
-    uri: str, use_id: str, record: TrialRecord, policy: TimingPolicy | None
-) -> None:
-    """Copies a finished run to MLflow."""
-    from syncswitch.storage.export.mlflow import copy_run
-
-    copy_run(uri, use_id, record, None if policy is None else policy.version)

@@ -35,14 +35,7 @@ def is_policy_file(choice: str) -> bool:
 
 
 class UsesHome:
-    """The place where the uses of a policy go.
-
-    Args:
-        storage_url: The database; it need not be there.
-        choice: A policy file, or a version or alias in the database.
-        model: Path of the model; uses wait beside it where there is no other place.
-        tell: Shows people what became of the uses.
-    """
+    """The place where the uses of a policy go."""
 
     def __init__(self, storage_url: str, choice: str, model: Path, tell: Tell) -> None:
         from syncswitch.storage.uses.waiting import spool_beside
@@ -56,11 +49,6 @@ class UsesHome:
         """Records a finished run as a use of its policy, and takes in those that wait.
 
         It raises nothing that a run could fail for, but tells people.
-
-        Args:
-            policy: The policy of the run; None for a switch point of the user's own.
-            use_id: Name of the use, drawn before the run began.
-            record: The measurements of the run.
         """
         from syncswitch.storage.records.use import whole_use
 
@@ -130,10 +118,7 @@ def known_band(policy: TimingPolicy, storage_url: str, tell: Tell) -> Band | Non
 def own_seed(storage_url: str, identity: WorkloadIdentity, reference: str | None = None) -> int:
     """A seed that no other run of the job has; a random one where no database hands it out.
 
-    Args:
-        storage_url: The database; it need not be there.
-        identity: The job.
-        reference: Registers the job in the database; None to hand out seeds of known jobs alone.
+    `reference` registers the job in the database; None to hand out seeds of known jobs alone.
     """
     from syncswitch.storage.database.engine import open_database
     from syncswitch.storage.database.inspection import holds_nothing
@@ -222,15 +207,7 @@ def after_use(
     *,
     goes_back: bool | None = None,
 ) -> None:
-    """Tells people what the use that was just recorded teaches; a run never fails for it.
-
-    Args:
-        policy: The policy that the run trained with; None for a switch point of the user's own.
-        storage_url: The database, which has the use.
-        tell: Shows people a line.
-        expected_uses: See `learning.uses.after_use`.
-        goes_back: See `learning.uses.used_job`.
-    """
+    """Tells people what the use that was just recorded teaches; a run never fails for it."""
     from syncswitch.searcher.learning import uses as learning
 
     if policy is not None:

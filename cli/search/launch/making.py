@@ -394,11 +394,7 @@ class _Trainers:
 
 
 def _is_unknown(identity: WorkloadIdentity, study: str | None, storage_url: str) -> bool:
-    """Checks whether the database lacks runs of this job, or this search; writes nothing.
-
-    Raises:
-        UserError: The database cannot be used.
-    """
+    """Checks whether the database lacks runs of this job, or this search; writes nothing."""
     if holds_nothing(storage_url):
         return True
     with open_database(storage_url, create=False) as database:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncswitch.cli.console import Row, echo, finite, print_json, print_rows, print_text
-from syncswitch.searcher.search.pairs import PairOutcome, best_of, paid_trainings, why_dropped
+from syncswitch.searcher.search.pairs import PairOutcome, best_of, why_dropped
 from syncswitch.searcher.search.policy_words import policy_text
 from syncswitch.searcher.search.search import SearchResult, SwitchPointResult
 from syncswitch.searcher.simulation.forecast import Forecast, forecast
@@ -160,8 +160,8 @@ def print_pairs(pairs: Sequence[PairOutcome], baseline_seconds: float | None) ->
     for pair in pairs:
         if pair is not best:
             print_text(f"{pair.name} was {why_dropped(pair, best)}.")
-    trainings = paid_trainings(pairs, baseline_seconds)
-    if trainings is not None:
+    if baseline_seconds:
+        trainings = math.fsum(pair.paid_seconds for pair in pairs) / baseline_seconds
         first = best.identity.first_protocol.upper()
         print_text(f"All pairs together cost {trainings:.1f} {first} trainings.")
     echo()
@@ -202,7 +202,8 @@ def print_forecast(
         )
     answers = forecast(strategy, first, second)
     if as_json:
-        print_json([_forecast_as_json(answer) for answer in answers])
+        documents = (dataclasses.asdict(answer) for answer in answers)
+        print_json([{name: finite(one) for name, one in answer.items()} for answer in documents])
         return
     name = identity.first_protocol.upper()
     print_rows([_forecast_cells(answer, first, name) for answer in answers])
@@ -239,10 +240,6 @@ def _recorded_seconds(
         seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps),
         seconds_at_pace(phases, identity.second_protocol, identity.total_worker_steps),
     )
-
-
-def _forecast_as_json(answer: Forecast) -> dict[str, float | None]:
-    return {name: finite(value) for name, value in dataclasses.asdict(answer).items()}
 
 
 def _forecast_cells(answer: Forecast, first_seconds: float, first_protocol: str) -> Row:

@@ -96,8 +96,7 @@ def chosen_pairs(trainer: TrainerChoice, texts: Sequence[str]) -> tuple[tuple[st
 
 
 @click.command(
-    cls=PanelCommand,
-    usual=("workers", "protocols", "trainer", "profile", "threshold", "jobs"),
+    cls=PanelCommand, usual=("workers", "protocols", "trainer", "profile", "threshold", "jobs")
 )
 @click.argument("reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload)
 @workers_option(
