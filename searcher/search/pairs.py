@@ -49,12 +49,10 @@ _LEAST_CHANCE = 0.05
 class Dropped:
     """Why a pair cannot win, or is not likely to.
 
-    Attributes:
-        runs: Number of its runs after which that was known.
-        percent: The fastest switch point that may still keep the accuracy.
-        seconds: Time of a training with that switch.
-        chance: Probability that the pair is preferred to the best so far; None if no switch point
-            that may keep the accuracy is fast enough.
+    It was known after so many `runs` of the pair. `percent` is the fastest switch point that may
+    still keep the accuracy, `seconds` the time of a training with it. `chance` is the probability
+    that the pair is preferred to the best so far; None if no switch point that may keep the
+    accuracy is fast enough.
     """
 
     runs: int

@@ -54,15 +54,9 @@ None as the percent stands for any. It gives the seed and switch, or None where 
 class Wanted:
     """A training as its user asked for it.
 
-    Attributes:
-        cluster: The cluster to train on.
-        reference: The workload, as the user named it.
-        workers: n; None for the policy's.
-        pair: Protocols before and after the switch; None for the policy's.
-        seed: The seed; None for that of the run that goes on, or one that no other run has.
-        storage_url: The database; it need not be there.
-        interrupted: Finds the run that goes on.
-        tell: Shows people how the run trains.
+    None as `workers` or `pair` stands for those of the policy, as `seed` for that of the run that
+    goes on, or one that no other run has. The database need not be there. `tell` shows people how
+    the run trains.
     """
 
     cluster: ClusterChoice
@@ -109,17 +103,9 @@ class Wanted:
 class Chosen:
     """A run that is about to begin.
 
-    Attributes:
-        workload: The workload.
-        identity: The job.
-        switch_percent: Its switch, percent of W.
-        seed: Its seed.
-        policy: The policy that it is a use of; None for a switch point of the user's own, and for
-            the first run of a job that is learnt from its runs.
-        band: The band that the run is compared with; None for no guard.
-        retry_percents: Later switches to try if that one fails; see `TrialSpec`.
-        learns: Whether what it measures decides where later runs switch.
-        begins_from: See `NextRun`.
+    It is a use of its `policy`, which is None for a switch point of the user's own, and for the
+    first run of a job that is learnt from its runs. Without a `band` it has no guard. It `learns`
+    if what it measures decides where later runs switch.
     """
 
     workload: Workload

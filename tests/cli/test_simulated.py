@@ -104,7 +104,6 @@ def test_real_runs_begin_from_the_policy_of_simulated_ones(folder: Path) -> None
     # A simulated run still goes by its own policy, and by no real one.
     where = ["--trainer", "simulated", "--profile", "my cluster.json"]
     assert real_run(job, *where)[0]["policy"]["fingerprint"] == simulated["fingerprint"]
-    assert "there is one for 2 simulated workers" in refused(job, *where[:2])
     alone = ["--storage", "sqlite:///real.db"]
     real_run(job, "--learn", "--workers", "2", *alone)
     assert "(there is one for 2 workers, bsp,asp)" in refused(job, *where, *alone)

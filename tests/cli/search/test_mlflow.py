@@ -108,7 +108,7 @@ def test_what_is_trained_is_on_mlflow_as_in_the_database(
     assert (search.info.status, search.data.params["strategy"]) == ("FINISHED", "paper")
     assert search.data.metrics["policy/switch_percent"] == 25
     points = ["--at", "100,25", "--runs", "1", "--workers", "4,8"]
-    swept = invoke("sweep", "generated", *points, "--mlflow", mlflow_uri)
+    swept = invoke("sweep", "digits", *points, "--mlflow", mlflow_uri)
     assert swept.exit_code == 0, swept.stderr
     check_same(mlflow_uri, url)
 

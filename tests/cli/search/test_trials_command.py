@@ -203,13 +203,13 @@ def test_a_file_holds_what_a_frame_holds(
 def test_parquet_alone_needs_an_extra_and_leaves_the_old_file(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for extra in ("pandas", "pyarrow"):
-        monkeypatch.setitem(sys.modules, extra, None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = tmp_path / "table.parquet"
     path.write_text("[old")
     line = error_line(invoke("trials", "--format", "parquet", "-o", str(path)))
     assert line.endswith("needs pyarrow, which is missing; run: pip install 'syncswitch[parquet]'")
     assert path.read_text() == "[old"
+    monkeypatch.setitem(sys.modules, "pandas", None)
     for options in ([], ["--json"], ["--format", "csv"]):
         assert "recorded/b50-1" in invoke("trials", *options).stdout
     assert json.loads(invoke("switch-points", "--json").stdout)

@@ -62,7 +62,7 @@ def record_uses(
             converged_accuracy=0.9 + 0.002 * (-1) ** number,
             guard=GuardOutcome(percent) if is_kept else outcome(percent),
         )
-        use = whole_use(policy, f"use-{policy.version}-{number}", record)
+        use = whole_use(policy, f"{policy.study}-{policy.version}-{number}", record)
         assert use is not None
         assert record_use(database, use)
 
