@@ -172,7 +172,7 @@ def test_a_dead_process_shows_in_json_and_is_stored_as_running(invoke: Invoke) -
     assert {**states, stale: "running"} == stored
     searches = {one["study"]: one for one in json.loads(invoke("status", "--json").stdout)}
     search = searches["under-way"]
-    assert (search["in_flight_runs"], search["failed_runs"]) == (0, 1)
+    assert (search["in_flight_runs"], search["failed_runs"]) == (0, 2)  # another one had failed
 
 
 @pytest.mark.parametrize("reference", ["generated", "nobody"])
