@@ -128,11 +128,6 @@ def child(group: click.Group, name: str) -> click.Command:
     return found
 
 
-def test_a_wrong_option_would_be_found() -> None:
-    with pytest.raises(click.UsageError):
-        parse("syncswitch-search", "policy", "list", "--wrong")
-
-
 @page_of
 def test_links_lead_to_files(page: Page) -> None:
     for link in page.links:
