@@ -20,6 +20,7 @@ from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import Observer
 from tests.trainers.clicks import CLICKS, USERS, WIDTH
+from tests.trainers.final import assert_bitwise_equal
 from tests.trainers.jobs import DENSE, digits_model, normalized_model, spec_of
 
 NORMALIZED = replace(DENSE, name="normalized", model=normalized_model)
@@ -43,9 +44,6 @@ def log_of(spec: TrialSpec, done: int = 0) -> RunLog:
     return log
 
 
-GROUPS = ("parameters", "slots", "statistics")
-
-
 class TestStateForm:
     def test_initial_values_follow_the_seed_and_are_built_once_for_each(self) -> None:
         built = []
@@ -59,10 +57,10 @@ class TestStateForm:
         fresh = {seed: form_of(NORMALIZED).initial(seed) for seed in (1, 2)}
         for seed in (1, 2, 1, 2):
             state = form.initial(seed)
-            for group in GROUPS:
-                np.testing.assert_array_equal(getattr(state, group), getattr(fresh[seed], group))
-                # As a run may do that is given them.
-                getattr(state, group)[:] = 7.0
+            assert_bitwise_equal(state, fresh[seed])
+            # As a run may do that is given them.
+            for part in (state.parameters, state.slots, state.statistics):
+                part[:] = 7.0
         assert len(built) == 2
         assert not np.allclose(fresh[1].parameters, fresh[2].parameters)
         assert fresh[1].updates == 0
@@ -72,6 +70,14 @@ class TestStateForm:
         spec = spec_of(NORMALIZED, 4, 50.0, seed=2)
         begun = form.begin(spec, log_of(spec))
         np.testing.assert_array_equal(begun.parameters, fresh[2].parameters)
+
+    def test_a_checkpoint_brings_all_of_a_state_back(self, tmp_path: Path) -> None:
+        form, spec, path = form_of(NORMALIZED), spec_of(NORMALIZED, 4, 50.0), tmp_path / "c.npz"
+        form.save(path, (25.0,), some_state(form), spec, log_of(spec, 100))
+        log = log_of(spec)
+        state = form.begin(replace(spec, fork_from=path), log)
+        assert_bitwise_equal(state, some_state(form))
+        assert (log.done, log.elapsed_seconds, log.position.inherited_seconds) == (100, 12.5, 12.5)
 
     def test_of_many_checkpoints_the_furthest_stay(self, tmp_path: Path) -> None:
         """Those of an earlier part of the run are among them; by default all stay."""

@@ -153,46 +153,34 @@ class _AdamMemory(_Sums):
     def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
         first, second = slots
         missed = (self._length - 1 - last).astype(np.float64)
-        series = self._entries[last].astype(np.float32)
+        series = self._entries[last].astype(np.float32).T[:, :, None]
         epsilon = np.float32(self._rule.epsilon)
         with np.errstate(all="ignore"):
             root = np.sqrt(second)
             whole = root + epsilon
-            values -= first / whole * _series_at(series, (root - epsilon) / whole)
+            place = (root - epsilon) / whole
+            values -= first / whole * chebyshev.chebval(place, series, tensor=False)
             first *= np.power(self._rule.beta_1, missed).astype(np.float32)[:, None]
             second *= np.power(self._rule.beta_2, missed).astype(np.float32)[:, None]
-
-
-def _series_at(series: Vector, place: Vector) -> Vector:
-    """Evaluates a Chebyshev series for each row at places in [-1, 1], by Clenshaw's recursion."""
-    later = np.zeros_like(place)
-    latest = np.zeros_like(place)
-    for number in range(series.shape[1] - 1, 0, -1):
-        later, latest = series[:, number, None] + 2 * place * later - latest, later
-    total: Vector = series[:, 0, None] + place * later - latest
-    return total
 
 
 def _adams_weights(beta_1: float, beta_2: float) -> npt.NDArray[np.float64]:
     """Fits Chebyshev series to `b1^k / (1 - (1 - b2^(k/2)) w)` for all k that matter, from 1 on."""
     most = 1 if beta_1 <= 0 else max(1, int(np.ceil(np.log(_TOLERANCE) / np.log(beta_1))))
-    steps = np.arange(1, most + 1, dtype=np.float64)[:, None]
+    steps = np.arange(1, most + 1, dtype=np.float64)
 
-    def exact(place: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        share = (place + 1) / 2
-        return beta_1**steps / (1 - (1 - beta_2 ** (steps / 2)) * share)
+    def exact(places: Any) -> Any:
+        shares = (places[:, None] + 1) / 2
+        return beta_1**steps / (1 - (1 - beta_2 ** (steps / 2)) * shares)
 
-    grid = np.linspace(-1, 1, 101)[None, :]
+    grid = np.linspace(-1, 1, 101)
     wanted = exact(grid)
     for degree in _DEGREES:
-        nodes = chebyshev.chebpts1(degree + 1)
-        found = exact(nodes[None, :]) @ chebyshev.chebvander(nodes, degree)
-        series = found * (2 / (degree + 1))
-        series[:, 0] /= 2
-        error = series @ chebyshev.chebvander(grid[0], degree).T - wanted
-        if np.abs(error).sum(axis=0).max() <= _TOLERANCE * wanted.sum(axis=0).max():
+        series = chebyshev.chebinterpolate(exact, degree)
+        error = chebyshev.chebval(grid, series).T - wanted
+        if np.abs(error).sum(axis=1).max() <= _TOLERANCE * wanted.sum(axis=1).max():
             break
-    return series
+    return series.T
 
 
 class RowRule(msgspec.Struct, frozen=True, tag=True):
