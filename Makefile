@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/installed-$(firstword $(shell echo "$(SOURCES)" | cksum))
 # Each of the many processes that tests start would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test tests coverage test-random lint dev docs pictures papers \
+.PHONY: demo test tests coverage test-random test-kinds lint dev docs pictures papers \
 	notebooks benchmark benchmark-scale benchmark-database benchmark-strategies benchmark-trust \
 	benchmark-learning \
 	benchmark-trust-live benchmark-parallel benchmark-failures clean
@@ -50,6 +50,9 @@ EXAMPLES := 200
 test-random: $(INSTALLED)  ## Every property, on examples drawn anew and many more of them: minutes.
 	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -p no:cacheprovider --timeout 3600 \
 		-m hypothesis --hypothesis-profile random
+
+test-kinds: $(INSTALLED)  ## All kinds of Keras jobs through search, run and report: a minute.
+	KINDS=all $(BIN)/python -m pytest -p no:cacheprovider tests/searcher/test_kinds.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.run.guard import Guard
 
+RECORDED = Path(__file__).resolve().parents[3].parent / "shared" / "trust" / "jobs"
 W = 1000
 SWITCH = 200
 BETA = 0.01
@@ -133,3 +135,40 @@ def test_a_training_loss_that_blows_up_is_an_alarm() -> None:
     for fine in ({300: 4.0}, {300: math.nan}):
         assert unknown.alarm(played(loss={**blown, **fine}, until=350), SWITCH) is None
     assert unknown.alarm(played(loss=blown, until=350), 0) is None, "none is known before"
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded trainings are not here")
+def test_recorded_runs_that_keep_the_accuracy_are_left_alone() -> None:
+    """Held against three other runs of BSP, at switch points as good as BSP."""
+    random = np.random.default_rng(0)
+    false_alarms = []
+    for path in sorted(RECORDED.glob("*.npz")):
+        with np.load(path) as job:
+            curves, steps, W = job["curve"], job["eval_at"].astype(int), int(job["W"])
+            percents, has_diverged = job["settings"], job["diverged"]
+        ends = curves[:, :, -5:].mean(axis=2)
+        kept = (ends >= ends[:, 0].mean() - BETA) & ~has_diverged
+        is_good = kept.mean(axis=0) >= min(0.95, kept[:, 0].mean() - 0.05)
+        for seed in range(0, len(curves), 4):
+            others = random.choice(np.delete(np.arange(len(curves)), seed), 3, replace=False)
+            of_bsp = curves[others, 0]
+            points = zip(steps, of_bsp.mean(axis=0), of_bsp.std(axis=0, ddof=1), strict=True)
+            band = Band(
+                float(ends[others, 0].mean()),
+                BETA,
+                3,
+                tuple(BandPoint(int(step), float(m), float(sd)) for step, m, sd in points),
+            )
+            watching = Guard(band, W)
+            for place in np.flatnonzero(is_good[1:]) + 1:
+                if ends[seed, place] < band.target_accuracy - BETA or has_diverged[seed, place]:
+                    continue
+                tests = [
+                    Evaluation(int(step), 0.0, float(accuracy), 1.0)
+                    for step, accuracy in zip(steps, curves[seed, place], strict=True)
+                ]
+                switch = round(percents[place] / 100 * W)
+                found = (watching.alarm(tests[:n], switch) for n in range(1, len(tests) + 1))
+                false_alarms.append(any(one is not None for one in found))
+    assert len(false_alarms) > 200
+    assert np.mean(false_alarms) <= 0.02
