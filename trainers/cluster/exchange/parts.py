@@ -129,11 +129,7 @@ def _checked(caller: Caller, wire: Wire) -> Caller:
 class WorkerPart:
     """A worker as a process: answers its chief, and others that fetch pieces of its replica.
 
-    Args:
-        own: The part of the cluster that it is.
-        reference: The workload; see `Place`.
-
-    Attributes: As of `ServerPart`.
+    Its attributes are those of `ServerPart`.
     """
 
     admits = (CHIEF, WORKER)
