@@ -159,10 +159,10 @@ def test_many_replicas_at_once_do_not_touch_one_another(keras: Any) -> None:
     """Keras' optimizers have internal state, so each replica has an optimizer of its own."""
     workload = replace(NORMALIZED, optimizer=lambda: keras.optimizers.Adam())
     program = Program(workload, workload.load_data())
-    team = [new_worker(program) for _ in range(3)]
+    start, team = program.form.initial(SEED), [new_worker(program) for _ in range(3)]
 
     def train(number: int) -> Vector:
-        team[number].take(program.form.initial(SEED))
+        team[number].take(start)
         for step in range(15):
             team[number].step(task(3 * step + number, Exchange.REPLICA, 0.01))
         return model_of(team[number], program)
