@@ -144,7 +144,7 @@ def calibrate(
         f"Calibrated from {counted(measured.runs, 'run')} of {identity.name} with"
         f" {counted(identity.workers, 'worker')}: {measured.bsp_seconds:.4g} s for a BSP round,"
         f" {measured.asp_seconds:.4g} s for a worker's step in ASP. {_told_of(network)}",
-        network,
+        network or Network(),
     )
     if output is None or as_json:
         print_json(found.model_dump(mode="json", exclude_defaults=True))

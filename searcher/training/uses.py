@@ -222,14 +222,7 @@ def after_use(
 
 
 def asked(question: Callable[[], _T], storage_url: str, otherwise: _T, tell: Tell) -> _T:
-    """The answer of a database, or the other one where none can be had; a run never fails for it.
-
-    Args:
-        question: Asks the database.
-        storage_url: The database; it need not be there.
-        otherwise: The answer without one.
-        tell: Shows people why nobody could be asked.
-    """
+    """The answer of a database, or the other one where none can be had; no run fails for it."""
     from syncswitch.storage.database.inspection import holds_nothing
 
     try:

@@ -1,4 +1,4 @@
-"""Plans: the names of studies, and what is refused."""
+"""Plans: the names of studies, what is refused, and warnings before a search costs much."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import replace
 import pytest
 from generated_trainer import identity
 
+from syncswitch.searcher.search.early_words import never_moved, too_short
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
+from syncswitch.storage.records.trial import Evaluation
+from tests.identities import GENERATED
 
 
 def test_a_search_for_something_else_has_another_name() -> None:
@@ -58,3 +61,47 @@ def test_a_search_for_something_else_has_another_name() -> None:
 def test_impossible_plans_are_refused(strategy: Strategy, said: str) -> None:
     with pytest.raises(UserError, match=said):
         SearchPlan(strategy).check()
+
+
+@pytest.mark.parametrize(
+    ("worker_steps", "workers", "settings", "said"),
+    [
+        (128, 4, 5, None),
+        (64, 4, 5, "3.125 and 6.25 % of this job's 64 worker-steps are one switch, after 4, as a"),
+        (64, 4, 4, None),
+        (1000, 16, 8, "0.390625 and 0.78125 and 1.5625 % of this job's 1,000 worker-steps are one"),
+        (64, 1, 5, None),
+    ],
+)
+def test_switch_points_of_a_short_job(
+    worker_steps: int, workers: int, settings: int, said: str | None
+) -> None:
+    job = replace(GENERATED, total_worker_steps=worker_steps, workers=workers)
+    found = too_short(job, AdaptiveStrategy(settings=settings))
+    assert found is said is None or str(found).startswith(str(said))
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "interval", "is_told"),
+    [
+        ([0.1] * 5, 100, True),
+        ([0.1] * 5, 99, False),  # not yet half of the run
+        ([0.1] * 6, 100, False),  # told one test before
+        ([0.1] * 4, 200, False),  # too few tests
+        ([0.1] * 4 + [0.1001], 100, False),
+        ([0.9] + [0.1] * 4, 100, False),
+    ],
+)
+def test_a_metric_that_never_moves_is_told_at_half_of_the_run(
+    accuracies: list[float], interval: int, *, is_told: bool
+) -> None:
+    evaluations = [
+        Evaluation(interval * number, 1.0, accuracy, 0.5)
+        for number, accuracy in enumerate(accuracies, 1)
+    ]
+    assert never_moved(replace(GENERATED, total_worker_steps=1000), evaluations) == (
+        "accuracy was 0.1000 in all 5 tests of half a run: a search cannot tell switch points"
+        " apart by what never moves; check the metric, the labels and the learning rate"
+        if is_told
+        else None
+    )
