@@ -31,14 +31,9 @@ _STREAM = 20_261
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The expected cost of a search, given its answer.
+    """The expected cost of a search, in trainings with the first protocol alone, given its answer.
 
-    Attributes:
-        switch_percent: The answer.
-        runs: Mean number of runs.
-        search_cost: Cost in trainings with the first protocol alone.
-        amortized_recurrences: Number of trainings with the policy that pay the search back.
-        speed_up: Time of the first protocol alone over that of a training with the policy.
+    So many trainings with the policy as `amortized_recurrences` says pay it back.
     """
 
     switch_percent: float

@@ -39,13 +39,7 @@ class SearchCourse:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTrial:
-    """A run that may begin now.
-
-    Attributes:
-        switch_percent: Its switch point.
-        replicate: Its number at this switch point, from 0.
-        is_speculative: Whether it is only likely to be needed.
-    """
+    """A run that may begin now; a speculative one is only likely to be needed."""
 
     switch_percent: float
     replicate: int

@@ -11,15 +11,9 @@ from syncswitch.searcher.strategies.observation import Observation, mean_accurac
 
 @dataclass(frozen=True, slots=True)
 class SwitchPointSummary:
-    """The measurements at one switch point.
+    """The completed runs that count at one switch point, and what they measured.
 
-    Attributes:
-        switch_percent: The switch point.
-        runs: Number of completed runs that count.
-        diverged_runs: Number of these that diverged.
-        mean_accuracy: Mean of their accuracies; None without any.
-        standard_deviation: Sample standard deviation of these; None for fewer than two.
-        accepted: Whether the accuracy is good enough; None while that is open.
+    Whether the accuracy is good enough (`accepted`) is None while that is open.
     """
 
     switch_percent: float
