@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syncswitch.storage.records.guard import Band
@@ -168,6 +168,7 @@ def test_a_checkpoint_does_not_change_the_training(
 
 
 @given(jobs, percents, st.sets(percents, max_size=6))
+@example((100, 8), 50.0, {50.1})
 def test_each_switch_after_a_failure_is_later_until_there_is_none(
     job: tuple[int, int], percent: float, others: set[float]
 ) -> None:
