@@ -61,23 +61,10 @@ POLICIES = Table(
     Index(None, "workload", "fingerprint"),  # workloads are also found by former names
     *limited("> 0", "version", "workers", "total_worker_steps"),
     *limited("BETWEEN 0 AND 100", "switch_percent"),
-    *limited(
-        ">= 0",
-        "threshold",
-        "training_seconds",
-        "baseline_seconds",
-        "expected_time",
-        "speed_up_low",
-        "speed_up_high",
-    ),
-    *limited(
-        "BETWEEN 0 AND 1",
-        "confidence",
-        "keep",
-        "kept_share",
-        "delivered_share",
-        "baseline_kept_share",
-    ),
+    *limited(">= 0", "threshold", "training_seconds", "baseline_seconds", "expected_time"),
+    *limited(">= 0", "speed_up_low", "speed_up_high"),
+    *limited("BETWEEN 0 AND 1", "confidence", "keep", "kept_share", "delivered_share"),
+    *limited("BETWEEN 0 AND 1", "baseline_kept_share"),
     *limited(FINITE, "target_accuracy", "mean_accuracy"),
     CheckConstraint("metric_goal IN ('max', 'min')", name="metric_goal"),
     info={

@@ -162,19 +162,10 @@ TRIALS = Table(
     ),
     CheckConstraint("(use_id IS NULL) = (policy_version IS NULL)", name="used_a_policy"),
     CheckConstraint("guard IN ('off', 'quiet', 'alarmed')", name="guard"),
-    *limited(
-        "BETWEEN 0 AND 100", "held_percent", "switch_percent", "candidate_percent", "fork_percent"
-    ),
-    *limited(
-        ">= 0",
-        "trial_number",
-        "replicate",
-        "worker_steps",
-        "training_seconds",
-        "inherited_seconds",
-        "switch_overhead_seconds",
-        "time_to_accuracy_seconds",
-    ),
+    *limited("BETWEEN 0 AND 100", "held_percent", "switch_percent", "candidate_percent"),
+    *limited("BETWEEN 0 AND 100", "fork_percent"),
+    *limited(">= 0", "trial_number", "replicate", "worker_steps", "training_seconds"),
+    *limited(">= 0", "inherited_seconds", "switch_overhead_seconds", "time_to_accuracy_seconds"),
     *limited(FINITE, "converged_accuracy", "final_accuracy", "plateau_accuracy"),
     CheckConstraint("(parent_trial_id IS NULL) = (fork_percent IS NULL)", name="fork"),
     CheckConstraint("parent_trial_id <> trial_id", name="no_fork_of_itself"),
