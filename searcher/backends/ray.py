@@ -10,7 +10,8 @@ from typing_extensions import override
 from syncswitch.searcher.backends.base import ClusterChoice, servers_text
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.local import GPUS_PER_WORKER, PARAMETER_SERVERS
-from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS, RayLauncher
+from syncswitch.trainers.cluster.ray.launcher import RayLauncher
+from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS
 from syncswitch.trainers.options import TrainerOption
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _USUAL = RayLauncher()
 
 @dataclass(frozen=True)
 class RayCluster(ClusterChoice):
-    """A Ray cluster; see `RayLauncher` for the options."""
+    """A Ray cluster; see `RayOptions` for the options."""
 
     name = "ray"
     summary = "processes on the nodes of a Ray cluster"

@@ -32,7 +32,7 @@ from syncswitch.trainers.cluster.members.engine import (
     with_last_words,
 )
 from syncswitch.trainers.cluster.processes.placement import GROWTH, NO_GPU, thread_limits
-from syncswitch.trainers.cluster.ray.options import AUTO, RayLauncher, bundles, check_capacity
+from syncswitch.trainers.cluster.ray.options import AUTO, RayOptions, bundles, check_capacity
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _QUIET = {
 }
 
 
-def connect(options: RayLauncher) -> None:
+def connect(options: RayOptions) -> None:
     """Connects this process to the Ray cluster, as a driver.
 
     Raises:
@@ -78,7 +78,7 @@ def connect(options: RayLauncher) -> None:
     _warn_of_open_network()
 
 
-def reserve(options: RayLauncher, workers: int) -> Any:
+def reserve(options: RayOptions, workers: int) -> Any:
     """Reserves room for each parameter server and worker, and waits until it is free.
 
     Returns the placement group, with the bundles of parameter servers first.
@@ -183,7 +183,7 @@ class RayEngine(Engine):
     # To be placed, maybe on another node, and to import TensorFlow while others do.
     start_seconds = 120.0
 
-    def __init__(self, group: Any, options: RayLauncher, reference: str | None = None) -> None:
+    def __init__(self, group: Any, options: RayOptions, reference: str | None = None) -> None:
         import ray
 
         self._reference = reference

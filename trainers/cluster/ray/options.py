@@ -8,19 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from typing_extensions import override
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.processes.launcher import Launcher
 from syncswitch.trainers.cluster.processes.placement import check_gpus_per_worker
 from syncswitch.trainers.cluster.processes.tf_config import host_and_port
-
-if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.members.engine import Engine
-    from syncswitch.trainers.cluster.processes.zygote import Zygote
 
 AUTO = "auto"
 PLACEMENTS = ("spread", "pack")
@@ -35,8 +26,8 @@ _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class RayLauncher(Launcher):
-    """Starts the parts on a Ray cluster.
+class RayOptions:
+    """How the parts are placed on a Ray cluster.
 
     Attributes:
         address: The address of the head, `host:port`; `auto` for a cluster on this machine, or the
@@ -54,15 +45,6 @@ class RayLauncher(Launcher):
     cpus_per_ps: float = 1.0
     placement: str = PLACEMENTS[0]
     servers: int = 1
-    # A part may have to wait for a node, and to import TensorFlow there.
-    least_patience_seconds = 300.0
-
-    @override
-    def new_engine(self, reference: str, workers: int, folder: Path, zygote: Zygote) -> Engine:
-        from syncswitch.trainers.cluster.ray.engine import RayEngine, connect, reserve
-
-        connect(self)
-        return RayEngine(reserve(self, workers), self, reference)
 
     def check(self) -> None:
         """Raises UserError for what would fail on any cluster."""
@@ -98,7 +80,7 @@ class RayLauncher(Launcher):
             ) from error
 
 
-def bundles(options: RayLauncher, workers: int) -> list[dict[str, float]]:
+def bundles(options: RayOptions, workers: int) -> list[dict[str, float]]:
     """Returns the resources of each parameter server and then of each worker."""
     worker = {"CPU": options.cpus_per_worker}
     if options.gpus_per_worker:
@@ -107,7 +89,7 @@ def bundles(options: RayLauncher, workers: int) -> list[dict[str, float]]:
     return [*servers, *(dict(worker) for _ in range(workers))]
 
 
-def check_capacity(nodes: Sequence[Resources], options: RayLauncher, workers: int) -> None:
+def check_capacity(nodes: Sequence[Resources], options: RayOptions, workers: int) -> None:
     """Raises UserError if the parts would not fit even on the empty cluster."""
     servers = options.servers
     server, *_, worker = bundles(options, workers)

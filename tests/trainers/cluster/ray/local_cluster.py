@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from syncswitch.trainers.cluster.members.engine import Engine
-from syncswitch.trainers.cluster.ray.options import RayLauncher
+from syncswitch.trainers.cluster.ray.launcher import RayLauncher
 from tests.private_network import enter_network, isolate_network
 
 _PARTS = "syncswitch.trainers.cluster.exchange.parts"
