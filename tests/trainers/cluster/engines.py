@@ -29,10 +29,7 @@ class EngineOnLoopback(LocalEngine):
 
 
 def new_engine(
-    folder: Path,
-    workers: int,
-    kind: type[LocalEngine] = LocalEngine,
-    reference: str | None = None,
+    folder: Path, workers: int, kind: type[LocalEngine] = LocalEngine, reference: str | None = None
 ) -> LocalEngine:
     """Makes an engine whose processes are forked by the zygote of this one."""
     return kind(shared_zygote(), place_on_cpus(workers), folder, reference)
@@ -46,9 +43,7 @@ def connected_trainer(
     from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 
     return ClusterTrainer(
-        workload,
-        workers,
-        lambda program, count: ConnectedCluster(program, count, engine, servers),
+        workload, workers, lambda program, count: ConnectedCluster(program, count, engine, servers)
     )
 
 

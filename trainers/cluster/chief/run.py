@@ -33,10 +33,7 @@ from syncswitch.trainers.protocols import Exchange, choose_protocol
 from syncswitch.trainers.protocols.steps import SegmentSteps, Ticket
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.run.record import Position
-from syncswitch.trainers.stragglers.online import (
-    Decision,
-    OnlineController,
-)
+from syncswitch.trainers.stragglers.online import Decision, OnlineController
 
 
 @dataclass(frozen=True)
@@ -78,11 +75,7 @@ class Backups:
     """Copies the state of a run for its trial: periodically, and at its switch."""
 
     def __init__(
-        self,
-        trial: ClusterTrial,
-        cluster: Cluster,
-        coordinator: Coordinator,
-        taken: TakenSteps,
+        self, trial: ClusterTrial, cluster: Cluster, coordinator: Coordinator, taken: TakenSteps
     ) -> None:
         self._trial = trial
         self._cluster = cluster

@@ -7,12 +7,7 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import (
-    FatalError,
-    RetryableError,
-    SyncSwitchError,
-    one_line,
-)
+from syncswitch.storage.errors import FatalError, RetryableError, SyncSwitchError, one_line
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief, TrainingClock
@@ -69,10 +64,7 @@ class ClusterTrainer(Trainer):
 
     @override
     def train(
-        self,
-        spec: TrialSpec,
-        observer: Observer | None = None,
-        lost: LostChief | None = None,
+        self, spec: TrialSpec, observer: Observer | None = None, lost: LostChief | None = None
     ) -> TrialRecord:
         """See `Trainer`. `lost` is a chief that began the run and died."""
         pair = (spec.identity.first_protocol, spec.identity.second_protocol)

@@ -32,7 +32,6 @@ Address = str | tuple[str, int]
 Part = tuple[str, int]
 """Role and number, such as `("worker", 2)`."""
 
-LEAST_SECRET_BYTES = 16
 PROTOCOL = b"syncswitch cluster 1"
 ACCEPTED = b"\x01"
 _HELLO = struct.Struct("<20s8sI32s")

@@ -124,9 +124,6 @@ def call_all(calls: Sequence[Call]) -> list[Any]:
     Raises:
         Exception: See `Remote.call`; a loss takes precedence over other errors.
     """
-    if len(calls) == 1:
-        (one,) = calls
-        return [one.remote.call(one.method, *one.arguments, into=one.into)]
     found: list[Any] = []
     asked: list[Call] = []
     errors: list[Exception] = []

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.trainers.cluster.exchange.handshake import LEAST_SECRET_BYTES, Address, Part
+from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chief
 from syncswitch.trainers.cluster.members.engine import Condition, Engine, Life
 from syncswitch.trainers.cluster.processes.launcher import Launcher
@@ -25,6 +25,7 @@ from syncswitch.trainers.cluster.processes.zygote import Zygote
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.25
+_LEAST_SECRET_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -123,14 +124,14 @@ def cluster_secret(*, is_open: bool) -> bytes | None:
     if is_open:
         return None
     secret = os.environ.get(SECRET, "").encode()
-    if len(secret) < LEAST_SECRET_BYTES:
+    if len(secret) < _LEAST_SECRET_BYTES:
         problem = f"has {len(secret)} characters, too few" if secret else "is not set"
         raise UserError(
             f"{SECRET} {problem}: anyone who reaches a part of the cluster could run any"
-            f" computation on it. Set it to the same {LEAST_SECRET_BYTES} characters or more in the"
-            " environment of each part, such as the output of `openssl rand -hex 32`; or, if only"
-            " people you trust can reach these machines or listen to them, add --open-network to"
-            " the command of each part"
+            f" computation on it. Set it to the same {_LEAST_SECRET_BYTES} characters or more in"
+            " the environment of each part, such as the output of `openssl rand -hex 32`; or, if"
+            " only people you trust can reach these machines or listen to them, add --open-network"
+            " to the command of each part"
         )
     return secret
 

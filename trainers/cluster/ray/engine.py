@@ -40,10 +40,7 @@ _PROBE_SECONDS = 2.0
 _CONNECT_SECONDS = 30.0
 _ROOM_SECONDS = 600.0
 _LOOK_SECONDS = 5.0
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_BACKEND_LOG_LEVEL": "error",
-}
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "error"}
 
 
 def connect(options: RayOptions) -> None:

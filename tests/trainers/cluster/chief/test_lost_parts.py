@@ -100,28 +100,15 @@ class Trained:
         pair: tuple[str, str] = ("bsp", "asp"),
         mechanism: str = "hot",
         percents: tuple[float, ...] = (),
-        band: Band | None = None,
-        retry_percents: tuple[float, ...] = (),
         observer: RecordingObserver | None = None,
+        **fields: Any,
     ) -> TrialRecord:
         """Makes a run in which each gradient has to be applied once, whatever is injected."""
         injections += pace(2)
-        record, state = train_to_end(
-            self.trainer,
-            spec_of(
-                COUNTING,
-                2,
-                50.0,
-                protocols=pair,
-                conditions=RunConditions(switch_mechanism=mechanism, injections=injections),
-                checkpoint_percents=percents,
-                checkpoint_directory=folder,
-                band=band,
-                retry_percents=retry_percents,
-            ),
-            folder,
-            observer,
-        )
+        conditions = RunConditions(switch_mechanism=mechanism, injections=injections)
+        spec = spec_of(COUNTING, 2, 50.0, protocols=pair, conditions=conditions, **fields)
+        spec = replace(spec, checkpoint_percents=percents, checkpoint_directory=folder)
+        record, state = train_to_end(self.trainer, spec, folder, observer)
         assert record.worker_steps == W
         steps = [phase.end_worker_step - phase.start_worker_step for phase in record.phases]
         assert sum(steps) == W
@@ -133,16 +120,15 @@ class Trained:
         loses_replica = pair == REPLICAS and "kill:worker" in "".join(injections)
         np.testing.assert_allclose(moved, W, rtol=0.1 if loses_replica else 0.0)
         assert not list(folder.glob(".*")), "nothing half-written stays behind"
-        assert {event.reason for event in record.events if event.kind == "injected"} == set(
-            injections
-        )
+        injected = {event.reason for event in record.events if event.kind == "injected"}
+        assert injected == set(injections)
         assert all("\n" not in event.reason for event in record.events)
         assert all(one.status() != psutil.STATUS_ZOMBIE for one in self.processes.values())
         # The time of lost steps counts.
         rebuilt = [event for event in record.events if event.kind == "rebuilt"]
         seconds = sum(phase.seconds for phase in record.phases)
         # Attempts that a guard gave up belong to no phase.
-        assert band is not None or seconds == pytest.approx(record.training_seconds)
+        assert "band" in fields or seconds == pytest.approx(record.training_seconds)
         assert record.training_seconds > sum(event.seconds or 0.0 for event in rebuilt)
         if not loses_replica:
             assert_each_step_is_in_them_once(record.checkpoints, percents)
@@ -421,11 +407,7 @@ class TestAWorkerThatDiesWhileItPushes:
 
     @with_two_servers
     def test_and_a_server_that_dies_then_leave_a_copy_with_a_part_of_the_step(
-        self,
-        trained: Trained,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        copied_often: None,
+        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied_often: None
     ) -> None:
         cluster, struck, undone = cluster_of(trained), list[Task](), list[Any]()
         do, load = cluster.step, cluster.load

@@ -14,7 +14,6 @@ import pytest
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from tests.trainers.final import final_state, train_to_end
@@ -156,53 +155,25 @@ def sleepy_data() -> Data:
 SLEEPY = replace(CONSTANT, name="sleepy", data=sleepy_data)
 
 
-class TestInTheMiddleOfReplicas:
-    @pytest.mark.parametrize("protocol", ["local-sgd:1000", "ds-sync:2"])
-    def test_evaluations_are_of_the_mean(
-        self, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch, protocol: str
-    ) -> None:
-        """Even if replicas were never averaged; some may be a step ahead."""
-        trainer = make_trainer(STRAIGHT, 4)
-        tested = []
-        accuracy = ModelTester.accuracy
+@pytest.mark.parametrize("protocol", ["local-sgd:1000", "ds-sync:2"])
+def test_evaluations_are_of_the_mean_of_replicas(
+    make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """Even if replicas were never averaged; some may be a step ahead."""
+    trainer = make_trainer(STRAIGHT, 4)
+    tested = []
+    accuracy = ModelTester.accuracy
 
-        def watched(tester: ModelTester, parameters: Any, statistics: Any) -> float:
-            tested.append(np.asarray(parameters))
-            return accuracy(tester, parameters, statistics)
+    def watched(tester: ModelTester, parameters: Any, statistics: Any) -> float:
+        tested.append(np.asarray(parameters))
+        return accuracy(tester, parameters, statistics)
 
-        monkeypatch.setattr(ModelTester, "accuracy", watched)
-        record = trainer.train(spec_of(STRAIGHT, 4, 100.0, protocols=(protocol, "asp")))
-        assert len(tested) == len(record.evaluations) >= 10
-        for parameters, evaluation in zip(tested, record.evaluations, strict=True):
-            steps = (1 - parameters) / (0.01 * CONSTANT_GRADIENT)
-            np.testing.assert_allclose(steps, steps[0], rtol=1e-3)
-            ahead = steps[0] - evaluation.worker_step
-            assert -0.1 < ahead < 3.1
-        assert steps[0] == pytest.approx(200, rel=1e-4)
-
-    def test_a_checkpoint_holds_the_mean_and_a_fork_goes_on(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        """All 100 examples differ, so each replica moves in its own way."""
-        random = np.random.default_rng(3)
-        inputs = random.standard_normal((100, 4)).astype(np.float32)
-        labels = np.zeros((100, 1), np.float32)
-        data = Data(inputs, labels, inputs, labels)
-        # 25 batches are an epoch: the mean gradient over whole epochs is that of the data.
-        workload = replace(STRAIGHT, data=lambda: data)
-        trainer = make_trainer(workload, 4)
-        spec = spec_of(
-            workload, 4, 100.0, protocols=("local-sgd:1000", "asp"), checkpoint_directory=tmp_path
-        )
-        whole = trainer.train(replace(spec, checkpoint_percents=(50.0,)))
-        checkpoint = read_checkpoint(whole.checkpoints[50.0])
-        (values,) = checkpoint.parameters.values()
-        mean_gradient = inputs.mean(axis=0)
-        assert 25 <= checkpoint.updates <= checkpoint.worker_step == 100, "of the foremost worker"
-        np.testing.assert_allclose(values.ravel(), 1 - 100 * 0.01 * mean_gradient, atol=1e-4)
-        for switch_percent in (100.0, 50.0):
-            fork = replace(spec, fork_from=whole.checkpoints[50.0], switch_percent=switch_percent)
-            record, state = train_to_end(trainer, fork, tmp_path)
-            assert record.phases[0].start_worker_step == 100
-            assert record.worker_steps == 200
-            np.testing.assert_allclose(state.parameters, 1 - 200 * 0.01 * mean_gradient, atol=1e-4)
+    monkeypatch.setattr(ModelTester, "accuracy", watched)
+    record = trainer.train(spec_of(STRAIGHT, 4, 100.0, protocols=(protocol, "asp")))
+    assert len(tested) == len(record.evaluations) >= 10
+    for parameters, evaluation in zip(tested, record.evaluations, strict=True):
+        steps = (1 - parameters) / (0.01 * CONSTANT_GRADIENT)
+        np.testing.assert_allclose(steps, steps[0], rtol=1e-3)
+        ahead = steps[0] - evaluation.worker_step
+        assert -0.1 < ahead < 3.1
+    assert steps[0] == pytest.approx(200, rel=1e-4)

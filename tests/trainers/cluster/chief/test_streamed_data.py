@@ -226,9 +226,7 @@ NESTED = Workload(
 )
 
 
-def test_nested_and_ragged_examples_train_alike_in_processes(
-    tmp_path: Path,
-) -> None:
+def test_nested_and_ragged_examples_train_alike_in_processes(tmp_path: Path) -> None:
     engine = new_engine(tmp_path, 2)
     spec = TrialSpec(workload_identity(NESTED, 2, "bsp", "asp"), 100.0, 1)
     with ClusterTrainer(NESTED, 2) as trainer:

@@ -29,10 +29,7 @@ LONG = 200_000
 
 
 def new_server(
-    parameters: int = 4,
-    statistics: int = 0,
-    decay: float = 1.0,
-    workers: int = WORKERS,
+    parameters: int = 4, statistics: int = 0, decay: float = 1.0, workers: int = WORKERS
 ) -> ParameterServer:
     sizes = Sizes(parameters, statistics, parameters)
     return ParameterServer(

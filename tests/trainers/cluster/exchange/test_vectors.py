@@ -13,12 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.exchange import vectors as update
-from syncswitch.trainers.cluster.exchange.vectors import (
-    Block,
-    each_piece,
-    mean_of,
-    momentum_update,
-)
+from syncswitch.trainers.cluster.exchange.vectors import Block, each_piece, mean_of, momentum_update
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
 from tests.properties import more_examples
@@ -65,14 +60,7 @@ def test_momentum_is_to_the_last_bit_that_of_the_optimizer(
     with patch.multiple(update, _LEAST_OF_A_THREAD=least, _THREADS=threads):
         mean = np.mean(computed, axis=0)
         for _ in range(3):
-            expected, accumulator = SGD.apply(
-                parameters,
-                slots,
-                0,
-                mean,
-                rate,
-                momentum,
-            )
+            expected, accumulator = SGD.apply(parameters, slots, 0, mean, rate, momentum)
             before, target = parameters.copy(), parameters if in_place else moved
             momentum_update(parameters, target, slots, 0, computed, rate, momentum)
             np.testing.assert_array_equal(target, expected)

@@ -18,13 +18,7 @@ from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.exchange import wire as wires
 from syncswitch.trainers.cluster.exchange.plans import SERVER, Hold, Push, Task
-from syncswitch.trainers.cluster.exchange.wire import (
-    Listener,
-    Message,
-    OddMessageError,
-    Wire,
-    dial,
-)
+from syncswitch.trainers.cluster.exchange.wire import Listener, Message, OddMessageError, Wire, dial
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.protocols import Exchange
 from tests.properties import FIXTURES_STAY, more_examples

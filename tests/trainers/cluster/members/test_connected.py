@@ -19,19 +19,13 @@ from syncswitch.trainers.cluster.exchange.handshake import Address, Identity, Pa
 from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Hello, Hold
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import connected
-from syncswitch.trainers.cluster.members import connected as hubs
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.members.connected import Arrival, ConnectedCluster, Hub
 from syncswitch.trainers.cluster.members.engine import Condition, Life, tail_of_log
 from syncswitch.trainers.cluster.processes.engine import LocalEngine
 from syncswitch.trainers.protocols import Exchange
 from tests.processes import until
-from tests.trainers.cluster.engines import (
-    all_gone,
-    new_engine,
-    process_of,
-    processes_of,
-)
+from tests.trainers.cluster.engines import all_gone, new_engine, process_of, processes_of
 from tests.trainers.cluster.members.cluster_contract import (
     NORMALIZED,
     ROWS,
@@ -449,7 +443,7 @@ def test_a_pulse_may_overtake_the_first_word(hub: Hub) -> None:
 def test_who_comes_again_takes_the_place_of_the_one_before(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hubs, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(connected, "_PATIENCE_SECONDS", 0.05)
     old = wire_of(hub, ONE, "old")
     former = arrived(hub)
     new = wire_of(hub, ONE, "new")

@@ -8,10 +8,7 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.processes.platform import await_name, cluster_secret
-from syncswitch.trainers.cluster.processes.tf_config import (
-    TfConfig,
-    parse_tf_config,
-)
+from syncswitch.trainers.cluster.processes.tf_config import TfConfig, parse_tf_config
 
 CLUSTER = {"chief": ["a:1"], "ps": ["b:2"], "worker": ["c:3", "d.e-f:4", "[::1]:65535"]}
 TASK = {"type": "worker", "index": 2}
@@ -49,20 +46,16 @@ def test_old_names_and_index_as_text_are_understood() -> None:
     ("text", "words"),
     [
         ("", "cannot be used (Input data was truncated)"),
-        ("[" * 100_000, "cannot be used (Expected `object`, got `array`)"),
         ('{"more":' + "[" * 100_000, "cannot be used (maximum recursion depth"),
         ("{}", "missing required field `cluster`"),
         (config({}), "has no chief in its cluster"),
-        (config([]), "Expected `object`, got `array` - at `$.cluster`"),
         (config({**CLUSTER, "gpu": ["x:1"]}), "has a job 'gpu' in its cluster; known are chief"),
         (config({**CLUSTER, "master": ["x:1"]}), "both a chief and a master"),
         (config({**CLUSTER, "worker": [3]}), "Expected `str`, got `int` - at `$.cluster[...][0]`"),
         (config({**CLUSTER, "worker": []}), "has no worker in its cluster"),
         (config({"chief": ["a:1"], "worker": ["c:3"]}), "has no ps in its cluster"),
-        (config({"ps": ["a:1"], "worker": ["c:3"]}), "has no chief in its cluster"),
         (config({**CLUSTER, "chief": ["x:1", "y:1"]}), "2 addresses for chief, and only one"),
         (config({**CLUSTER, "ps": ["x"]}), "the address 'x', which is not host:port"),
-        (config({**CLUSTER, "ps": ["x:0"]}), "the address 'x:0', which is not host:port"),
         (config({**CLUSTER, "ps": ["x:65536"]}), "the address 'x:65536', which is not host:port"),
         (config({**CLUSTER, "ps": ["grpc://x:1"]}), "which is not host:port"),
         (config({**CLUSTER, "ps": ["::1:1"]}), "which is not host:port"),
@@ -72,7 +65,6 @@ def test_old_names_and_index_as_text_are_understood() -> None:
         (config(task={"type": "worker", "index": 3}), "is worker 3, and the cluster has 3 of them"),
         (config(task={"type": "worker", "index": -1}), "is worker -1, and"),
         (config(task={"type": "worker", "index": 1.5}), "Expected `int`, got `float`"),
-        (config(task={"type": "worker", "index": "one"}), "Expected `int`, got `str`"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(text: str, words: str) -> None:

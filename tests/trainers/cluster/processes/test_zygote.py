@@ -19,7 +19,9 @@ from typing import Any
 import psutil
 import pytest
 
+from syncswitch.trainers.cluster.exchange.remote import LostError
 from syncswitch.trainers.cluster.members.engine import Condition, Life
+from syncswitch.trainers.cluster.processes import zygote as zygotes
 from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
 from tests.processes import until
 from tests.trainers.cluster.engines import all_gone
@@ -34,11 +36,7 @@ def fork(
     **fields: Any,
 ) -> int:
     return (zygote or shared_zygote()).fork(
-        f"{__name__}:{target.__name__}",
-        argument,
-        str(folder / "log"),
-        environment or {},
-        **fields,
+        f"{__name__}:{target.__name__}", argument, str(folder / "log"), environment or {}, **fields
     )
 
 
@@ -166,49 +164,27 @@ def test_many_threads_may_ask_at_once(tmp_path: Path) -> None:
 
 
 # What forks others needs nothing of what it imports for them, which takes seconds.
-LIBRARIES = {
-    "tensorflow": "class config: list_physical_devices = staticmethod(list)",
-    "keras": "",
-}
-SURVIVOR = f"""
-import sys
-from pathlib import Path
-import psutil
-from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.processes.zygote import shared_zygote
-from {__name__} import fork, sleep
-from tests.trainers.cluster.engines import all_gone
-first = shared_zygote()
-child = psutil.Process(fork(Path(sys.argv[1]), sleep))
-assert shared_zygote() is first
-(zygote,) = psutil.Process().children()
-zygote.kill()
-assert all_gone([child]), "it outlives the one that has forked it"
-try:
-    first.condition(child.pid)
-except LostError as error:
-    print(error)
-fork(Path(sys.argv[1]), sleep)
-assert shared_zygote() is not first
-zygote.wait()
-print(*[one.pid for one in psutil.Process().children(recursive=True)], flush=True)
-"""
+LIBRARIES = {"tensorflow": "class config: list_physical_devices = staticmethod(list)", "keras": ""}
 
 
-def test_another_takes_the_place_of_one_that_died(tmp_path: Path) -> None:
+def test_another_takes_the_place_of_one_that_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, content in LIBRARIES.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(content)
-    with subprocess.Popen(
-        [sys.executable, "-c", SURVIVOR, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[4]}"},
-    ) as owner:
-        assert owner.stdout is not None
-        said = owner.stdout.readline()
-        assert said.startswith("the process that starts others is gone"), said
-        family = [psutil.Process(int(one)) for one in owner.stdout.readline().split()]
-        assert len(family) == 2
-        assert owner.wait(100) == 0
-    assert all_gone(family)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[4]}")
+    monkeypatch.setattr(zygotes, "_shared", {})
+    before = set(psutil.Process().children())
+    first = shared_zygote()
+    child = psutil.Process(fork(tmp_path, sleep))
+    assert shared_zygote() is first
+    (process,) = set(psutil.Process().children()) - before
+    process.kill()
+    assert all_gone([child]), "it outlives the one that has forked it"
+    with pytest.raises(LostError, match="the process that starts others is gone"):
+        first.condition(child.pid)
+    second = psutil.Process(fork(tmp_path, sleep))
+    assert shared_zygote() is not first
+    zygotes._shared["thread"].shutdown()
+    assert all_gone([second]), "it ends with the thread that has started it"

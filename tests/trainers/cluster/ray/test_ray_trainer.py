@@ -71,10 +71,7 @@ def make_trainer(trainer: ProcessTrainer) -> MakeTrainer:
 
 
 # Its chief is that of all clusters of processes, which keep to the whole contract.
-KEPT = {
-    "test_the_record_says_what_when_and_with_what",
-    "test_a_trial_of_another_job_is_refused",
-}
+KEPT = {"test_the_record_says_what_when_and_with_what", "test_a_trial_of_another_job_is_refused"}
 
 
 class TestRayTrainer(TrainerContract, only=KEPT):
