@@ -142,7 +142,7 @@ class TestLimits:
 
 
 class Sleep(Gate):
-    def _wait(self, worker_step: Any) -> Any:
+    def _wait(self, inputs: Any, worker_step: Any) -> Any:
         if int(worker_step) == self._worker_step:
             time.sleep(0.5)
         return worker_step

@@ -46,7 +46,7 @@ class SlowBatches(Gate):
         super().__init__(worker_step)
         self._begun = count()
 
-    def _wait(self, worker_step: Any) -> Any:
+    def _wait(self, inputs: Any, worker_step: Any) -> Any:
         number = next(self._begun)
         if int(worker_step) == self._worker_step:
             self._last = number + 40
