@@ -29,6 +29,8 @@ from benchmarks.problems import (
     recorded_jobs,
 )
 from benchmarks.recorded_jobs import guarded_jobs, trust_jobs
+from tests.program import TINY_WORKLOAD
+from tests.warm_program import run_code
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +149,24 @@ PLAIN = GeneratedProblem(
     ratio=0.2,
     diverges_below_percent=0.0,
 )
+
+
+@pytest.mark.slow
+def test_live_trust(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(TINY_WORKLOAD)
+    sizes = ("--workload", "job.py:tiny", "--trainer", "local", "--workers", 2)
+    few = ("--searches", 1, "--uses", 1, "--begin-at", 50, "--json", "live.json")
+    done = run_code(
+        "from benchmarks import live_trust\nlive_trust.main()",
+        *map(str, sizes + few),
+        folder=tmp_path,
+    )
+    assert "1 searches with 1 trainings each" in done.stdout, done.stderr
+    found = json.loads((tmp_path / "live.json").read_text())
+    assert [len(found[name]) for name in ("BSP alone", "search 0")] == [1, 1]
+    (baseline,), (training,) = found.values()
+    assert (baseline["held_percent"], baseline["failed"]) == (100.0, [])
+    assert training["held_percent"] == 50.0 or training["failed"] == [50.0]
 
 
 def test_the_truth_of_a_plain_curve() -> None:

@@ -60,8 +60,7 @@ class Membership:
     def begin(self, done: int, now_seconds: float, switch_worker_step: float) -> float:
         """Begins a segment as soon as a worker is present; returns the training time then.
 
-        The worker-step of the timing policy's switch is infinite on a detour of the online policy,
-        and 0 after the switch.
+        The worker-step of the timing policy's switch is infinite on a detour of the online policy.
         """
         self._switch_worker_step = switch_worker_step
         self.advance(done, now_seconds)

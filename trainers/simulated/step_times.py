@@ -176,8 +176,6 @@ class StepTimes:
             return self._profile.barrier_seconds + self.apply_seconds
         if exchange is Exchange.BUFFER:
             return self.apply_seconds
-        if len(group) == 1:
-            return 0.0
         links = self._worker_bandwidths
         slowest = min(links[worker % len(links)] for worker in group)
         transfer_seconds = 2 * (len(group) - 1) / len(group) * self.model_bytes / slowest

@@ -55,7 +55,10 @@ class Timeline:
     def _play(self, segment: Segment) -> None:
         log, membership = self._log, self._membership
         done, seconds = log.done, log.elapsed_seconds + self._switch(segment)
-        start_seconds = membership.begin(done, seconds, self._switch_worker_step(segment))
+        switch_at = math.inf
+        if not membership.is_detour:
+            switch_at = done + switch_worker_step(self._spec) - log.first_protocol_done
+        start_seconds = membership.begin(done, seconds, switch_at)
         choice = choose_protocol(segment.protocol)
         members = membership.present
         second_since = log.second_since(segment)
@@ -81,13 +84,6 @@ class Timeline:
         if not log.is_before_switch:
             self._membership.switch(log.done, log.elapsed_seconds)
         return self._times.switch_seconds
-
-    def _switch_worker_step(self, segment: Segment) -> float:
-        """The worker-step of the timing policy's switch; see `Membership.begin`."""
-        missing = switch_worker_step(self._spec) - self._log.first_protocol_done
-        if missing <= 0:
-            return 0
-        return math.inf if self._membership.is_detour else segment.start_worker_step + missing
 
 
 @dataclass(frozen=True, slots=True)
