@@ -31,7 +31,7 @@ _FIRST_LENGTH = 1024
 
 
 class Update(NamedTuple):
-    """The settings of one update: those before it, its rate, and the workload's momentum."""
+    """Of one update: how many were before it, its learning rate, the workload's momentum."""
 
     before: int
     rate: float
@@ -184,7 +184,7 @@ def _adams_weights(beta_1: float, beta_2: float) -> npt.NDArray[np.float64]:
 
 
 class RowRule(msgspec.Struct, frozen=True, tag=True):
-    """An optimizer of rows: its settings, and the variables, with their initial value, of a row."""
+    """An optimizer of rows; `slots` are the variables that it keeps for each, from `initial` on."""
 
     slots: ClassVar[tuple[str, ...]] = ()
     initial = 0.0
