@@ -31,7 +31,7 @@ _FIRST_LENGTH = 1024
 
 
 class Update(NamedTuple):
-    """Of one update: how many were before it, its learning rate, the workload's momentum."""
+    """An update: the number of those before it, its learning rate, and the workload's momentum."""
 
     before: int
     rate: float
