@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +92,6 @@ LARGER = replace(GENERATED, name="larger", workers=8).fingerprint
         ({"candidate_percent": 50}, lambda f: f["candidate_percent"] == 50),
         ({"trial_ids": pd.Series([3, 1])}, lambda f: f["trial_id"].isin([1, 3])),
         ({"trial_ids": []}, lambda f: f["trial_id"] < 0),
-        (
-            {"workload": "digits", "state": "complete"},
-            lambda f: (f["workload"] == "digits") & (f["state"] == "complete"),
-        ),
         ({"workload": None, "since": None}, lambda f: f["trial_id"] > 0),
         ({"trial_ids": range(1, 100_001)}, lambda f: f["trial_id"] > 0),
     ],
@@ -111,22 +107,6 @@ def test_the_database_chooses_the_trials(
         frames.evaluations(filled, **choice),
         curves[curves["trial_id"].isin(wanted["trial_id"])].reset_index(drop=True),
     )
-
-
-def test_trials_are_chosen_by_when_they_began(filled: Database) -> None:
-    moment = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)  # when the runs of `digits` began
-    later = moment + timedelta(seconds=60)
-    zone = timezone(timedelta(hours=5, minutes=30))
-
-    def began(**choice: datetime) -> list[int]:
-        numbers = frames.trials(filled, study="digits-1", state="complete", **choice)
-        return list(numbers["trial_number"])
-
-    assert began(since=moment) == [0, 1, 2]
-    assert began(since=moment + timedelta(microseconds=1)) == [2]
-    assert began(until=later) == [0, 1]  # not those that began at that moment
-    assert began(since=moment.astimezone(zone), until=later.astimezone(zone)) == [0, 1]
-    assert began(until=datetime(1980, 1, 1, tzinfo=zone)) == []
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,6 @@ def test_whatever_is_written_is_read_or_refused(line: str) -> None:
         assert report is None or report.step is None or report.step >= 0
 
 
-LOSS = Metric("val_loss", "min", None, None, None)
-
-
 PATTERN = (
     r"step (?P<step>\S+) acc (?P<accuracy>\S+)"
     r"(?: after (?P<seconds>\S+) s)?(?: loss (?P<loss>\S+))?"
