@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syncswitch.trainers.cluster.exchange import vectors as update
-from syncswitch.trainers.cluster.exchange.vectors import Block, each_piece, mean_of, momentum_update
+from syncswitch.trainers.cluster.exchange.vectors import Block, momentum_update
 from syncswitch.trainers.model.layout import FlatLayout, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD
 from tests.properties import more_examples
@@ -69,32 +68,6 @@ def test_momentum_is_to_the_last_bit_that_of_the_optimizer(
                 np.testing.assert_array_equal(parameters, before)
                 parameters, moved = moved, parameters
             assert parameters.dtype == slots.dtype == np.float32
-
-
-@given(st.integers(0, 3 * PIECE), st.integers(1, 4))
-@example(PIECE + 1, 4)
-def test_each_value_is_in_one_piece(size: int, threads: int) -> None:
-    seen, lock = np.zeros(size, np.int64), threading.Lock()
-
-    def note(piece: slice) -> None:
-        with lock:
-            seen[piece] += 1
-        assert piece.stop - piece.start <= PIECE
-
-    with patch.multiple(update, _LEAST_OF_A_THREAD=100, _THREADS=threads):
-        each_piece(size, note)
-    assert (seen == 1).all()
-
-
-@given(st.integers(1, 6), st.integers(0, 9))
-def test_the_mean_is_numpys_and_of_a_single_vector_itself(count: int, size: int) -> None:
-    given_vectors = vectors(count, count, size)
-    kept = [one.copy() for one in given_vectors]
-    mean = mean_of(given_vectors)
-    assert mean.dtype == np.float32
-    np.testing.assert_array_equal(mean, np.mean(given_vectors, axis=0))
-    np.testing.assert_array_equal(given_vectors, kept)
-    assert (mean is given_vectors[0]) == (count == 1)
 
 
 @pytest.mark.filterwarnings("error")
