@@ -49,7 +49,6 @@ from tests.trainers.jobs import (
     CONSTANT_GRADIENT,
     RecordingObserver,
     pace,
-    phases_answer,
     spec_of,
 )
 
@@ -169,9 +168,6 @@ def trained(
 def copied_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(run, "_SHARE", 0.0)
-
-
-with_two_servers = pytest.mark.parametrize("trained", [2], indirect=True, ids=["two servers"])
 
 
 def kinds(record: TrialRecord) -> Counter[str]:
@@ -332,42 +328,6 @@ class TestTheParameterServer:
         seconds = [one.elapsed_seconds for one in record.evaluations]
         assert seconds == sorted(seconds)
 
-    def test_with_momentum_and_the_global_batch_nothing_is_lost_either(
-        self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
-        workload = replace(
-            COUNTING,
-            name="momentum",
-            momentum=0.5,
-            momentum_after_switch="zero",
-            batch_after_switch="global",
-        )
-        engine = new_engine(tmp_path, 2)
-        with connected_trainer(workload, 2, engine) as trainer:
-            injections = ("kill:ps,at=30%", "kill:worker=1,at=52%", "kill:ps,at=60%", *pace(2))
-            spec = spec_of(workload, 2, 50.0, conditions=RunConditions(injections=injections))
-            record, state = train_to_end(trainer, spec, tmp_path)
-        assert kinds(record)["rebuilt"] == 2, record.events
-        np.testing.assert_allclose(state.parameters, phases_answer(workload, record), rtol=1e-5)
-
-
-def test_what_was_killed_between_two_runs_is_there_again(trained: Trained, tmp_path: Path) -> None:
-    before, killed = trained.processes, {(SERVER, 0), (WORKER, 1)}
-    for part in killed:
-        before[part].kill()
-        while before[part].status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.001)
-    record = trained.train(tmp_path)
-    assert kinds(record) == {"switched": 1}
-    assert trained.others(before) == killed
-
-
-def cluster_of(trained: Trained) -> ConnectedCluster:
-    cluster = trained.trainer._cluster
-    assert isinstance(cluster, ConnectedCluster)
-    return cluster
-
 
 def push_to_the_first(cluster: ConnectedCluster, worker: int, task: Task, gradient: Any) -> None:
     """Does what a worker does that dies after reaching the first server."""
@@ -405,11 +365,12 @@ class TestAWorkerThatDiesWhileItPushes:
         np.testing.assert_array_equal(state.parameters, 1 - 2.0**-4 * np.sum(gradients, axis=0))
         assert state.updates == 3
 
-    @with_two_servers
+    @pytest.mark.parametrize("trained", [2], indirect=True)
     def test_and_a_server_that_dies_then_leave_a_copy_with_a_part_of_the_step(
         self, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied_often: None
     ) -> None:
-        cluster, struck, undone = cluster_of(trained), list[Task](), list[Any]()
+        cluster, struck, undone = trained.trainer._cluster, list[Task](), list[Any]()
+        assert isinstance(cluster, ConnectedCluster)
         do, load = cluster.step, cluster.load
 
         def strike(worker: int, task: Task) -> Push:

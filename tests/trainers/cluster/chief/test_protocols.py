@@ -92,6 +92,8 @@ class TestTheSameNumbers:
     @pytest.mark.parametrize(
         ("protocol", "rates"),
         [
+            ("bsp", [0.04] * 50),
+            ("asp", [0.01] * 200),
             ("ssp:2", [0.01] * 200),
             ("dssp:1-4", [0.01] * 200),
             ("ds-sync:2", [0.04] * 50),

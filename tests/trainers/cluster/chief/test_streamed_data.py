@@ -47,8 +47,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return trained(SHORT, tmp_path_factory.mktemp("arrays"))
 
 
-# Arrays are read by the tests that follow.
-@pytest.mark.parametrize("kind", ["tfrecord", "pipeline"])
+@pytest.mark.parametrize("kind", ["numpy", "tfrecord", "pipeline"])
 def test_whatever_they_are_read_from_the_run_is_the_same(
     kind: str, expected: Trained, tmp_path: Path
 ) -> None:
@@ -57,16 +56,6 @@ def test_whatever_they_are_read_from_the_run_is_the_same(
     assert_bitwise_equal(state, expected[1])
     found, wanted = ([one.accuracy for one in each.evaluations] for each in (record, expected[0]))
     assert found == wanted
-
-
-def test_a_fork_goes_on_at_the_same_example(expected: Trained, tmp_path: Path) -> None:
-    data = streamed("numpy", tmp_path)
-    with ClusterTrainer(replace(SHORT, data=lambda: data), WORKERS) as trainer:
-        spec = spec_of(SHORT, WORKERS, 100, checkpoint_percents=(50.0,))
-        spec = replace(spec, checkpoint_directory=tmp_path / "whole")
-        whole = trainer.train(spec)
-        fork = spec_of(SHORT, WORKERS, 100, fork_from=whole.checkpoints[50.0])
-        assert_bitwise_equal(final_state(trainer, fork, tmp_path / "fork"), expected[1])
 
 
 def test_the_simulator_reads_them_as_well(tmp_path: Path) -> None:

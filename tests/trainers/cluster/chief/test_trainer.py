@@ -71,20 +71,6 @@ class TestBspIsSequentialSgd:
 
 
 class TestTheSwitch:
-    def test_the_whole_job_has_the_known_answer(
-        self, make_trainer: MakeTrainer, tmp_path: Path
-    ) -> None:
-        """With a constant gradient each update is known: rounds at 4 eta, then pushes at eta."""
-        workload = replace(CONSTANT, learning_rate_boundaries=((40, 0.1),))
-        trainer = make_trainer(workload, 4)
-        record, state = train_to_end(trainer, spec_of(workload, 4, 50.0), tmp_path)
-        rates = [0.04] * 10 + [0.004] * 15 + [0.001] * 100
-        parameters, accumulator = momentum_answer(rates, 0.9)
-        assert [phase.end_worker_step for phase in record.phases] == [100, 200]
-        assert state.updates == len(rates)
-        np.testing.assert_allclose(state.parameters, parameters, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(state.slots, accumulator, rtol=1e-5)
-
     @pytest.mark.parametrize("pair", [("bsp", "asp"), ("asp", "bsp")])
     def test_rates_follow_worker_steps_and_the_size_of_the_round(
         self, make_trainer: MakeTrainer, tmp_path: Path, pair: tuple[str, str]

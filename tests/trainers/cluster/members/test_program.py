@@ -268,11 +268,3 @@ class TestThreadsCluster(ClusterContract):
         in_parallel(be_late, fence)
         assert_same(cluster.state(), state)
         assert step(cluster, 1, 0).pushed_updates == 1
-
-    def test_a_new_one_begins_anew(self, make_cluster: MakeCluster) -> None:
-        cluster = make_cluster(ROWS, 3)
-        state = fresh(cluster)
-        cluster.renew()
-        cluster.load(state)
-        assert_same(cluster.state(), state)
-        assert step(cluster, 2, 0).pushed_updates == 1
