@@ -35,6 +35,7 @@ class GeneratedTrainer(Trainer):
         diverges_below_percent: Switch points below this one diverge.
         failures: How many runs fail for infrastructure before any succeeds.
         runs: Switch points and replicates asked for, in order.
+        specs: All that was asked for.
     """
 
     knee_percent: float = 12.5
@@ -49,11 +50,13 @@ class GeneratedTrainer(Trainer):
 
     def __post_init__(self) -> None:
         self.runs: list[tuple[float, int]] = []
+        self.specs: list[TrialSpec] = []
         self.closed = 0
 
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         observer = observer or Observer()
         self.runs.append((spec.switch_percent, spec.replicate))
+        self.specs.append(spec)
         started_at = datetime.now(timezone.utc)
         if self.failures:
             self.failures -= 1

@@ -90,7 +90,6 @@ def test_it_finds_saves_and_returns_what_the_command_line_finds(
         ({"trainer": "replay"}, r'trainer_options\["recordings"\]'),
         ({"trainer": "command"}, r'trainer_options\["command"\]'),
         ({"workload": MAE, "budget": 2.0}, "budget= is 2: without a threshold="),
-        ({"workload": 5}, "workload is "),
         ({"workload": Path("train.py")}, "workload is "),
         ({"workload": None}, "workload is "),
         ({"workload": OWN, "trainer_options": {"launcher": "processes"}}, "object of this process"),

@@ -40,14 +40,6 @@ def next_use(runs: list[Observation], uses_left: int) -> Decision:
     return Assessment(STRATEGY, runs, uses_left).decision()
 
 
-def test_a_use_that_went_back_is_also_a_run_of_the_first_protocol_alone() -> None:
-    sent_back = Observation(25.0, 0.9, cost=COST, alarmed=True)
-    failed, baseline = lessons_of(sent_back, 3, seed=7)
-    assert (failed.switch_percent, failed.alarmed, failed.cost) == (25.0, True, COST)
-    assert (baseline.switch_percent, baseline.alarmed, baseline.cost) == (100.0, False, None)
-    assert baseline.accuracy == 0.9
-
-
 def test_each_switch_that_failed_is_a_lesson_and_that_which_held() -> None:
     lessons = lessons_of(Observation(25.0, 0.9, cost=COST), 3, 7, [(6.25, None), (12.5, None)])
     assert [(one.switch_percent, one.alarmed) for one in lessons] == [

@@ -59,18 +59,7 @@ FINISHED = (
 
 
 def search_info(job: WorkloadIdentity, **changes: object) -> SearchInfo:
-    info = SearchInfo(
-        study=STUDY,
-        fingerprint=job.fingerprint,
-        strategy="paper",
-        settings=2,
-        runs=2,
-        threshold=0.01,
-        target_accuracy=None,
-        trainer="local",
-        base_seed=7,
-        options={},
-    )
+    info = SearchInfo(STUDY, job.fingerprint, "paper", 2, 2, 0.01, None, "local", 7)
     return replace(info, **changes)  # type: ignore[arg-type]
 
 

@@ -16,27 +16,14 @@ from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage import frames
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.trainer import Observer
+from syncswitch.storage.records.trial import TrialSpec
 from tests.storage.filled import CONDITIONS, EVENTS, add_disturbed
 
 pytestmark = pytest.mark.usefixtures("our_tables")
 
 
-class Remembering(GeneratedTrainer):
-    """Remembers the runs that it was asked for."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.specs: list[TrialSpec] = []
-
-    def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        self.specs.append(spec)
-        return super().train(spec, observer)
-
-
 def asked_for(url: str, plan: SearchPlan, folder: Path) -> list[TrialSpec]:
-    trainer = Remembering()
+    trainer = GeneratedTrainer()
     search(url, trainer, plan, checkpoints=folder)
     return trainer.specs
 
@@ -96,7 +83,7 @@ class TestShown:
         assert tables.count("switch at") == 2
         assert f"], {UNDER}\n" in tables
 
-    def test_events_as_a_table(self, invoke: Invoke) -> None:
+    def test_events(self, invoke: Invoke, disturbed: str, tmp_path: Path) -> None:
         tables = invoke("trials", "disturbed", "--events").stdout.split("\n\n")
         head, columns, _, *rows = tables[1].splitlines()
         assert head.endswith(f" 1, disturbed, 50 % [{UNDER}]")
@@ -109,8 +96,6 @@ class TestShown:
         assert invoke("trials", "--events").stdout.count("detected") == 3
         expected = "nothing happened to any run of generated\n"
         assert invoke("trials", "generated", "--events").stdout == expected
-
-    def test_events_as_files(self, invoke: Invoke, disturbed: str, tmp_path: Path) -> None:
         documents = json.loads(invoke("trials", "--events", "--json").stdout)
         names = list(asdict(EVENTS[0]))
         assert [{name: row[name] for name in names} for row in documents] == [

@@ -78,16 +78,6 @@ def test_what_was_believed_after_each_run_is_what_the_strategy_believed(found: E
     assert belief.low_accuracy < 0.9 < belief.high_accuracy
 
 
-def test_the_first_run_makes_earlier_switches_less_likely_than_later_ones(
-    found: Explanation,
-) -> None:
-    kept = [one.kept_share for one in found.runs[0].beliefs]
-    assert kept == sorted(kept)
-    likely = [one.good_probability for one in explain(BARE, searched(BARE)).runs[0].beliefs]
-    assert likely == sorted(likely)
-    assert likely[-1] == 1.0
-
-
 def test_further_runs_that_are_named_move_the_answer_and_fewer_do_not(found: Explanation) -> None:
     runs = searched(ADAPTIVE)
     # With a guard a failure more is no reason to leave the answer, whose failures cost little.

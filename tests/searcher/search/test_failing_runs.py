@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import Any
 
 from generated_trainer import GeneratedTrainer
@@ -51,21 +51,14 @@ class Testing(GeneratedTrainer):
                 observer.on_evaluation(made[-1])
                 break
         last = [test.accuracy for test in made[-5:]]
-        return TrialRecord(
-            spec=spec,
+        return replace(
+            super()._record(spec, Observer(), started_at),
             worker_steps=made[-1].worker_step,
             evaluations=tuple(made),
             phases=(),
             converged_accuracy=sum(last) / len(last),
-            converged=True,
-            diverged=False,
             stopped_early=is_stopped,
             training_seconds=float(len(made)),
-            inherited_seconds=0.0,
-            switch_overhead_seconds=0.0,
-            started_at=started_at,
-            ended_at=datetime.now(timezone.utc) + timedelta(microseconds=1),
-            host="here",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from generated_trainer import GeneratedTrainer
 from optuna.distributions import FloatDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 from searches import PLAN, search
 
 from syncswitch.searcher.search.observations import REPLICATE
@@ -85,42 +85,31 @@ def test_three_searchers_make_each_run_once_and_agree(
 PERCENTS = FloatDistribution(0.0, 100.0)
 
 
-def trial(
-    number: int,
-    *,
-    chosen: float | None,
-    replicate: int | None,
-    state: TrialState = TrialState.RUNNING,
-) -> FrozenTrial:
-    has_percent: dict[str, Any] = {} if chosen is None else {PARAMETER: chosen}
-    made = create_trial(
-        state=state,
-        values=None,
-        params=has_percent,
-        distributions=dict.fromkeys(has_percent, PERCENTS),
+@pytest.mark.parametrize(
+    ("percent", "replicate", "trial_state", "is_waited_for"),
+    [
+        (None, None, TrialState.RUNNING, True),
+        (12.5, None, TrialState.RUNNING, True),
+        (None, 1, TrialState.RUNNING, True),
+        (12.5, 0, TrialState.RUNNING, False),
+        (None, None, TrialState.FAIL, False),
+    ],
+)
+def test_who_comes_later_waits_for_both_choices_of_a_run_under_way(
+    percent: float | None, replicate: int | None, trial_state: TrialState, is_waited_for: bool
+) -> None:
+    chosen: dict[str, Any] = {} if percent is None else {PARAMETER: percent}
+    trial = create_trial(
+        state=trial_state,
+        params=chosen,
+        distributions=dict.fromkeys(chosen, PERCENTS),
         user_attrs={} if replicate is None else {REPLICATE: replicate},
     )
-    made.number = number
-    return made
-
-
-def after(*trials: FrozenTrial) -> SearchState:
-    return SearchState(PaperStrategy(), trials, rows={})
-
-
-@pytest.mark.parametrize(("percent", "replicate"), [(None, None), (12.5, None), (None, 1)])
-def test_who_comes_later_waits_for_both_choices(
-    percent: float | None, replicate: int | None
-) -> None:
-    state = after(trial(0, chosen=percent, replicate=replicate))
-    assert state.is_choosing_before(1)
-    assert not state.is_all_before(1)
+    trial.number = 0
+    state = SearchState(PaperStrategy(), (trial,), rows={})
+    assert (state.is_choosing_before(1), state.is_all_before(1)) == (
+        is_waited_for,
+        not is_waited_for,
+    )
     assert not state.is_choosing_before(0)
-
-
-def test_chosen_and_ended_ones_are_not_waited_for() -> None:
-    ended = trial(1, chosen=None, replicate=None, state=TrialState.FAIL)
-    state = after(trial(0, chosen=12.5, replicate=0), ended)
-    assert not state.is_choosing_before(2)
-    assert state.is_all_before(2)
-    assert not state.is_all_before(3)
+    assert not state.is_all_before(2)

@@ -42,39 +42,25 @@ def ahead(url: str) -> None:
 
 
 @pytest.mark.usefixtures("ahead")
-class TestShown:
-    def test_trials_say_which_are_speculative_and_which_were_cancelled(
-        self, invoke: Invoke
-    ) -> None:
-        header, _, *rows = invoke("trials").stdout.splitlines()
-        columns = ["run", "candidate", "speculative", "end", "accuracy", "seconds"]
-        assert " ".join(header.split()) == " ".join(columns)
-        cells = [row.split() for row in rows]
-        assert [row[4:6] for row in cells] == [
-            ["-", "whole"],
-            ["-", "whole"],
-            ["yes", "whole"],
-            ["-", "failed"],
-            ["yes", "cancelled"],
-        ]
-        assert cells[-1][6:] == ["-", "12.5"]
-
-    def test_trials_as_json(self, invoke: Invoke) -> None:
-        found = json.loads(invoke("trials", "--json").stdout)
-        names = ("speculative", "state", "end", "paid_seconds", "failure")
-        assert [tuple(trial[name] for name in names) for trial in found[2:]] == [
-            (True, "complete", "whole", 70.0, None),
-            (False, "failed", None, None, "the server was lost"),
-            (True, "failed", "cancelled", 12.5, CANCELLED),
-        ]
-
-    def test_status_counts_a_cancelled_run_as_no_failure(self, invoke: Invoke) -> None:
-        (search,) = json.loads(invoke("status", "--json").stdout)
-        counts = ("finished", "in_flight", "failed", "cancelled", "speculative")
-        assert [search[f"{name}_runs"] for name in counts] == [3, 0, 1, 1, 2]
-        shown = invoke("status").stdout
-        assert "3 of at most 8 runs, 1 stale or failed, 2 speculative, 1 cancelled" in shown
-        assert "last failure: 25 %, run 1: the server was lost" in shown
+def test_it_is_shown_which_are_speculative_and_which_were_cancelled(invoke: Invoke) -> None:
+    header, _, *rows = invoke("trials").stdout.splitlines()
+    assert header.split() == ["run", "candidate", "speculative", "end", "accuracy", "seconds"]
+    cells = [" ".join(row.split()[4:6]) for row in rows]
+    assert cells == ["- whole", "- whole", "yes whole", "- failed", "yes cancelled"]
+    assert rows[-1].split()[6:] == ["-", "12.5"]
+    found = json.loads(invoke("trials", "--json").stdout)
+    names = ("speculative", "state", "end", "paid_seconds", "failure")
+    assert [tuple(trial[name] for name in names) for trial in found[2:]] == [
+        (True, "complete", "whole", 70.0, None),
+        (False, "failed", None, None, "the server was lost"),
+        (True, "failed", "cancelled", 12.5, CANCELLED),
+    ]
+    (search,) = json.loads(invoke("status", "--json").stdout)
+    counts = ("finished", "in_flight", "failed", "cancelled", "speculative")
+    assert [search[f"{name}_runs"] for name in counts] == [3, 0, 1, 1, 2]
+    shown = invoke("status").stdout
+    assert "3 of at most 8 runs, 1 stale or failed, 2 speculative, 1 cancelled" in shown
+    assert "last failure: 25 %, run 1: the server was lost" in shown
 
 
 @pytest.mark.usefixtures("one_version")

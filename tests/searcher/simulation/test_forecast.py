@@ -115,11 +115,3 @@ def test_the_mean_lies_among_the_cases(strategy: Strategy, accuracies: list[floa
     assert 0 <= rest.low_cost <= rest.high_cost
     assert 0 <= rest.cost <= 20
     assert rest == rest_of_search(strategy, made[::-1])
-
-
-def test_a_diverged_baseline_has_no_rest() -> None:
-    with pytest.raises(UserError, match="diverged"):
-        rest_of_search(
-            AdaptiveStrategy(),
-            [replace(run(n, 100.0, replicate=n), diverged=True) for n in range(2)],
-        )

@@ -89,13 +89,6 @@ def test_a_known_target_is_one_more_measurement() -> None:
     assert both.target_runs == 6
 
 
-def test_what_is_never_seen_has_no_probability_of_its_own() -> None:
-    found = outlook(believe(PRIOR, BASELINE))
-    assert found.answers().sum() == pytest.approx(1)
-    assert found.good_probabilities[LAST] == pytest.approx(1)
-    assert found.times[LAST] == pytest.approx(1)
-
-
 MEANS = np.array([0.3, 0.7])
 DEVIATIONS = np.array([0.004, 0.02])
 

@@ -165,12 +165,6 @@ def test_a_run_is_made_where_it_saves_more_than_it_costs() -> None:
             assert totals[best] >= without
 
 
-def test_for_one_use_no_run_pays_but_those_that_an_answer_needs() -> None:
-    finished = played(AdaptiveStrategy(uses=1), steps(TARGET))
-    assert [run.switch_percent for run in finished] == [100, 50]
-    assert answer_of(AdaptiveStrategy(uses=1), finished).switch_percent == 50
-
-
 def test_where_all_runs_failed_is_no_answer_however_little_failures_cost() -> None:
     # A tenth of the time: who begins at 25 % and goes on at 50 % loses next to nothing.
     strategy = AdaptiveStrategy(settings=2, runs=1).among((25.0, 50.0, 100.0))
