@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import optuna
 import pytest
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, text
 
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import DatabaseError, RetryableError
-from syncswitch.storage.tables.trials import WORKLOADS
 from tests.storage.conftest import AtOnce, both_databases
 
 pytestmark = both_databases
@@ -21,15 +20,6 @@ def test_optuna_and_we_share_one_database(url: str) -> None:
     open_database(url, create=True).close()
     assert len(optuna.load_study(storage=url, study_name="first").trials) == 1
     optuna.create_study(storage=url, study_name="second")
-    open_database(url, create=False).close()
-
-
-def test_many_processes_create_one_database_at_once(url: str, at_once: AtOnce) -> None:
-    def work(number: int) -> int:
-        with open_database(url, create=True) as database, database.transaction() as connection:
-            return connection.scalar(select(func.count()).select_from(WORKLOADS))
-
-    assert at_once(work, 4) == [0] * 4
     open_database(url, create=False).close()
 
 

@@ -53,11 +53,7 @@ NO_URL = "allowed: sqlite:///FILE or postgresql://"
         ("postgresql://user:secr@et@host/name", "write %40 for an @"),
         # No password is shown.
         ("postgresql://user:secret@host:port:port/name", NO_URL),
-        ("postgresql://user:secret/name", NO_URL),
-        ("postgresql//user:secret@host/name", NO_URL),
-        ("postgresql:user:secret@host/name", NO_URL),
         ("user=me password=secret host=here", NO_URL),
-        ("postgresql://user:a@secret@host/name", "write %40"),
         ("postgresql://user:a@b/secret@host/name", "write %40"),
         ("mysql://host/name?password=secret", "not supported"),
         ("postgresql+nodriver://host/name?password=secret", "nodriver"),
@@ -76,14 +72,12 @@ def test_a_url_where_nothing_can_be_stored_is_refused(url: str, said: str) -> No
     [
         ("postgresql://user:secret@host/name", "postgresql://user:***@host/name"),
         ("postgresql://user:sec@ret@host/name", "postgresql://***"),
-        ("postgresql://user:sec@re/t@host/name", "postgresql://***"),
         ("postgresql://user:sec/ret@host/name", "postgresql://user:***@host/name"),
         ("postgresql://h/d?sslpassword=s%20t&z=1", "postgresql://h/d?sslpassword=***&z=1"),
         ("postgresql://h/d?PGPASSWORD=secret", "postgresql://h/d?PGPASSWORD=***"),
         ("postgresql://h/d?pass%77ord=secret", "postgresql://h/d?password=***"),
         ("postgresql://h/d&password=secret", "postgresql://***"),
         ("sqlite:///a.db?password=secret", "sqlite:///a.db?password=***"),
-        ("postgresql://user@host:5432/name", "postgresql://user@host:5432/name"),
         ("sqlite:////home/me/a.db", "sqlite:////home/me/a.db"),
     ],
 )

@@ -41,6 +41,7 @@ def test_a_search_that_has_not_begun_has_cost_nothing(
 ) -> None:
     (one,) = study_costs(database)
     assert (one.study, one.workload, one.workers) == ("digits-1", "digits", 4)
+    assert (one.strategy, one.trainer) == ("adaptive", "simulated")
     assert (one.completed_runs, one.failed_runs, one.speculative_runs) == (0, 0, 0)
     assert (one.paid_seconds, one.wall_seconds) == (0, 0)
     assert (one.baseline_seconds, one.bsp_multiples, one.policy_version) == (None, None, None)
