@@ -98,17 +98,13 @@ FILES = {
     "small.py": TINY_WORKLOAD,
     "low.json": '{"compute_seconds": -1}',
     "huge.json": '{"compute_seconds": 1e308}',
-    "late.json": (
-        '{"compute_seconds": 1, "stragglers": [{"worker": 9, "start_seconds": 0,'
-        ' "duration_seconds": 1}]}'
-    ),
     "mute.py": (
         "class Mute(Exception):\n    def __str__(self):\n        raise RuntimeError\nraise Mute\n"
     ),
 }
 
 SEARCHES = [
-    (["--settings", "0"], "--settings is 0"),
+    (["--tensorboard", "logs", "--settings", "0"], "--settings is 0"),
     (["--runs", "-1"], "--runs is -1"),
     (["--runs", "10001"], "--runs is 10001: give a whole number, 1 to"),
     (["--threshold", "0"], "--threshold is 0.0"),
@@ -148,6 +144,8 @@ SEARCHES = [
     (["--first-seconds", "5"], "need --dry-run"),
     (["--command", "sh"], "--command needs --trainer command, and this is --trainer local"),
     (["--recordings", "x"], "--recordings needs --trainer replay"),
+    (["--trainer", "replay", "--recordings", "sqlite:///no.db"], "no database at no.db"),
+    (["--trainer", "replay", "--recordings", "no.db"], "is not a database URL"),
 ]
 BY_COMMAND = [
     ([], '--trainer command needs your training command: add --command "PROGRAM'),
@@ -213,7 +211,6 @@ OTHERS = [
     ),
     (["run", "small.py:tiny", *SIMULATED, "--profile", "low.json"], "compute_seconds is -1: "),
     (["run", "small.py:tiny", *SIMULATED, "--profile", "huge.json"], "compute_seconds is 1e+308: "),
-    (["run", "small.py:tiny", *SIMULATED, "--profile", "late.json"], "straggler.worker is 9, and "),
     (
         ["run", "small.py:tiny", *SIMULATED[:2], "--workers", "200"],
         "than two rounds of 200 workers",

@@ -221,21 +221,6 @@ def idle() -> Trainer:
     raise UserError("the chosen trainer")
 
 
-def test_a_file_that_is_no_database(invoke: Invoke, url: str) -> None:
-    database_file(url).write_text("a shopping list, long enough to look like a file")
-    for command in (["run", "digits"], ["status"], ["policy", "lookup", "digits"]):
-        result = invoke(*command)
-        assert result.exit_code == 2
-        assert "not a SQLite database" in error_line(result)
-
-
-def test_debug_shows_the_traceback(invoke: Invoke) -> None:
-    result = invoke("run", "digits", "--runs", "0", "--debug")
-    assert result.exit_code == 2
-    assert "Traceback" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("error: --runs is 0")
-
-
 def test_status_and_trials(invoke: Invoke) -> None:
     assert "no database" in error_line(invoke("status"))
     invoke("run", "generated", *LEAST)

@@ -34,9 +34,18 @@ def run(invoke: Invoke, command_text: str, *arguments: str) -> Any:
     return invoke("run", "--trainer", "command", "--command", command_text, *arguments)
 
 
-def test_the_switch_of_a_command_is_found(invoke: Invoke, train: str, tmp_path: Path) -> None:
+def price_of_a_failure(url: str) -> dict[str, Any]:
+    with open_database(url, create=False) as database:
+        (search,) = TrialStore(database).searches()
+    return {name: value for name, value in search.options.items() if name == "goes_back"}
+
+
+def test_the_switch_of_a_command_is_found(
+    invoke: Invoke, url: str, train: str, tmp_path: Path
+) -> None:
     done = run(invoke, train, *SEARCH)
     assert done.exit_code == 0, done.stderr
+    assert price_of_a_failure(url) == {"goes_back": False}
     assert "with DDP for the first 25 % of its 100 worker-steps, then with LOCAL-SGD" in done.stdout
     # The command line that it ends with has no guard.
     assert "found for guarded trainings: with the bare switch" in done.stderr
@@ -80,15 +89,17 @@ PRINTED = (
 )
 
 
-def test_the_switch_of_a_command_that_prints_a_loss_is_found(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_switch_of_a_command_that_prints_a_loss_and_resumes_is_found(
+    invoke: Invoke, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = command(tmp_path, LOSES, "{output_dir}", "{switch_step}", "{seed}").words
+    text = "env FROM={resume_from} " + shlex.join(words)
     metric = ("--metric-name", "val_loss", "--metric-goal", "min", "--metric-unit", "nats")
     wanted = (*SEARCH, "--metric-pattern", PRINTED)
-    done = run(invoke, shlex.join(words), *wanted, *metric, "--threshold", "0.05")
+    done = run(invoke, text, *wanted, *metric, "--threshold", "0.05")
     assert done.exit_code == 0, done.stderr
+    assert price_of_a_failure(url) == {}
     assert "for the first 25 % of its 100 worker-steps" in done.stdout
     assert "It reached a val_loss of 0.20" in done.stdout
     assert "up to 0.05 nats more is accepted" in done.stdout
@@ -99,7 +110,7 @@ def test_the_switch_of_a_command_that_prints_a_loss_is_found(
     tests = json.loads(invoke("trials", "--evaluations", "--json").stdout)
     assert all(one["further"] == {"acc": 1 - one["value"] / 4} for one in tests)
     # Whether less is better is part of the job: what measures otherwise is another one.
-    again = run(invoke, shlex.join(words), *wanted, *metric, "--threshold", "0.05", "--json")
+    again = run(invoke, text, *wanted, *metric, "--threshold", "0.05", "--json")
     assert json.loads(again.stdout)["search"]["trials"] == len(rows)
     assert json.loads(again.stdout)["policy"]["version"] == 1
 
@@ -119,17 +130,3 @@ def test_a_command_that_does_not_know_its_switch_is_noticed(
     assert done.exit_code == 0, done.stderr
     assert "note: --command has neither {switch_step} nor {switch_percent}" in done.stderr
     assert " SYNCSWITCH_SWITCH_PERCENT=" in done.stdout.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("begin", "told"),
-    [("", {"goes_back": False}), ("env FROM={resume_from} ", {})],
-    ids=["anew", "goes back"],
-)
-def test_the_price_of_a_failed_switch_is_that_of_the_command(
-    invoke: Invoke, train: str, url: str, begin: str, told: dict[str, Any]
-) -> None:
-    assert run(invoke, begin + train, *SEARCH).exit_code == 0
-    with open_database(url, create=False) as database:
-        (search,) = TrialStore(database).searches()
-    assert {name: value for name, value in search.options.items() if name == "goes_back"} == told

@@ -38,15 +38,13 @@ def offered(words: str, incomplete: str, *, program: str = "syncswitch-search") 
     return [kind if kind == "file" else name for kind, name in found]
 
 
-def test_workloads_are_the_built_in_ones_and_those_of_the_database(invoke: Invoke) -> None:
+def test_what_is_built_in_and_what_the_database_has_is_offered(invoke: Invoke) -> None:
     assert offered("run", "") == sorted([*BUILT_IN, "generated"])
     for command in ("status", "trials", "policy lookup", "sweep --policy"):
         assert offered(command, "gen") == ["generated"]
     assert offered("", "digi", program="syncswitch-run") == ["digits"]
     assert offered("run", "my_") == ["file"]
 
-
-def test_policies_searches_profiles_and_protocols(invoke: Invoke) -> None:
     assert offered("sweep --policy", "generated@") == ["generated@current", "generated@1"]
     assert offered("generated --policy", "", program="syncswitch-run") == ["current", "1"]
     assert offered("policy alias generated", "cur") == ["current"]

@@ -20,13 +20,6 @@ def test_each_run_of_a_search_has_a_folder(invoke: Invoke, tmp_path: Path) -> No
     ]
 
 
-def test_what_is_refused_leaves_no_folder(invoke: Invoke, tmp_path: Path) -> None:
-    words = ["--tensorboard", str(tmp_path / "logs"), "--settings", "many"]
-    result = invoke("run", "digits", *words)
-    assert result.exit_code == 2
-    assert not (tmp_path / "logs").exists()
-
-
 @pytest.mark.usefixtures("our_tables")
 def test_without_the_package_nothing_is_begun(
     invoke: Invoke, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

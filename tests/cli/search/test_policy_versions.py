@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import QUICK, Invoke, database_file, elsewhere, error_line, export
+from command_line import Invoke, database_file, elsewhere, error_line, export
 
 from syncswitch.storage.policies.file import read_policy_file
 from syncswitch.storage.policies.schema import policy_schema
 
 
 @pytest.mark.usefixtures("two_versions")
-def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:
+def test_versions_aliases_rollback_and_export(invoke: Invoke, tmp_path: Path) -> None:
     listed = json.loads(invoke("policy", "list", "--json").stdout)
     assert [(p["version"], p["aliases"]) for p in listed] == [(2, ["current"]), (1, [])]
     header, *rows = invoke("policy", "list").stdout.splitlines()
@@ -32,9 +32,7 @@ def test_versions_aliases_and_export(invoke: Invoke, tmp_path: Path) -> None:
     assert read_policy_file(path).policy.version == 2
     assert "not the name of a file" in error_line(invoke("policy", "export", "generated", "-o", ""))
 
-
-@pytest.mark.usefixtures("two_versions")
-def test_rollback_moves_an_alias_to_the_version_before(invoke: Invoke) -> None:
+    assert invoke("policy", "alias", "generated", "current", "2").exit_code == 0
     result = invoke("policy", "rollback", "generated")
     assert result.stdout == "generated: current is version 1 (was version 2)\n"
     line = error_line(invoke("policy", "rollback", "generated"))
@@ -48,6 +46,10 @@ def test_diff_shows_what_differs_and_nothing_else(invoke: Invoke, tmp_path: Path
     files = [
         str(export(invoke, tmp_path / f"{version}.json", version=version)) for version in ("1", "2")
     ]
+    storage = ["--storage", elsewhere(tmp_path)]
+    first, second = invoke("policy", "import", *files, *storage).stdout.splitlines()
+    assert first.endswith("added as version 1 of generated (4 workers, bsp,asp); it is current")
+    assert second.endswith("current is version 1, which policy alias can change")
     invoke("policy", "alias", "generated", "old", "1")
     contents = []
     for names in (
@@ -118,20 +120,11 @@ def test_a_policy_moves_to_another_database(invoke: Invoke, tmp_path: Path) -> N
     assert again.exit_code == 0
     assert "already there as version 1" in again.stdout
     assert export(invoke, tmp_path / "again.json", *storage).read_text() == file.read_text()
+    (imported,) = json.loads(invoke("policy", "import", str(file), "--json", *storage).stdout)
+    assert (imported["version"], imported["is_new"], imported["current_version"]) == (1, False, 1)
+    assert imported["path"] == str(file)
     # What was imported is not what a search here has found.
     assert json.loads(invoke("status", "--json", *storage).stdout) == []
-
-
-@pytest.mark.usefixtures("two_versions")
-def test_an_import_leaves_current_where_it_is(invoke: Invoke, tmp_path: Path) -> None:
-    files = [str(export(invoke, tmp_path / f"{n}.json", version=str(n))) for n in (1, 2)]
-    storage = ["--storage", elsewhere(tmp_path)]
-    first, second = invoke("policy", "import", *files, *storage).stdout.splitlines()
-    assert first.endswith("added as version 1 of generated (4 workers, bsp,asp); it is current")
-    assert second.endswith("current is version 1, which policy alias can change")
-    (imported,) = json.loads(invoke("policy", "import", files[1], "--json", *storage).stdout)
-    assert (imported["version"], imported["is_new"], imported["current_version"]) == (2, False, 1)
-    assert imported["path"] == files[1]
 
 
 @pytest.mark.usefixtures("one_version")
@@ -146,23 +139,3 @@ def test_a_file_that_is_no_policy_is_one_line_and_writes_nothing(
         assert str(bad) in error_line(result)
     assert not database_file(storage).exists()
     assert json.loads(invoke("policy", "schema").stdout) == policy_schema()
-
-
-@pytest.mark.usefixtures("one_version")
-def test_an_imported_policy_is_not_the_state_of_a_search_here(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A search of the same name and workload, which has not ended."""
-    file = export(invoke, tmp_path / "policy.json")
-    storage = ["--storage", elsewhere(tmp_path)]
-    monkeypatch.setenv("GENERATED_FAILURES", "100")
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    assert invoke("run", "generated", *QUICK, *storage).exit_code == 1
-    invoke("policy", "import", str(file), *storage)
-    (search,) = json.loads(invoke("status", "--json", *storage).stdout)
-    assert search["state"] == "stopped"
-    assert search["policy_version"] is None
-    # When it ends, it publishes its own.
-    monkeypatch.setenv("GENERATED_FAILURES", "0")
-    result = json.loads(invoke("run", "generated", *QUICK, "--json", *storage).stdout)
-    assert result["policy"]["version"] == 2

@@ -97,14 +97,11 @@ def test_all_of_a_search_fits_into_the_smallest_usual_terminal() -> None:
         "last failure: 25 %, run 1: the server [was] lost",
     ):
         assert words in text
-
-
-def test_a_narrow_one_shows_what_counts_and_the_note_first() -> None:
+    # A narrower one shows what counts, and the note first.
     lines = drawn(overview([SEARCH], [SEARCH], "not up to date"), 60)
     assert max(map(len, lines)) <= 60
     assert lines[0].rstrip() == "not up to date"
-    for words in ("12.5 %", "0.9832", "62 %"):
-        assert words in "\n".join(lines)
+    assert all(words in "\n".join(lines) for words in ("12.5 %", "0.9832", "62 %"))
 
 
 STALE = (replace(RUN, state="stale"),)

@@ -107,18 +107,13 @@ def test_trials_fit_a_terminal_of_80_columns(url: str) -> None:
     assert any("stale" in row for row in rows)
 
 
-def test_a_stopped_fork_in_json(invoke: Invoke) -> None:
+def test_a_stopped_fork_is_taken_for_a_whole_run(invoke: Invoke) -> None:
     first, fork = json.loads(invoke("trials", "forked", "--json").stdout)
     names = ("end", "parent_trial_number", "parent_trial_id", "fork_percent")
     assert [first[name] for name in names] == ["whole", None, None, None]
     assert [fork[name] for name in names] == ["stopped", 0, first["trial_id"], 50.0]
     names = ("training_seconds", "paid_seconds", "whole_run_seconds")
     assert [fork[name] for name in names] == [62.0, 12.0, 70.0]
-
-
-def test_switch_points_say_how_many_runs_were_stopped_and_take_them_for_whole(
-    invoke: Invoke,
-) -> None:
     _, header, _, first, second = invoke("switch-points", "forked").stdout.splitlines()
     assert header.split()[2:5] == ["runs", "diverged", "stopped"]
     assert first.split()[3:6] == ["1", "-", "-"]
@@ -127,7 +122,9 @@ def test_switch_points_say_how_many_runs_were_stopped_and_take_them_for_whole(
     assert second.split()[-2:] == ["70.0", "0.70"]
 
 
-def test_switch_points_fit_a_terminal_of_80_columns(url: str) -> None:
+def test_switch_points_fit_a_terminal_each_workload_with_its_own_table(
+    invoke: Invoke, url: str
+) -> None:
     lines = on_terminal(url, 80, "switch-points", "generated")
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("generated, 4 workers, bsp,asp [")
@@ -138,9 +135,6 @@ def test_switch_points_fit_a_terminal_of_80_columns(url: str) -> None:
     assert first[-2:] == ["100.0", "1.00"]
     assert lines[-1].split()[:2] == ["6.25", "%"]
     assert "±" not in lines[-1]  # one run
-
-
-def test_each_workload_has_its_own_table_of_switch_points(invoke: Invoke) -> None:
     text = invoke("switch-points").stdout
     assert text.count("switch at") == 3
     assert "recorded, 8 workers" in text
@@ -200,9 +194,11 @@ def test_a_file_holds_what_a_frame_holds(
     assert [document["trial_id"] for document in documents] == list(expected["trial_id"])
 
 
-def test_parquet_alone_needs_an_extra_and_leaves_the_old_file(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_parquet_is_not_for_a_terminal_and_it_alone_needs_an_extra(
+    invoke: Invoke, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (only,) = on_terminal(url, 200, "trials", "--format", "parquet")
+    assert only == "error: Parquet cannot be shown on a terminal; name a file with -o FILE"
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = tmp_path / "table.parquet"
     path.write_text("[old")
@@ -215,11 +211,6 @@ def test_parquet_alone_needs_an_extra_and_leaves_the_old_file(
     assert json.loads(invoke("switch-points", "--json").stdout)
     done = invoke("trials", "--format", "csv", "-o", "/no/such/folder/x")
     assert "cannot write the file /no/such/folder/x" in error_line(done)
-
-
-def test_parquet_is_not_for_a_terminal(url: str) -> None:
-    (line,) = on_terminal(url, 200, "trials", "--format", "parquet")
-    assert line == "error: Parquet cannot be shown on a terminal; name a file with -o FILE"
 
 
 def test_a_long_table_shows_the_newest(

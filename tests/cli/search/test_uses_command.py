@@ -64,15 +64,6 @@ def test_a_policy_says_how_it_has_done(used: TimingPolicy, invoke: Invoke) -> No
     assert (document["finished_runs"], document["uses"]["uses"]) == (len(used.evidence), 3)
 
 
-def test_what_nobody_used_says_nothing(policy: TimingPolicy, invoke: Invoke) -> None:
-    assert "used" not in invoke("policy", "lookup", "generated").stdout.lower()
-    assert json.loads(invoke("policy", "show", "generated", "--json").stdout)["uses"]["uses"] == 0
-    listed = invoke("uses", "list", "generated")
-    assert listed.stdout == (
-        "no later runs with a policy of generated here; syncswitch-run makes them\n"
-    )
-
-
 def test_the_list(used: TimingPolicy, invoke: Invoke, url: str) -> None:
     lines = invoke("uses", "list").stdout.splitlines()
     assert len(lines) == 2 + 3
@@ -110,9 +101,16 @@ def test_the_list_for_programs(invoke: Invoke, tmp_path: Path) -> None:
     assert "--output goes with" in error_line(invoke("uses", "list", "-o", str(path)))
 
 
-def test_uses_that_wait_are_taken_in_once(
+def test_of_what_nobody_used_nothing_is_said_until_waiting_uses_are_taken_in(
     policy: TimingPolicy, invoke: Invoke, tmp_path: Path
 ) -> None:
+    assert "used" not in invoke("policy", "lookup", "generated").stdout.lower()
+    assert json.loads(invoke("policy", "show", "generated", "--json").stdout)["uses"]["uses"] == 0
+    listed = invoke("uses", "list", "generated")
+    assert listed.stdout == (
+        "no later runs with a policy of generated here; syncswitch-run makes them\n"
+    )
+
     path = tmp_path / "job.uses.jsonl"
     spool_use(path, use(policy, 0))
     spool_use(path, use(replace(policy, study="elsewhere"), 1))
