@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,26 @@ class Gate:
             self.entered.set()
             if not self.open.wait(60):
                 raise RuntimeError("the gate was never opened")
+        return worker_step
+
+
+class BusyGate(Gate):
+    """Holds one batch until so many further batches have begun."""
+
+    timed_out = False
+
+    def __init__(self, worker_step: int, batches: int) -> None:
+        super().__init__(worker_step)
+        self._begun, self._batches = count(), batches
+
+    def _wait(self, inputs: Any, worker_step: Any) -> Any:
+        number = next(self._begun)
+        if int(worker_step) == self._worker_step:
+            self._last = number + self._batches
+            self.entered.set()
+            self.timed_out = not self.open.wait(60)
+        elif self.entered.is_set() and number >= self._last:
+            self.open.set()
         return worker_step
 
 

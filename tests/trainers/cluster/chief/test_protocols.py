@@ -22,6 +22,7 @@ from tests.trainers.jobs import (
     CONSTANT,
     CONSTANT_GRADIENT,
     DENSE,
+    BusyGate,
     Gate,
     constant_data,
     momentum_answer,
@@ -129,9 +130,12 @@ class TestLimits:
         self, make_trainer: MakeTrainer, tmp_path: Path
     ) -> None:
         """Meanwhile the others fill buffers without it."""
-        workload = replace(SLEEPY, momentum=0.0)
+        held = BusyGate(60, batches=100)
+        data = replace(constant_data(), transform=held.transform)
+        workload = replace(CONSTANT, momentum=0.0, data=lambda: data)
         spec = spec_of(workload, 4, 0.0, protocols=("bsp", "gba:20"))
         record, state = train_to_end(make_trainer(workload, 4), spec, tmp_path)
+        assert not held.timed_out
         (phase,) = record.phases
         assert phase.max_staleness is not None
         assert phase.max_staleness > 20

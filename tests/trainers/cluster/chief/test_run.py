@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.trainers.jobs import (
     BRIEF,
     CONSTANT,
     BatchLog,
-    Gate,
+    BusyGate,
     RecordingObserver,
     constant_data,
     momentum_answer,
@@ -37,31 +37,11 @@ from tests.trainers.jobs import (
 MakeTrainer = Callable[[Workload, int], ClusterTrainer]
 
 
-class SlowBatches(Gate):
-    """Holds one batch until 40 further batches have begun."""
-
-    timed_out = False
-
-    def __init__(self, worker_step: int) -> None:
-        super().__init__(worker_step)
-        self._begun = count()
-
-    def _wait(self, inputs: Any, worker_step: Any) -> Any:
-        number = next(self._begun)
-        if int(worker_step) == self._worker_step:
-            self._last = number + 40
-            self.entered.set()
-            self.timed_out = not self.open.wait(30)
-        elif self.entered.is_set() and number >= self._last:
-            self.open.set()
-        return worker_step
-
-
 def test_a_held_worker_is_as_stale_as_the_others_were_busy_in_its_phase_alone(
     make_trainer: MakeTrainer,
 ) -> None:
     """Meanwhile 40 batches start; all except those under way are applied."""
-    slow = SlowBatches(40)
+    slow = BusyGate(40, batches=40)
     workload = replace(CONSTANT, data=lambda: replace(constant_data(), transform=slow.transform))
     trainer = make_trainer(workload, 4)
     record = trainer.train(spec_of(workload, 4, 60.0, protocols=("asp", "bsp")))
