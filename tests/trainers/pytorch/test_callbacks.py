@@ -125,7 +125,7 @@ def failed(played: Path, name: str) -> list[tuple[float, int]]:
     return [(one["switch_percent"], one["worker_step"]) for one in guard["failed"]]
 
 
-def tests_of(record: dict[str, Any]) -> list[int]:
+def steps_of_evaluations(record: dict[str, Any]) -> list[int]:
     return [one["worker_step"] for one in record["evaluations"]]
 
 
@@ -199,11 +199,11 @@ def test_a_good_run_is_recorded_with_all_its_tests(played: Path) -> None:
     record = recorded(played, "good")
     assert record["spec"]["seed"] == 7
     assert record["guard"] == {"held_percent": 12.5, "failed": []}
-    assert tests_of(record) == list(range(10, 81, 10))
+    assert steps_of_evaluations(record) == list(range(10, 81, 10))
     parts = [(one["start_worker_step"], one["end_worker_step"]) for one in record["phases"]]
     assert parts == [(0, SWITCH), (SWITCH, problem.STEPS)]
     # The model is tested after the last step.
-    tests = tests_of(recorded(played, "few_tests"))
+    tests = steps_of_evaluations(recorded(played, "few_tests"))
     assert tests == ([30, 60, 80] if library_of(played) == "lightning" else [80])
 
 
@@ -240,7 +240,7 @@ def test_going_back_restores_the_order_of_the_data(seen: Seen, played: Path) -> 
 def test_a_later_switch_holds(seen: Seen, played: Path) -> None:
     assert failed(played, "later") == [(12.5, 40), (25.0, 50)]
     assert recorded(played, "later")["guard"]["held_percent"] == 50
-    assert tests_of(recorded(played, "later")) == list(range(10, 81, 10))
+    assert steps_of_evaluations(recorded(played, "later")) == list(range(10, 81, 10))
     for result in seen("later"):
         assert steps_of(result)[-60:] == list(range(21, 81))
 
