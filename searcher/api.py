@@ -19,10 +19,7 @@ from pydantic import ConfigDict, Field, SkipValidation, ValidationError, validat
 
 from syncswitch.searcher.backends.base import JobRequest, plan_search
 from syncswitch.searcher.backends.registry import TRAINERS, trainer_named
-from syncswitch.searcher.comparison import (
-    Sweep,
-    plan_sweep,
-)
+from syncswitch.searcher.comparison import Sweep, plan_sweep
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page

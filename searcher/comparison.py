@@ -31,7 +31,7 @@ from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError, WorkloadError
-from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
+from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialSpec
@@ -203,11 +203,6 @@ class EvaluatedSwitchPoint:
     accuracies: tuple[float, ...] = ()
     seconds: tuple[float, ...] = ()
 
-    def kept_runs(self, target_accuracy: float, threshold: float) -> int:
-        """Runs that lose at most the threshold against a target."""
-        least = target_accuracy - threshold - ROUNDING
-        return sum(accuracy >= least for accuracy in self.accuracies)
-
 
 def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> EvaluatedSwitchPoint:
     """The results at one switch point, from complete runs at any."""
@@ -292,22 +287,25 @@ class Sweep:
     def _reference(self) -> EvaluatedSwitchPoint | None:
         return self.jobs[0].at(self.reference_percent)
 
+    @property
+    def _least_accuracy(self) -> float | None:
+        """The least accuracy that keeps the target; None without it or the threshold."""
+        target, threshold = self.target_accuracy, self.threshold
+        return None if target is None or threshold is None else target - threshold - ROUNDING
+
     def kept_runs(self, switch_point: EvaluatedSwitchPoint) -> int | None:
         """Number of runs that lose at most the threshold against the target; None without both."""
-        target, threshold = self.target_accuracy, self.threshold
-        if target is None or threshold is None:
+        least = self._least_accuracy
+        if least is None:
             return None
-        return switch_point.kept_runs(target, threshold)
+        return sum(accuracy >= least for accuracy in switch_point.accuracies)
 
     def keeps_accuracy(self, switch_point: EvaluatedSwitchPoint) -> bool | None:
         """Whether no run diverged and the mean loses at most the threshold; None as `kept_runs`."""
-        target, threshold = self.target_accuracy, self.threshold
-        if target is None or threshold is None:
+        least, accuracy = self._least_accuracy, switch_point.mean_accuracy
+        if least is None:
             return None
-        accuracy = switch_point.mean_accuracy
-        if switch_point.diverged_runs or accuracy is None:
-            return False
-        return accuracy >= target - threshold - ROUNDING
+        return not switch_point.diverged_runs and accuracy is not None and accuracy >= least
 
     def speed_up(self, job: int, percent: float) -> SpeedUp | None:
         """The gain over the reference; None where all runs of either diverged, or none ran."""
@@ -413,9 +411,7 @@ class SweepPlan:
         """The job's current policy, unless it is one of those that are tried on it."""
         if not self.policies:
             return None
-        registry = PolicyRegistry(database)
-        version = registry.aliases(identity.fingerprint).get(CURRENT)
-        own = None if version is None else registry.get(identity.fingerprint, version)
+        own = next(iter(PolicyRegistry(database).lookup(identity.fingerprint)), None)
         # A file does not say which version it is here.
         tried = {(policy.fingerprint, policy.switch_percent) for policy in self.policies}
         return None if own and (own.fingerprint, own.switch_percent) in tried else own
@@ -471,12 +467,11 @@ def plan_sweep(
         UserError: Something does not exist, is out of range, or does not fit the rest.
     """
     chosen = ConditionsChoice(online, switch, tuple(inject))
-    if at is None and policies:
-        at = [policy.switch_percent for policy in policies]
-    points = _switch_points(USUAL_POINTS if at is None else at)
     if policies:
+        at = [policy.switch_percent for policy in policies] if at is None else at
         protocols = protocols or [f"{one.first_protocol},{one.second_protocol}" for one in policies]
         threshold = policies[0].threshold if threshold is None else threshold
+    points = _switch_points(USUAL_POINTS if at is None else at)
     # Everything is compared with BSP alone, or with the first protocol alone if no pair has BSP.
     pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))
     first = next((pair for pair in pairs if _USUAL_REFERENCE in pair), pairs[0])

@@ -41,7 +41,13 @@ from syncswitch.cli.search.rows import point_as_json, point_cells
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.backends.registry import TRAINERS
-from syncswitch.searcher.comparison import EvaluatedSwitchPoint, Sweep, SweptJob
+from syncswitch.searcher.comparison import (
+    USUAL_POINTS,
+    EvaluatedSwitchPoint,
+    Sweep,
+    SweptJob,
+    plan_sweep,
+)
 from syncswitch.searcher.search.policy_words import speed_up_text
 from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.training.policy import policy_named
@@ -69,7 +75,7 @@ from syncswitch.storage.records.policy import TimingPolicy
     "--at",
     metavar="PERCENTS",
     help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone. Default:"
-    " that of the --policy, or 100,50,25,12.5,6.25,0.",
+    f" that of the --policy, or {','.join(f'{percent:g}' for percent in USUAL_POINTS)}.",
 )
 @click.option(
     "--policy",
@@ -169,8 +175,6 @@ def sweep(
     conditions; only missing runs are made. Repeat the command to continue an interrupted sweep;
     several processes on one database share the work.
     """
-    from syncswitch.searcher.comparison import plan_sweep
-
     trainer.check_jobs(jobs)
     plan = plan_sweep(
         trainer,
