@@ -16,29 +16,17 @@ USUAL_PROTOCOLS = "bsp,asp"
 
 @dataclass(frozen=True)
 class TrainerOption:
-    """An option that only some kinds of trainers have.
+    """An option that only some kinds of trainers have."""
 
-    Attributes:
-        flag: Name on the command line, such as `--launcher`.
-        help: Help text.
-        type: str, int, float, bool or Path.
-        name: Name of the parameter; empty for the flag with underscores.
-        metavar: Placeholder of the value in the help; empty for the default of the type.
-        default: Default value; None if it depends on other things.
-        choices: Allowed values; empty for any.
-        least: Smallest allowed number; None for no limit.
-        most: Largest allowed number; None for no limit.
-    """
-
-    flag: str
+    flag: str  # on the command line, such as `--launcher`
     help: str
-    type: type = str
-    name: str = ""
-    metavar: str = ""
-    default: Any = None
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    type: type = str  # str, int, float, bool or Path
+    name: str = ""  # of the parameter; empty for the flag with underscores
+    metavar: str = ""  # placeholder of the value in the help; empty for that of the type
+    default: Any = None  # None if it depends on other things
+    choices: tuple[str, ...] = ()  # allowed values; empty for any
+    least: float | None = None  # smallest allowed number
+    most: float | None = None  # largest allowed number
 
     @property
     def parameter(self) -> str:
@@ -46,11 +34,7 @@ class TrainerOption:
         return self.name or self.flag.removeprefix("--").replace("-", "_")
 
     def checked(self, value: Any) -> Any:
-        """Converts a value from Python to the option's type.
-
-        Raises:
-            UserError: The option does not allow it.
-        """
+        """Converts a value from Python to the option's type."""
         if value is None:
             return None
         why = self._why_not(value)

@@ -117,11 +117,7 @@ def run_values(
     resume_from: Path | None = None,
     plan: Path | None = None,
 ) -> dict[str, str]:
-    """Returns the values of the placeholders in one run.
-
-    `resume_from` is the folder of the run from whose switch this one continues, `plan` the file
-    with the trial for a loop that guards its switch itself.
-    """
+    """The placeholders' values in one run; it may continue the run in `resume_from`."""
     return {
         "switch_percent": f"{spec.switch_percent:.12g}",
         "switch_step": str(switch_worker_step(spec)),
@@ -141,10 +137,7 @@ def environment_of(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Replaces placeholders by their values, and `{{` and `}}` by braces.
-
-    A placeholder without a value is left as it is.
-    """
+    """Replaces placeholders that have a value, and `{{` and `}}` by braces."""
     return "".join(
         literal + ("" if name is None else values.get(name, f"{{{name}}}"))
         for literal, name, _, _ in Formatter().parse(text)
@@ -176,10 +169,7 @@ _TAKEN = ("step", "seconds", "diverged")
 
 
 def command_metric(name: str | None, goal: str | None, unit: str | None) -> Metric:
-    """Returns the metric that compares runs of a command; accuracy by default.
-
-    Raises UserError if its direction is missing, or its name or unit is not valid.
-    """
+    """Returns the metric that compares runs of a command; accuracy by default."""
     name = ACCURACY_NAME if name is None else name
     if name == ACCURACY_NAME and goal != "min":
         if unit is None:

@@ -36,21 +36,11 @@ _ALLOWED = 'give lines such as {"step": 100, "seconds": 12.5, "accuracy": 0.91}'
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One line of results.
+    """One line of results."""
 
-    Attributes:
-        step: Steps done, from 0; None if a line only says that the training diverged.
-        seconds: Training time since the start; None to use syncswitch's clock.
-        accuracy: Test accuracy in the sense of `Metric.accuracy`; None if the line only reports
-            progress.
-        loss: Training loss; NaN if it is not reported.
-        diverged: Whether the training has diverged.
-        further: Other measurements by name.
-    """
-
-    step: int | None
-    seconds: float | None = None
-    accuracy: float | None = None
+    step: int | None  # steps done, from 0; None if a line only says that the training diverged
+    seconds: float | None = None  # training time since the start; None to use syncswitch's clock
+    accuracy: float | None = None  # in the sense of `Metric.accuracy`; None for mere progress
     loss: float = math.nan
     diverged: bool = False
     further: Mapping[str, float] = field(default_factory=dict)
@@ -61,10 +51,7 @@ ParseLine = Callable[[str], Report | None]
 
 
 def parse_json(line: str, metric: Metric = _ACCURACY) -> Report | None:
-    """Reads a line of a metric file: a JSON object with the metric under its name.
-
-    Raises ValueError if it is not a JSON object, or a value is not valid.
-    """
+    """Reads a line of a metric file: a JSON object with the metric under its name."""
     if not line.strip():
         return None
     try:
@@ -222,10 +209,7 @@ class GrowingFile:
         self._number = 0
 
     def new_lines(self, *, is_over: bool = False) -> Iterator[Line]:
-        """Yields the lines that were completed since the last call, at most a block of them.
-
-        If writing `is_over`, all blocks are read, and the rest is a line.
-        """
+        """Yields the lines completed since the last call: a block, or all if it `is_over`."""
         while block := self._next_block():
             *whole, self._rest = self._line_end.split(self._rest + block)
             if len(self._rest) > _LONGEST_LINE_BYTES:
@@ -306,10 +290,7 @@ class ReportLog:
         return self._steps[-1]
 
     def no_accuracy(self, seconds: float, lines: int, *, is_heard: bool) -> str | None:
-        """Warns that no accuracy was in the lines so far; None if one was, or it is too early.
-
-        `is_heard` says whether the command has written anything in the seconds since its start.
-        """
+        """Warns that no accuracy was in the lines so far; None if one was, or it is too early."""
         total = self._spec.identity.total_worker_steps
         done, where = self.step - self.start_step, ""
         if self.evaluations or self.diverged:
@@ -330,9 +311,8 @@ class ReportLog:
     def add(self, report: Report, now_seconds: float) -> Evaluation | None:
         """Records a report, and returns the evaluation in it, if there is one.
 
-        The time since the start of the command counts if the report has none; a report of the step
-        at which the run starts ends the start-up, and starts that clock. Raises ValueError if the
-        report does not fit the job, or contradicts an earlier one.
+        A report without a time counts from the start of the command, or from its report of the step
+        at which the run starts, which ends the start-up.
         """
         if report.diverged:
             self.diverged, self.diverged_step = True, report.step
@@ -374,11 +354,7 @@ class ReportLog:
             self._seconds.append(seconds)
 
     def check_whole(self) -> None:
-        """Raises UserError if a command ended before it had done all its steps.
-
-        It need not report the last one: fewer steps may be missing than there were between any two
-        reports.
-        """
+        """Refuses a command that left out more steps at its end than between two reports."""
         W = self._spec.identity.total_worker_steps
         missing, longest = W - self.step, max(np.diff(self._steps), default=0)
         if missing >= max(1, longest):

@@ -68,10 +68,7 @@ def report(
 
 
 def tell_run(plan: Path, **values: Any) -> None:
-    """Reports an event of a loop that guards its switch itself, or what its run measured.
-
-    Without a value it announces such a loop, whose run has this plan file.
-    """
+    """Reports that a loop guards its switch itself, an event of it, or its results."""
     _append(plan.with_name(LOOP_FILE), json.dumps(values, default=asdict) + "\n" if values else "")
 
 

@@ -70,10 +70,7 @@ def make_run_folder(parent: Path, spec: TrialSpec) -> Path:
 
 
 class ReapedCommand:
-    """A running command, as a context manager that ends it.
-
-    It runs below a `reaper`, which ends all processes of the command even if this one is killed.
-    """
+    """A command below a `reaper`, which ends all its processes even if this one is killed."""
 
     def __init__(
         self, words: Sequence[str], environment: Mapping[str, str], log: Path, grace_seconds: float
@@ -90,10 +87,7 @@ class ReapedCommand:
             )
 
     def status(self, wait_seconds: float) -> int | None:
-        """Exit status, or 128 plus the signal that killed it; None while it runs.
-
-        Once it has ended, none of its processes is left.
-        """
+        """Exit status, or 128 plus the signal that killed it; None while it runs."""
         try:
             status = self._reaper.wait(wait_seconds)
         except subprocess.TimeoutExpired:

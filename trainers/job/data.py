@@ -175,10 +175,7 @@ def has_accuracy(labels: Array, output_shape: Sequence[int | None]) -> bool:
 
 
 def chance_accuracy(classes: Sequence[Array | None]) -> float | None:
-    """Accuracy of always guessing the most frequent class; None if the classes are not known.
-
-    They are those of each batch of the test set, from `class_numbers`.
-    """
+    """Accuracy of always guessing the most frequent class; None if the classes are not known."""
     known = [one for one in classes if one is not None]
     if len(known) < len(classes):
         return None

@@ -14,36 +14,22 @@ Find = Callable[[int, Any], Any]
 
 @dataclass(frozen=True)
 class EmbeddingTable:
-    """The table of one layer.
+    """The table of one layer."""
 
-    Attributes:
-        position: Position of its variable among the trained variables of its model.
-        name: Name in checkpoints.
-        layer: Name of the layer, for people.
-        rows: Number of rows.
-        width: Values of each row.
-    """
-
-    position: int
-    name: str
-    layer: str
+    position: int  # of its variable among the trained variables of its model
+    name: str  # in checkpoints
+    layer: str  # name of the layer, for people
     rows: int
     width: int
 
 
 @dataclass
 class ThinBuilding:
-    """The large layers that were found while a model was built.
+    """The large layers that were found while a model was built."""
 
-    Attributes:
-        thin: Layers without their tables, by their index among all large ones.
-        wanted: Indices of those whose table the model uses for more than looking up rows.
-        whole: Reasons why others keep their tables.
-    """
-
-    thin: dict[int, Any] = field(default_factory=dict)
-    wanted: set[int] = field(default_factory=set)
-    whole: list[str] = field(default_factory=list)
+    thin: dict[int, Any] = field(default_factory=dict)  # built without their tables, by number
+    wanted: set[int] = field(default_factory=set)  # whose table is not only looked up
+    whole: list[str] = field(default_factory=list)  # why others keep their tables
     _seen: int = 0
 
 

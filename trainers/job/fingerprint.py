@@ -211,11 +211,7 @@ def _sources(value: Any, numbers: dict[str, int]) -> list[Any]:
 
 
 def _settings(config: Any) -> Any:
-    """Removes the settings that differ between processes or are off.
-
-    Later versions of Keras add settings that are off by default; without them a fingerprint
-    survives an upgrade.
-    """
+    """Removes the settings that differ between processes, or are off, as new ones of Keras are."""
     if isinstance(config, dict):
         cleaned = {
             str(key): _settings(value) for key, value in config.items() if key not in _PASSING

@@ -48,13 +48,7 @@ class Configuration:
         return self._workers if is_global else 1
 
     def momentum(self, worker_step: int, second_since: int | None) -> float:
-        """Momentum of the update that contains this worker-step.
-
-        Args:
-            worker_step: Index of the worker-step.
-            second_since: Worker-step at which the second protocol began, if it is in use; see
-                `RunLog.second_since`.
-        """
+        """Momentum of the update with this worker-step; see `RunLog.second_since`."""
         mu = self._workload.momentum
         if second_since is None:
             return mu
@@ -65,12 +59,7 @@ class Configuration:
 
 
 def momentum_after_switch(variant: Momentum, momentum: float, workers: int, stages: int) -> float:
-    """Momentum in the second protocol.
-
-    Returns:
-        `same` mu; `zero` 0; `scaled` mu/n; `ramped` min(mu, mu * 2^i / n); `additive`
-        min(mu, mu * (i + 1) / n).
-    """
+    """Momentum in the second protocol, in stage i after the switch."""
     factors: dict[Momentum, float] = {
         "same": 1.0,
         "zero": 0.0,

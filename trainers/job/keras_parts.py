@@ -183,10 +183,7 @@ def schedule_boundaries(schedule: Any) -> tuple[float, tuple[tuple[int, float], 
 
 
 def _plain_ratio(rate: float, first: float) -> float:
-    """Returns the quotient as people write it: 0.01 / 0.1 is 0.1, not 0.09999999999999999.
-
-    A job described by rates has the same fingerprint as when it is described by factors.
-    """
+    """Returns the quotient as people write it: 0.01 / 0.1 is 0.1, not 0.09999999999999999."""
     for digits in range(1, 17):
         factor = float(f"{rate / first:.{digits}g}")
         if math.isclose(factor * first, rate, rel_tol=4e-16):
@@ -253,13 +250,7 @@ def _takes_nothing(function: Callable[..., Any]) -> bool:
 
 
 def named_loss(name: str) -> Callable[[Any, Any], Any]:
-    """Finds a Keras loss, which accepts the same labels and outputs as in `compile`.
-
-    Labels of shape [batch] are brought to the rank of outputs of shape [batch, 1].
-
-    Raises:
-        ValueError: There is no loss of this name.
-    """
+    """Finds a Keras loss, which accepts the same labels and outputs as in `compile`."""
     import keras
 
     if name.lower() in _CHOSEN_BY_SHAPE:
@@ -296,12 +287,7 @@ def loss_settings(loss: Any) -> dict[str, Any]:
 
 
 class ClassWeightedLoss:
-    """The loss of each example times the weight of its class, like `class_weight` of Keras' `fit`.
-
-    Args:
-        loss: A Keras loss, or the name of one.
-        weights: Weights by class; 1 for classes that are missing.
-    """
+    """The loss of each example times the weight of its class, like `class_weight` of `fit`."""
 
     def __init__(self, loss: Any, weights: Mapping[int, float]) -> None:
         self._loss = loss
@@ -392,11 +378,7 @@ def _usual_range(workload: Workload, known: str, goal: str) -> _Range:
 
 
 def further_workloads(workload: Workload) -> dict[str, Workload]:
-    """Returns, for each further metric by its name, the workload with that as its only metric.
-
-    Raises:
-        WorkloadError: Two have the same name, or one has a reserved name.
-    """
+    """Returns, for each further metric by its name, the workload with that as its only metric."""
     plain = replace(
         workload, further_metrics=(), metric_goal=None, metric_unit=None, metric_range=None
     )

@@ -36,11 +36,7 @@ _BEFORE_FIELD = re.compile(r",(?=\w+=)")
 
 
 def split_variant(reference: str) -> tuple[str, dict[str, Any]]:
-    """Splits `REFERENCE,FIELD=VALUE,...` into the plain reference and the changed fields.
-
-    Raises:
-        WorkloadError: There is no such field.
-    """
+    """Splits `REFERENCE,FIELD=VALUE,...` into the plain reference and the changed fields."""
     plain, *parts = _BEFORE_FIELD.split(reference)
     values: dict[str, Any] = {}
     for part in parts:
@@ -167,10 +163,7 @@ def place_of(kind: type) -> tuple[str, str]:
 
 
 def class_at(module: str, name: str, reference: str | None) -> type | None:
-    """Finds a class that `place_of` named in another process; None if it is not here.
-
-    Only syncswitch's own sources and the module of the workload (`reference`) are imported for it.
-    """
+    """Finds a class of syncswitch or the workload's module that `place_of` named elsewhere."""
     if module.startswith(_SOURCES):
         found: Any = importlib.import_module(module)
     elif reference is None:

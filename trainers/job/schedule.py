@@ -24,18 +24,12 @@ class Segment:
     Draining makes no difference to BSP, unless an online policy has moved the end away from the end
     of a round, which is then short. The other protocols start afresh: no worker is ahead, and
     replicas and their slots are replaced by their mean.
-
-    Attributes:
-        protocol: The protocol, as `ProtocolChoice.text` writes it.
-        start_worker_step: Worker-steps done before it.
-        end_worker_step: Worker-steps done after it.
-        checkpoint_percents: Percentages of W for which a checkpoint is written at its end.
     """
 
     protocol: str
-    start_worker_step: int
-    end_worker_step: int
-    checkpoint_percents: tuple[float, ...] = ()
+    start_worker_step: int  # done before it
+    end_worker_step: int  # done after it
+    checkpoint_percents: tuple[float, ...] = ()  # of W, written at its end
 
 
 def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size: int = 1) -> int:
@@ -54,11 +48,7 @@ def percent_to_worker_steps(percent: float, total_worker_steps: int, round_size:
 
 
 def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
-    """Divides a trial at its switch and its checkpoints.
-
-    Returns:
-        The segments from `start_worker_step` to W, in order, without empty ones.
-    """
+    """Divides a trial, from a worker-step on, at its switch and its checkpoints."""
     result: list[Segment] = []
     done, first = start_worker_step, min(start_worker_step, switch_worker_step(spec))
     while (segment := next_segment(spec, done, first)) is not None:
@@ -71,13 +61,9 @@ def segments(spec: TrialSpec, start_worker_step: int = 0) -> list[Segment]:
 def next_segment(
     spec: TrialSpec, done: int, first_protocol_done: int, *, is_detour: bool = False
 ) -> Segment | None:
-    """Finds the segment that follows when the cluster is drained.
+    """Finds the segment that follows when the cluster is drained; None at the end of the job.
 
-    The first protocol does its full share before the switch. Detours through the second protocol
-    count towards W but not towards that share, so they move the switch.
-
-    Returns:
-        A segment up to the next known end, which may come earlier; None at the end of the job.
+    Detours through the second protocol count towards W, but not towards the first one's share.
     """
     identity = spec.identity
     W = identity.total_worker_steps

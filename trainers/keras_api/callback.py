@@ -271,10 +271,7 @@ class _Kept:
         self._optimizer = [keras.ops.convert_to_numpy(one).copy() for one in variables]
 
     def restore(self, model: Any) -> bool:
-        """Restores the values; returns False if those of the optimizer do not fit it.
-
-        The model may have been compiled with an optimizer of another kind meanwhile.
-        """
+        """Restores the values; returns False if the model has another kind of optimizer now."""
         model.set_weights(self._weights)
         variables = _optimizer_variables(model)
         if [tuple(one.shape) for one in variables] != [value.shape for value in self._optimizer]:

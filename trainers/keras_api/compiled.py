@@ -15,11 +15,7 @@ from syncswitch.trainers.job.keras_parts import check_model, check_unscaled
 
 
 def compiled_fields(model: Any) -> dict[str, Any]:
-    """Returns the optimizer, learning rate, loss and loss weights of a compiled model.
-
-    Raises:
-        WorkloadError: It is not a compiled Keras model, or cannot be trained as it is.
-    """
+    """Returns the optimizer, learning rate, loss and loss weights of a compiled model."""
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
         raise WorkloadError("the model is not compiled; call its compile() before")
     whose = f"model {model.name!r}"
@@ -60,12 +56,7 @@ def _loss_weights(model: Any) -> Any:
 
 
 def compiled_metric(model: Any) -> tuple[Any, str | None, bool]:
-    """Finds the first metric that a model was compiled with.
-
-    Returns:
-        Its name or a function that builds it, None if there is none; the output that it judges,
-        None if there is only one; whether it is one of the `weighted_metrics`.
-    """
+    """Finds the first metric of a model, the output that it judges, and whether it is weighted."""
     outputs = list(getattr(model, "output_names", None) or ())
     # The configuration would only name functions and classes of the user's own.
     compiled = getattr(model, "_compile_metrics", None)
@@ -106,16 +97,7 @@ def _built_metric(given: Any) -> Any:
 
 
 def copies(model: Any, *, is_fresh: bool) -> Callable[[], Any]:
-    """Returns a function that builds copies of a model.
-
-    Args:
-        model: A Sequential or functional model, or another one that Keras can copy.
-        is_fresh: Draw new values of the trained variables for each copy instead of taking the
-            present ones. Other variables, such as those of frozen or adapted layers, keep theirs.
-
-    Raises:
-        WorkloadError: Keras cannot copy it.
-    """
+    """Returns a function that builds copies of a model, trained values drawn anew if `is_fresh`."""
     values = [np.asarray(one) for one in model.weights]
     is_kept = [not (is_fresh and one.trainable) for one in model.weights]
     # A compiled model is copied with its loss and metrics, which works for registered ones only.

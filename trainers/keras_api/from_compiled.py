@@ -249,10 +249,7 @@ def _read_batches(given: Any, part: str) -> tuple[Any, ...]:
 def _tested_parts(
     given: Sequence[Any], test: Any, share: float
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Returns inputs, labels and weights (or None) to train and to test with.
-
-    Without `test` a share of those given is to test with: the last examples, as with Keras.
-    """
+    """Returns what to train and to test with: `test`, or else the last examples, as with Keras."""
     if test is not None:
         return given, _read(test, "validation_data")
     if not 0 < share < 1:

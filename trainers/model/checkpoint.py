@@ -44,33 +44,19 @@ _FORMS = "embeddings"
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """The state of a training run between two worker-steps.
+    """The state of a training run between two worker-steps; its variables by logical name."""
 
-    Attributes:
-        worker_step: Worker-steps done, and the position in the data.
-        first_protocol_worker_steps: Those of them that were done before the switch.
-        elapsed_seconds: Training time so far.
-        model: Digest of the model's structure.
-        seed: Seed of the run; with the worker-step it determines the order of the data.
-        updates: Updates applied (the optimizer's own step).
-        parameters: Trained variables by logical name.
-        slots: The optimizer's variables by logical name.
-        statistics: Other variables of the model (moving means) by logical name.
-        embeddings: Embeddings that are trained by rows, with their slots; None if there are none.
-        history: History of the run, see `RunLog.history`; a fork does not look at it.
-    """
-
-    worker_step: int
-    first_protocol_worker_steps: int
+    worker_step: int  # done so far, and the position in the data
+    first_protocol_worker_steps: int  # those of them that were done before the switch
     elapsed_seconds: float
-    model: str
-    seed: int
-    updates: int
+    model: str  # digest of the model's structure
+    seed: int  # of the run; with the worker-step it determines the order of the data
+    updates: int  # the optimizer's own step
     parameters: Mapping[str, Vector]
-    slots: Mapping[str, Vector]
-    statistics: Mapping[str, Vector]
-    embeddings: EmbeddingSource | None = None
-    history: str = ""
+    slots: Mapping[str, Vector]  # the optimizer's variables
+    statistics: Mapping[str, Vector]  # moving means and the like
+    embeddings: EmbeddingSource | None = None  # those that are trained by rows, with their slots
+    history: str = ""  # see `RunLog.history`; a fork does not look at it
 
     @property
     def position(self) -> tuple[int, int, float]:
@@ -106,11 +92,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads a checkpoint; its embeddings are read when they are wanted.
-
-    Raises:
-        UserError: The file is missing, damaged or something else.
-    """
+    """Reads a whole checkpoint, or raises UserError; its embeddings are read when wanted."""
     try:
         with np.load(path, allow_pickle=False) as file:
             forms: tuple[EmbeddingForm, ...] = ()
@@ -143,8 +125,7 @@ def remove_unfinished(spec: TrialSpec) -> None:
 def latest_checkpoint(spec: TrialSpec) -> tuple[Path, Checkpoint] | None:
     """Finds the furthest whole checkpoint that a run of this very trial left; None without any.
 
-    A damaged one is passed over, with a warning. If the run has gone back to a switch, which the
-    checkpoint there knows, those of the part that failed are removed.
+    If the run has gone back to a switch, checkpoints of the part that failed are removed.
     """
     paths = [path for path in _own_paths(spec) if path.exists()]
     failures = {path: _failures(path) for path in paths}
@@ -174,11 +155,7 @@ def _own_paths(spec: TrialSpec) -> list[Path]:
 
 
 def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
-    """Reads a checkpoint of a run of this very trial; None if it is damaged or missing.
-
-    Raises:
-        UserError: It is of another run.
-    """
+    """Reads a checkpoint of a run of this very trial; None if it is damaged or missing."""
     if not path.exists():
         return None
     try:
@@ -202,10 +179,7 @@ def own_checkpoint(spec: TrialSpec, path: Path) -> Checkpoint | None:
 def written_checkpoints(
     spec: TrialSpec, plans: Sequence[TrialSpec], worker_step: int
 ) -> Iterator[tuple[tuple[float, ...], Path]]:
-    """Yields the files that a trial has left up to a worker-step, each behind its percents.
-
-    The plans are the trial as it was carried out, see `Guarding.plans`.
-    """
+    """Yields the files that a trial, carried out by these plans, has left up to a worker-step."""
     steps = checkpoint_steps(plans[-1])
     for plan in plans:
         switch = switch_worker_step(plan)

@@ -64,10 +64,6 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
     follow from other variables alone. A value that moves in another way (by a maximum, or a power
     iteration) gets 0 as well: it becomes the result of the last worker, which is bounded however
     stale it is, but loses the work of others meanwhile.
-
-    Args:
-        move: One batch's update, from the statistics before it to those after it.
-        start: Initial statistics, shape [S].
     """
     decay = np.zeros(start.size, np.float32)
     moved = move(start).astype(np.float64)
@@ -108,13 +104,8 @@ def _slope(
 class ModelFunction:
     """Computes batches, gradients and predictions; keeps no state of the training.
 
-    Attributes:
-        batch_size: B.
-        embeddings: Embeddings whose rows are passed to each computation.
-        parameters: Layout of the other trained variables.
-        statistics: Layout of the variables that move without a gradient.
-        model: The model, for its structure and for values that are not trained.
-        outputs: The outputs of the model and their losses.
+    P is the size of `parameters`, trained variables other than embeddings; S that of `statistics`,
+    variables that move without a gradient.
     """
 
     def __init__(self, workload: Workload, data: AnyData, model: Any = None) -> None:
@@ -165,15 +156,9 @@ class ModelFunction:
         return self.statistics_decay * statistics + contribution
 
     def batch(self, examples: Sequence[Any], worker_step: Any, seed: Any) -> tuple[Any, Any, Any]:
-        """Makes batch number `worker_step` of the job: the next B places in endless epochs.
+        """Makes inputs, labels and a seed, shape [2], of the batch `worker_step` in endless epochs.
 
-        Args:
-            examples: All training examples if they are in memory, otherwise those of this batch.
-            worker_step: Int64 scalar.
-            seed: Int64 scalar, of the run.
-
-        Returns:
-            Inputs and labels of the batch, and a seed of its own, shape [2].
+        The examples are all training examples if they are in memory, otherwise those of this batch.
         """
         return self.batches([examples], [worker_step], seed)[0]
 
@@ -211,10 +196,7 @@ class ModelFunction:
     def gradient(
         self, parameters: Any, statistics: Any, inputs: Any, labels: Any, seed: Any
     ) -> tuple[Any, Any, Any]:
-        """Computes loss, flat gradient and contribution to the statistics (see `move`) of a batch.
-
-        Parameters have the shape [P]; see `gradients` for the rest.
-        """
+        """Computes loss, flat gradient [P] and contribution to the statistics (see `move`)."""
         values = unpack(parameters, self.parameters)
         loss, gradients, contribution = self.gradients(values, statistics, inputs, labels, seed)
         return loss, pack(gradients), contribution
@@ -228,16 +210,7 @@ class ModelFunction:
         seed: Any,
         rows: Sequence[EmbeddingRows] = (),
     ) -> tuple[Any, list[Any], Any]:
-        """Computes the same as `gradient`, by variable and then by embedding for the given rows.
-
-        Args:
-            values: Those of the trained variables, in their order and shapes.
-            statistics: Shape [S].
-            inputs: Inputs of the batch.
-            labels: Labels of the batch, or `Weighted`.
-            seed: Shape [2], for random layers.
-            rows: For each embedding those that the batch needs.
-        """
+        """Computes the same by variable, and then for the given rows of each embedding."""
         wanted = [*values, *(one.values for one in rows)]
         with tf.GradientTape() as tape:
             tape.watch(wanted)
@@ -295,10 +268,7 @@ class ModelFunction:
             return self._predict(unpack(parameters, self.parameters), statistics, inputs)
 
     def ids(self, inputs: Any, trained: Any, *, training: bool) -> list[Any]:
-        """Finds the numbers of the rows that a batch looks up in each embedding, in its order.
-
-        The scalar tensor `trained` stands for all trained values, on which they may not depend.
-        """
+        """Finds the rows that a batch looks up; `trained` stands for all trained values."""
         asked = [[tf.zeros([0], tf.int64)] for _ in self.embeddings]
 
         def note(table: int, ids: Any) -> Any:

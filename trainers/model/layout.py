@@ -21,22 +21,13 @@ Vector = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class ModelState:
-    """The state of a training, as flat vectors.
+    """The state of a training, as flat vectors."""
 
-    Attributes:
-        parameters: Trained variables.
-        slots: Variables of the optimizer.
-        statistics: Variables that move without a gradient: moving means and variances.
-        updates: Number of updates applied.
-        embeddings: Embeddings that are trained by rows; None if there are none, or if they travel
-            apart from the rest.
-    """
-
-    parameters: Vector
-    slots: Vector
-    statistics: Vector
-    updates: int = 0
-    embeddings: EmbeddingSource | None = None
+    parameters: Vector  # trained variables
+    slots: Vector  # variables of the optimizer
+    statistics: Vector  # variables that move without a gradient
+    updates: int = 0  # applied so far
+    embeddings: EmbeddingSource | None = None  # trained by rows; None if they travel apart, too
 
 
 @dataclass(frozen=True)
@@ -56,17 +47,10 @@ class EmbeddingForm:
 
 
 class EmbeddingBlock(NamedTuple):
-    """Neighbouring rows of one embedding.
-
-    Attributes:
-        table: Number of the embedding.
-        part: 0 for its values, from 1 on for the optimizer's slots.
-        start: First row.
-        values: Shape [rows, width].
-    """
+    """Neighbouring rows of one embedding."""
 
     table: int
-    part: int
+    part: int  # 0 for its values, from 1 on for the optimizer's slots
     start: int
     values: Vector
 
@@ -85,10 +69,7 @@ class EmbeddingSource(ABC):
         """Reads the rows of one part of an embedding in their order, some at a time."""
 
     def blocks(self, *, skips_initial: bool = False) -> Iterator[EmbeddingBlock]:
-        """Reads all rows: embedding by embedding, part by part, in their order.
-
-        With `skips_initial` without the slots that are as the optimizer begins with them.
-        """
+        """Reads all rows in order; `skips_initial` leaves out slots that no update has moved."""
         for table, form in enumerate(self.forms):
             parts = 1 if skips_initial and self.is_initial else 1 + len(form.slots)
             for part in range(parts):
@@ -100,23 +81,14 @@ class EmbeddingSource(ABC):
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """Names and shapes of float32 variables that are packed one after the other.
+    """Names and shapes of float32 variables that are packed one after the other."""
 
-    Attributes:
-        names: Logical names, the same in every process: position and the variable's own name.
-        shapes: Shape of each variable.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the same in every process: position and the variable's own name
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, variables: Iterable[tuple[int, Any]], called: str) -> FlatLayout:
-        """Lays out Keras variables, each behind its position.
-
-        Raises:
-            WorkloadError: One is not float32.
-        """
+        """Lays out Keras variables, each behind its position."""
         kept = list(variables)
         for _, variable in kept:
             if str(variable.dtype) != "float32":
@@ -155,12 +127,7 @@ class FlatLayout:
         return dict(zip(self.names, self.split(flat), strict=True))
 
     def from_named(self, arrays: Mapping[str, Vector]) -> Vector:
-        """Joins arrays by logical name to a flat vector.
-
-        Raises:
-            KeyError: A variable is missing.
-            ValueError: A variable has another shape.
-        """
+        """Joins arrays by logical name to a flat vector."""
         for name, shape in zip(self.names, self.shapes, strict=True):
             if arrays[name].shape != shape:
                 raise ValueError(f"{name} has shape {arrays[name].shape}, not {shape}")

@@ -18,15 +18,10 @@ from syncswitch.trainers.model.tensorflow_api import tf
 
 
 class Optimizer(ABC):
-    """Computes updates; it keeps no state of the training.
-
-    Attributes:
-        layout: Layout of the slots, the optimizer's variables.
-        is_reentrant: True if several threads may apply it at once.
-    """
+    """Computes updates of vectors with the `layout` of its slots; keeps no state of training."""
 
     layout: FlatLayout
-    is_reentrant: ClassVar[bool]
+    is_reentrant: ClassVar[bool]  # whether several threads may apply it at once
 
     @abstractmethod
     def initial_slots(self) -> Vector:
@@ -36,19 +31,7 @@ class Optimizer(ABC):
     def apply(
         self, parameters: Any, slots: Any, updates: Any, gradient: Any, rate: Any, momentum: Any
     ) -> tuple[Any, Any]:
-        """Traces one update.
-
-        Args:
-            parameters: Tensor, shape [P].
-            slots: Tensor, shape [slots].
-            updates: Int64 scalar tensor, the number of updates applied before.
-            gradient: Tensor, shape [P].
-            rate: Scalar tensor, the learning rate.
-            momentum: Scalar tensor; an optimizer without momentum ignores it.
-
-        Returns:
-            Parameters and slots after it.
-        """
+        """Traces one update, after `updates` others: parameters [P] and slots after it."""
 
 
 class MomentumSGD(Optimizer):
@@ -77,11 +60,7 @@ class MomentumSGD(Optimizer):
 
 
 class KerasOptimizer(Optimizer):
-    """Any Keras optimizer.
-
-    Keras' optimizers are not stateless on TensorFlow, so a state passes through variables of this
-    object, on the device on which it is made.
-    """
+    """Any Keras optimizer: not stateless on TensorFlow, so a state passes through its variables."""
 
     is_reentrant = False
 
@@ -112,11 +91,7 @@ class KerasOptimizer(Optimizer):
         self._initial = self.layout.pack([variable.numpy() for variable in self._slots])
 
     def slots_of_variables(self, servers: int) -> list[tuple[int, int | None]]:
-        """Returns the size of each slot and the number of its variable; None for a shared scalar.
-
-        Raises:
-            UserError: They cannot share them, as an update of one variable depends on others.
-        """
+        """Returns the size of each slot and the number of its variable; None if it is shared."""
         optimizer = self._optimizer
         owners = [self._owners.get(id(slot)) for slot in self._slots]
         sizes = self.layout.sizes

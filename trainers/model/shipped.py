@@ -25,10 +25,7 @@ _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 @dataclass(frozen=True)
 class Captured:
-    """A value (a TensorProto) that a function has captured, an input after its arguments.
-
-    Of a variable each process has its own.
-    """
+    """A value (a TensorProto) that a function has captured, or the first one of a variable."""
 
     type: str
     values: bytes
@@ -37,27 +34,16 @@ class Captured:
 
 @dataclass(frozen=True)
 class ShippedFunction:
-    """A traced function on its way to another process, which needs none of its source code.
+    """A traced function on its way to another process, which needs none of its source code."""
 
-    Attributes:
-        library: TensorFlow's FunctionDefLibrary: the function, followed by those that it calls.
-        types: Types of its arguments.
-        outputs: Number of outputs.
-        captured: Values that it has captured.
-    """
-
-    library: bytes
-    types: tuple[str, ...]
-    outputs: int
+    library: bytes  # FunctionDefLibrary: the function, followed by those that it calls
+    types: tuple[str, ...]  # of its arguments
+    outputs: int  # number of outputs
     captured: tuple[Captured, ...]
 
     @classmethod
     def of(cls, function: Any, workload: Workload) -> ShippedFunction:
-        """Packs a concrete function of a workload.
-
-        Raises:
-            WorkloadError: It uses something that other processes cannot have.
-        """
+        """Packs a concrete function of a workload."""
         from syncswitch.trainers.model.tensorflow_api import tf
 
         graph = function.graph
@@ -110,10 +96,7 @@ class ShippedFunction:
 
 @dataclass(frozen=True)
 class ShippedPipeline:
-    """The pipelines of a `PipelinePieces` without Python.
-
-    Its function makes the pipeline of a piece; `element` is the StructuredValue of its elements.
-    """
+    """The function that makes the pipeline of a piece, and the StructuredValue of its elements."""
 
     function: ShippedFunction
     element: bytes
@@ -140,29 +123,17 @@ class ShippedPipeline:
 
 @dataclass(frozen=True)
 class ShippedSource:
-    """A source on its way to another process.
+    """A source on its way to another process."""
 
-    Attributes:
-        module: Module of its class; empty for the file of the workload.
-        name: Qualified name of its class.
-        state: Its attributes, which are data.
-        files: Attributes that are files.
-        pipeline: The pipeline of a `PipelinePieces`.
-    """
-
-    module: str
-    name: str
-    state: Any
-    files: dict[str, FileSet]
-    pipeline: ShippedPipeline | None
+    module: str  # of its class; empty for the file of the workload
+    name: str  # qualified name of its class
+    state: Any  # its attributes that are data
+    files: dict[str, FileSet]  # attributes that are files
+    pipeline: ShippedPipeline | None  # of a `PipelinePieces`
 
     @classmethod
     def of(cls, source: Source, workload: Workload) -> ShippedSource:
-        """Packs a source of a workload.
-
-        Raises:
-            WorkloadError: It holds something other than data.
-        """
+        """Packs a source of a workload, which must hold nothing but data."""
         # In Python 3.10 only some classes have this method.
         state = getattr(source, "__getstate__", lambda: vars(source))()
         files, pipeline = {}, None
@@ -188,9 +159,6 @@ class ShippedSource:
 
         Its class is one of syncswitch, or comes with the workload (`reference`) for which this
         process was started: the sender cannot have anything else imported.
-
-        Raises:
-            WorkloadError: Its class is not here.
         """
         kind = class_at(self.module, self.name, reference)
         if kind is None or not issubclass(kind, Source):

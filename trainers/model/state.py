@@ -190,10 +190,9 @@ class StateForm:
         return self.restored(checkpoint, path)
 
     def kept_switch(self, keep: Callable[[], ModelState], log: RunLog) -> ModelState | None:
-        """Returns the state of a guarded run at its switch, to which it can go back from now on.
+        """Returns a copy of the state at the switch, to which a guarded run can now go back.
 
-        Without room for a copy of embeddings that is the state of the checkpoint there; without
-        one, the run goes on without a guard, and None is returned. `keep` copies the present state.
+        Without room for one it is that of the checkpoint there; without that there is no guard.
         """
         try:
             state = keep()
@@ -208,11 +207,7 @@ class StateForm:
         return state
 
     def save_return(self, state: ModelState, spec: TrialSpec, log: RunLog) -> None:
-        """Writes the checkpoint of a run that has just gone back to its switch.
-
-        Later checkpoints of the part that failed are removed, so that a run that is killed goes on
-        in the first protocol.
-        """
+        """Writes a checkpoint of a run that is back at its switch, and removes those after it."""
         percent = log.guarding.failed[-1].switch_percent
         if keeps_switch(spec):
             self.save(checkpoint_path(spec, percent, ".npz"), (percent,), state, spec, log)

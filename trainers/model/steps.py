@@ -32,15 +32,12 @@ def trace_step(
 ) -> Any:
     """Traces one worker-step up to its gradient.
 
-    Its batch is made on the device `beside`, by default that of the step; XLA compiles the rest if
-    `is_compiled` and it can.
+    Its batch is made on the device `beside`; XLA compiles the rest if `is_compiled` and it can.
 
     Returns:
         A concrete function `(model, examples ..., worker-step and seed) -> (loss, contribution,
-        gradients ...)`. It takes parameters followed by statistics, shape [P + S]; the examples of
-        `ModelFunction.batch`; and int64, shape [2]. It returns the parts of the flat gradient in
-        their order. With embeddings the numbers and values of the rows of each follow as
-        arguments, and their gradients as results.
+        parts of the gradient ...)`; the model is parameters and statistics, shape [P + S]. With
+        embeddings the numbers and values of rows follow as arguments, their gradients as results.
     """
     sizes = [function.parameters.size, function.statistics.size]
     variables = len(function.parameters.shapes)
@@ -137,11 +134,7 @@ class EmbeddingSteps:
         self._ids = ids
 
     def wanted(self, examples: Sequence[Any], numbers: Any) -> list[Ids]:
-        """Returns the numbers of the rows of each embedding that a batch needs.
-
-        Raises:
-            ValueError: An embedding does not have one of them.
-        """
+        """Returns the numbers of the rows of each embedding that a batch needs."""
         asked = self._ids(*examples, numbers, tf.constant(0.0))
         return [
             checked_ids(table, np.unique(as_array(one)))
@@ -161,15 +154,7 @@ class EmbeddingSteps:
 
 
 def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[Any]) -> Any:
-    """Traces the look-up of the rows of embeddings that a worker-step needs.
-
-    Returns:
-        A concrete function `(examples ..., worker-step and seed, 0) -> numbers of rows ...`, for
-        each embedding a tensor in which a row is as often as it is looked up.
-
-    Raises:
-        WorkloadError: The rows depend on trained values.
-    """
+    """Traces the look-up of rows: `(examples ..., worker-step and seed, 0) -> rows ...`."""
 
     def asked(*given: Any) -> list[Any]:
         *held, numbers, trained = given

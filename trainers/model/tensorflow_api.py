@@ -88,10 +88,7 @@ def for_threads(function: Any, threads: int) -> Callable[..., Any]:
 
 
 def added(library: Any, outputs: int) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Adds a function that another process has traced, which is far quicker than tracing it.
-
-    The library holds it, followed by those that it calls.
-    """
+    """Adds a library: a function that another process has traced, and those that it calls."""
     from tensorflow.python.eager import context
 
     eager = context.context()

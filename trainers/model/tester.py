@@ -36,12 +36,7 @@ _LARGEST_CHANCE = 0.6
 
 
 class ModelTester:
-    """Computes the test accuracy of flat parameters on one device; traced once.
-
-    Attributes:
-        ids: Rows of each embedding that the test set needs.
-        further: Names and values of the further metrics in the last test.
-    """
+    """Computes the test accuracy of flat parameters on one device; traced once."""
 
     def __init__(
         self, function: ModelFunction, workload: Workload, data: AnyData, device: str
@@ -68,11 +63,7 @@ class ModelTester:
         self._chance = self._read_chance() if workload.metric is None else None
 
     def accuracy(self, *model: Any) -> float:
-        """Computes the test accuracy, in the metric's own sense; NaN if the model is not finite.
-
-        Args:
-            model: Parameters, statistics, and for each embedding the rows of `ids`.
-        """
+        """Tests parameters, statistics, and the rows of `ids`; NaN if they are not finite."""
         with tf.device(self._device):
             parameters, statistics, *values = map(tf.convert_to_tensor, model)
             parts = (parameters, statistics, *values)

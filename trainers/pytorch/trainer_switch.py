@@ -174,10 +174,7 @@ class TrainerSwitch:
         self.saved[str(step)] = checkpoint
 
     def test(self, step: int, metrics: Mapping[str, Any]) -> bool:
-        """Takes a test, in all processes; returns True if the trainer has to stop and go `back`.
-
-        Raises UserError if the metric is missing.
-        """
+        """Takes a test, in all processes; returns True if the trainer has to stop and go `back`."""
         if self._metric not in metrics:
             raise UserError(
                 f"there is no {self._metric!r} among what was measured:"

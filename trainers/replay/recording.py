@@ -30,38 +30,21 @@ REPLAY = "replay"
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One complete run, from its first worker-step.
+    """One complete run, from its first worker-step."""
 
-    Attributes:
-        candidate_percent: The switch point for which it counts; the run may have switched slightly
-            earlier or later.
-        accuracy: Converged accuracy, 0 to 1; 0 if a diverged run has none.
-        training_seconds: Duration of the whole run; 0 if it diverged at an unknown time.
-        diverged: Whether training diverged.
-        first_seconds: The part of `training_seconds` in the first protocol.
-        worker_steps: Number of worker-steps done.
-        evaluations: Evaluations by ascending worker-step, with times since the run's start.
-        phases: One phase for each protocol that ran.
-        switch_overhead_seconds: See `TrialRecord`.
-        seed: The run's seed; None if it was not recorded.
-        stopped_early: Whether the run was stopped before its end.
-        converged_evaluations: Number of last evaluations whose mean is `accuracy`.
-        name: A name that tells the workload's runs apart, for people and checkpoints.
-    """
-
-    candidate_percent: float
-    accuracy: float
-    training_seconds: float
+    candidate_percent: float  # for which it counts; it may have switched slightly beside
+    accuracy: float  # 0 if a diverged run has none
+    training_seconds: float  # 0 if it diverged at an unknown time
     diverged: bool = False
-    first_seconds: float = 0.0
+    first_seconds: float = 0.0  # the part of them in the first protocol
     worker_steps: int = 0
-    evaluations: tuple[Evaluation, ...] = ()
-    phases: tuple[PhaseRecord, ...] = ()
-    switch_overhead_seconds: float = 0.0
-    seed: int | None = None
+    evaluations: tuple[Evaluation, ...] = ()  # with times since the run's start
+    phases: tuple[PhaseRecord, ...] = ()  # one for each protocol that ran
+    switch_overhead_seconds: float = 0.0  # see `TrialRecord`
+    seed: int | None = None  # None if it was not recorded
     stopped_early: bool = False
-    converged_evaluations: int = CONVERGENCE_EVALUATIONS
-    name: str = ""
+    converged_evaluations: int = CONVERGENCE_EVALUATIONS  # whose mean is `accuracy`
+    name: str = ""  # tells the workload's runs apart
 
     @property
     def switch_worker_step(self) -> int:
@@ -75,17 +58,11 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Recording:
-    """The complete runs of one workload that count for a switch point.
-
-    Attributes:
-        identity: The workload on its cluster.
-        runs: The runs, in the order in which they began.
-        reference: Normalized reference that loads the workload, or the name of an imported one.
-    """
+    """The complete runs of one workload that count for a switch point, as they began."""
 
     identity: WorkloadIdentity
     runs: tuple[RecordedRun, ...]
-    reference: str = ""
+    reference: str = ""  # which loads the workload, or the name of an imported one
 
     @cached_property
     def _by_switch_point(self) -> Mapping[float, tuple[RecordedRun, ...]]:
@@ -144,19 +121,9 @@ def read_recording(
 ) -> Recording:
     """Reads the complete runs of one workload that count for a switch point.
 
-    A forked run is completed with the start of its parent, and left out if the parent is missing.
-    Runs of the `replay` trainer and runs with an online policy or injections are left out, too.
-
-    Args:
-        database: The database.
-        workload: Name, reference or start of the fingerprint.
-        workers: Selects runs on a cluster of this size; None for any.
-        protocols: Selects runs with these protocols before and after the switch.
-        cluster: Selects runs on a `real` or a `simulated` cluster; None for those on a real one,
-            or on a simulated one where there are no others.
-
-    Raises:
-        UserError: There are no such runs, or they belong to several workloads.
+    They may be selected by the size of the cluster, and by its kind: `real` or `simulated`, by
+    default simulated ones only where there are no others. Forks are completed, see `whole_runs`.
+    Runs of the `replay` trainer and with an online policy or injections are left out.
     """
     from syncswitch.storage.database.inspection import shown
     from syncswitch.storage.policies.registry import PolicyRegistry
@@ -211,13 +178,9 @@ def _check_one_workload(workload: str, trials: Iterable[StoredTrial]) -> None:
 def whole_runs(
     trials: Iterable[StoredTrial], curves: Mapping[int, tuple[Evaluation, ...]]
 ) -> dict[int, RecordedRun]:
-    """Complete runs from their first worker-step on, by `trial_id`.
+    """Complete runs of one workload from their first worker-step on, by `trial_id`.
 
     A fork is completed with the start of its parent, and left out if the parent is missing.
-
-    Args:
-        trials: Complete runs of one workload.
-        curves: The evaluations of each run itself, by `trial_id`.
     """
     by_id = {trial.trial_id: trial for trial in trials}
     known: dict[int, RecordedRun | None] = {}

@@ -61,10 +61,6 @@ class ReplayTrainer(Trainer):
 
     A fork continues the run of its checkpoint if both have the same switch point. Otherwise another
     run is chosen and played from the checkpoint's worker-step on.
-
-    Args:
-        recordings: At least one, each of another workload, cluster size or pair of protocols.
-        deck_seed: Seed of the draws.
     """
 
     def __init__(self, *recordings: Recording, deck_seed: int = 0) -> None:

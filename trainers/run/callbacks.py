@@ -40,11 +40,7 @@ _OTHERWISE = {
 
 
 def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
-    """Selects the callbacks that a run must call, without those whose work it does anyway.
-
-    Raises:
-        WorkloadError: One is not a callback, or needs a hook that runs do not have.
-    """
+    """Selects the callbacks that a run must call, without those whose work it does anyway."""
     import keras
 
     callbacks = list(callbacks)
@@ -68,13 +64,7 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
 
 @contextmanager
 def told(workload: Workload, spec: TrialSpec, observer: Observer) -> Iterator[Observer]:
-    """Reports a run to the workload's callbacks, by the observer that it gives the trainer instead.
-
-    For the callbacks, an epoch lasts from one test to the next.
-
-    Raises:
-        WorkloadError: A callback cannot be used, or fails.
-    """
+    """Reports a run to the workload's callbacks; their epochs last from one test to the next."""
     if workload.callbacks is None:
         yield observer
         return

@@ -38,11 +38,7 @@ _ACCURACY = Metric()
 
 
 class Guard:
-    """Decides from its tests whether a run has failed after its switch; pure.
-
-    It is held against the results of the first protocol alone, the band. An alarm gives its figures
-    in the unit of the job's metric.
-    """
+    """Decides from its tests whether a run has failed after its switch, by the band; pure."""
 
     def __init__(self, band: Band, total_worker_steps: int, metric: Metric = _ACCURACY) -> None:
         self._band, self._metric = band, metric
@@ -52,10 +48,7 @@ class Guard:
         self._limits = _limits(band, total_worker_steps)
 
     def alarm(self, evaluations: Sequence[Evaluation], switch_worker_step: int) -> str | None:
-        """The reason why the run has failed, as a clause with figures; None if it has not.
-
-        The tests are all so far, including those before the switch.
-        """
+        """Why the run has failed, by all its tests, as a clause with figures; None if not."""
         before = [one for one in evaluations if one.worker_step <= switch_worker_step]
         after = evaluations[len(before) :]
         if not after:
@@ -221,12 +214,9 @@ class Guarding:
         *,
         is_kept: bool = True,
     ) -> tuple[Position, RunEvent]:
-        """Gives up the present switch because of the alarm.
+        """Gives up the present switch because of the alarm; returns where to go back, and an event.
 
         Unless the state at the switch is kept, the run starts again.
-
-        Returns:
-            The position to go back to, and the event to report.
         """
         assert self.switch is not None
         assert self.alarm is not None
@@ -262,10 +252,7 @@ class Guarding:
 def failed_accuracy(
     evaluations: Sequence[Evaluation], switched_after: int, total_worker_steps: int
 ) -> float | None:
-    """The accuracy that a `FailedSwitch` states, from all tests up to the alarm.
-
-    None without a test after the switch, which was after so many worker-steps.
-    """
+    """The accuracy that a `FailedSwitch` states; None without a test after the switch."""
     if not evaluations or evaluations[-1].worker_step <= switched_after:
         return None
     is_whole = evaluations[-1].worker_step >= total_worker_steps

@@ -32,11 +32,7 @@ from syncswitch.trainers.trainer import Observer, Verdict
 
 
 class CheckpointFiles:
-    """The checkpoints of one run.
-
-    Attributes:
-        paths: Files by percentage of W.
-    """
+    """The checkpoints of one run, by percentage of W."""
 
     def __init__(self) -> None:
         self.paths: dict[float, Path] = {}
@@ -46,10 +42,7 @@ class CheckpointFiles:
         self.paths.update(dict.fromkeys(percents, path))
 
     def drop_all_but(self, kept: int, spared: float | None = None) -> list[Path]:
-        """Forgets all but the `kept` files of the most worker-steps, and returns those forgotten.
-
-        The file of the percentage `spared` is kept, too.
-        """
+        """Forgets all but the `kept` furthest files and that at `spared`; returns the others."""
         at_spared = None if spared is None else self.paths.get(spared)
         files = dict.fromkeys(self.paths[one] for one in sorted(self.paths))
         there = [path for path in files if path != at_spared]
@@ -68,20 +61,8 @@ class CheckpointFiles:
 class RunLog:
     """The log of one run, which outlives a cluster that has to be rebuilt.
 
-    Evaluations may be added from another thread than the rest.
-
-    Args:
-        spec: The trial.
-        observer: Receives each test once, events and progress.
-        is_chance: Function that says whether an accuracy is no better than guessing.
-        told_step: Worker-step of the last test that a lost chief already reported to the observer.
-
-    Attributes:
-        position: Position of the run when the cluster was last drained.
-        files: Checkpoints of the run.
-        diverged: Whether the training has diverged.
-        reached: Worker-steps done at the last progress report.
-        guarding: Guard of the run.
+    Evaluations may be added from another thread than the rest; the observer gets each once, after
+    `told_step`, the last one that a lost chief has reported.
     """
 
     def __init__(

@@ -41,30 +41,17 @@ def run_identity(spec: TrialSpec) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Position:
-    """The position of a run: at a checkpoint, or at a moment from which it can continue.
+    """The position of a run: at a checkpoint, or at a moment from which it can continue."""
 
-    Attributes:
-        done: Worker-steps done, which is also the position in the data.
-        first_protocol_done: Those of them that were done before the switch.
-        elapsed_seconds: Training time so far.
-        inherited_seconds: The part of it that belongs to the run from which this one was forked.
-        switch_overhead_seconds: Time spent on switches so far.
-        is_detour: Whether an online policy has left the first protocol temporarily.
-        phases: Phases so far, without those before a fork.
-        protocol_before: Protocol just before a fork; None for a run from the start.
-        next_test: Worker-step of the next test that has not been requested. It may have been done
-            already, because servers may know of steps that the chief does not know of yet.
-    """
-
-    done: int = 0
-    first_protocol_done: int = 0
+    done: int = 0  # worker-steps, which is also the position in the data
+    first_protocol_done: int = 0  # those of them before the switch
     elapsed_seconds: float = 0.0
-    inherited_seconds: float = 0.0
+    inherited_seconds: float = 0.0  # the part of it from the run that was forked
     switch_overhead_seconds: float = 0.0
-    is_detour: bool = False
-    phases: tuple[PhaseRecord, ...] = ()
-    protocol_before: str | None = None
-    next_test: int = 0
+    is_detour: bool = False  # an online policy has left the first protocol for now
+    phases: tuple[PhaseRecord, ...] = ()  # without those before a fork
+    protocol_before: str | None = None  # just before a fork; None for a run from the start
+    next_test: int = 0  # the next that was not requested; perhaps done, which servers know first
 
 
 def event_line(event: RunEvent) -> str:

@@ -130,19 +130,15 @@ def logged(
     name: str,
     tell: Callable[[str], object] = _LOG.warning,
 ) -> Trainer:
-    """Wraps a trainer so that it writes TensorBoard logs, if there is a folder for them.
-
-    The name is that of a search, or of other runs that belong together. A warning is told if a log
-    cannot be written.
-    """
+    """Wraps a trainer so that it writes TensorBoard logs, if there is a folder for them."""
     return trainer if folder is None else TensorBoardTrainer(trainer, folder / name, tell)
 
 
 class TensorBoardTrainer(Trainer):
-    """Wraps a trainer so that each run writes a log into its own folder.
+    """Wraps a trainer so that each run writes a log into its own folder, and goes on if it cannot.
 
     A run that is repeated, or continues from a checkpoint, adds a file to its folder, and
-    TensorBoard still shows each step once. A run continues if its log cannot be written.
+    TensorBoard still shows each step once.
     """
 
     def __init__(

@@ -27,36 +27,22 @@ _CHANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The pace of a cluster, as measured.
-
-    Attributes:
-        workers: n.
-        bsp_seconds: Duration of a BSP round, in which each worker does one worker-step.
-        asp_seconds: Mean duration of one worker-step in ASP.
-        runs: Number of runs behind these figures.
-    """
+    """The pace of a cluster, as measured."""
 
     workers: int
-    bsp_seconds: float
-    asp_seconds: float
-    runs: int
+    bsp_seconds: float  # a round, in which each worker does one worker-step
+    asp_seconds: float  # mean duration of one worker-step
+    runs: int  # behind these figures
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A cluster's network, which the times of runs do not reveal.
+    """A cluster's network, which the times of runs do not reveal."""
 
-    Attributes:
-        worker_bandwidth: Bytes per second of each worker's link; None for no limit.
-        server_bandwidth: Bytes per second of the parameter server's link; None for no limit.
-        latency_seconds: Delay of each message.
-        values: P + S of the model that was measured.
-    """
-
-    worker_bandwidth: float | None = None
-    server_bandwidth: float | None = None
-    latency_seconds: float = 0.0
-    values: int = 0
+    worker_bandwidth: float | None = None  # bytes per second of each worker's link
+    server_bandwidth: float | None = None  # bytes per second of the parameter server's link
+    latency_seconds: float = 0.0  # delay of each message
+    values: int = 0  # P + S of the model that was measured
 
 
 def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measured:
@@ -64,9 +50,6 @@ def measured_pace(workers: int, runs: Iterable[Sequence[PhaseRecord]]) -> Measur
 
     Runs that never switch are preferred where both protocols have some, because their times do not
     contain the cost of a switch.
-
-    Raises:
-        UserError: No time was measured with one of the two protocols.
     """
     kept = [phases for phases in runs if phases]
     pure = [phases for phases in kept if len(phases) == 1]
@@ -97,9 +80,6 @@ def calibrate(
     server's work for a round, stragglers, and, where the network is not known, transfers that slow
     each other down. The variation, standard deviation over mean of a worker's computing time,
     cannot be derived from BSP and ASP times.
-
-    Raises:
-        UserError: The variation or network alone would take longer than measured.
     """
     n, asp, bsp = measured.workers, measured.asp_seconds, measured.bsp_seconds
     _check_fits("a worker's step in ASP", asp, asp_seconds(n, _LEAST_SECONDS, network))

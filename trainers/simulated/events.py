@@ -92,12 +92,7 @@ class SegmentPlayer:
         self._scheduled = 0
 
     def play(self) -> tuple[float, StalenessCount]:
-        """Plays the segment to its end.
-
-        Returns:
-            Training time of the last update, or of the start if there was none; and the staleness
-            of the gradients, which is not counted for replicas.
-        """
+        """Plays the segment: the training time of its last update, and the gradients' staleness."""
         for ticket in self._steps.start().tickets:
             self._begin(ticket, self._seconds)
         while not self._steps.is_over:

@@ -30,14 +30,11 @@ T = TypeVar("T")
 
 
 def with_patches(model: Any) -> Any:
-    """Copies a model, with convolutions and max pooling that XLA can batch.
+    """Copies a sequential or functional model, with layers that XLA can batch.
 
     XLA can batch matrix products of patches, but not convolutions that each have their own kernel;
     and it is quick at comparing slices of a picture, but not at locating a maximum in a window. The
     copy has the same variables in the same order.
-
-    Raises:
-        ValueError: The model is neither sequential nor functional, so its layers are unknown.
     """
     import keras
 
@@ -109,11 +106,7 @@ def _largest(*slices: Any) -> Any:
 def _slices(
     inputs: Any, size: Sequence[int], strides: Sequence[int], padding: str, outside: float
 ) -> list[Any]:
-    """The values at each place of a window, row by row, over all windows.
-
-    The shape of the inputs is [batch, rows, columns, channels]; `outside` is the value of "same"
-    padding.
-    """
+    """The values at each place of a window, row by row, over all windows of pictures."""
     lengths = [int(length) for length in inputs.shape[1:3]]
     channels = inputs.shape[3]
     if tuple(size) == tuple(strides) and not any(map(operator.mod, lengths, size)):
@@ -151,38 +144,23 @@ _TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """The inputs of a gradient.
-
-    Attributes:
-        worker_step: Number of the batch.
-        parameters: Shape [P].
-        statistics: Shape [S].
-        ids: Numbers of the embedding rows that the batch needs, for each embedding.
-        rows: Values of these rows.
-    """
+    """The inputs of a gradient."""
 
     worker_step: int
     parameters: Vector
     statistics: Vector
-    ids: Sequence[Ids] = ()
-    rows: Sequence[Vector] = ()
+    ids: Sequence[Ids] = ()  # embedding rows that the batch needs, by embedding
+    rows: Sequence[Vector] = ()  # their values
 
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """The gradient of a batch, or the mean of several.
-
-    Attributes:
-        loss: Training loss.
-        values: Shape [P].
-        contribution: Contribution to the statistics (see `ModelFunction.move`), shape [S].
-        rows: Gradients of embedding rows.
-    """
+    """The gradient of a batch, or the mean of several."""
 
     loss: float
     values: Vector
-    contribution: Vector
-    rows: Sequence[RowGradient] = ()
+    contribution: Vector  # to the statistics, see `ModelFunction.move`
+    rows: Sequence[RowGradient] = ()  # gradients of embedding rows
 
 
 def mean_of(parts: Sequence[Gradient]) -> Gradient:

@@ -70,11 +70,7 @@ class Membership:
         return now_seconds
 
     def wait(self, now_seconds: float) -> float:
-        """The training time of the next scheduled change, when all workers are away.
-
-        Raises:
-            UserError: There is none, so no worker ever comes back.
-        """
+        """The training time of the next scheduled change, when all workers are away."""
         if math.isinf(self.next_seconds):
             raise UserError(
                 "the injections remove all workers at once until more of the job is done, which"
@@ -83,11 +79,7 @@ class Membership:
         return max(now_seconds, self.next_seconds)
 
     def advance(self, done: int, now_seconds: float) -> list[tuple[int, bool]]:
-        """Begins and ends injections that are due.
-
-        Returns:
-            Workers that are lost or, if True, back, in order. A resting worker stays away.
-        """
+        """Begins and ends injections that are due; returns workers lost, or back if True."""
         changes = []
         for one in self._active.advance(done, now_seconds):
             injection, worker = one.injection, one.injection.worker
@@ -148,11 +140,7 @@ class Membership:
 
 
 def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
-    """The membership under a trial's conditions, from the position of its log on.
-
-    Raises:
-        UserError: A simulated cluster does not support the conditions.
-    """
+    """The membership under a trial's conditions, from the position of its log on."""
     identity, conditions = spec.identity, spec.conditions
     workers = range(identity.workers)
     if conditions.switch_mechanism != "hot":

@@ -26,23 +26,15 @@ _Bandwidth = Annotated[float, Field(ge=1, le=1e15)]
 
 
 class Straggler(BaseModel):
-    """A worker that is slow for a while.
-
-    Attributes:
-        worker: The worker's number, from 0.
-        start_seconds: Training time at which it becomes slow.
-        duration_seconds: Length of this time; steps that start in it are slow.
-        delay_seconds: Time added to each of these steps.
-        slowdown: Factor on their computing time, before the delay.
-    """
+    """A worker that is slow for a while."""
 
     model_config = _STRICT
 
-    worker: int = Field(ge=0)
-    start_seconds: _Seconds
-    duration_seconds: _Positive
-    delay_seconds: _Seconds = 0.0
-    slowdown: float = Field(default=1.0, ge=1, le=_MOST)
+    worker: int = Field(ge=0)  # from 0
+    start_seconds: _Seconds  # training time at which it becomes slow
+    duration_seconds: _Positive  # steps that start in it are slow
+    delay_seconds: _Seconds = 0.0  # added to each of them
+    slowdown: float = Field(default=1.0, ge=1, le=_MOST)  # of their computing, before the delay
 
 
 class ClusterProfile(BaseModel):

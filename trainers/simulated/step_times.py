@@ -24,20 +24,11 @@ class SharedLink(Generic[T]):
 
     Sharing is max-min fair: at any time all transfers get the same rate, except that none exceeds
     its worker's own link, and the others share what that leaves. The connections of a host share
-    its link in about this way.
+    its link in about this way. Worker k has the k-th own link, or that modulo their number.
 
     Transfers over equally fast links have the same rate at any time. They are kept in one heap,
     ordered by the bytes that each would have received had it started with the first one, so that
     a start or an end takes time logarithmic in their number.
-
-    Args:
-        bytes_per_second: Bandwidth; infinite for no limit.
-        worker_bytes_per_second: Bandwidths of the workers' own links: worker k has
-            `worker_bytes_per_second[k % length]`; infinite for no limit.
-
-    Attributes:
-        is_limited: Whether transfers take any time.
-        next: When the next transfer ends, unless another one starts before that.
     """
 
     def __init__(self, bytes_per_second: float, worker_bytes_per_second: Sequence[float]) -> None:
@@ -98,14 +89,7 @@ class SharedLink(Generic[T]):
 
 
 class _Alike(Generic[T]):
-    """Transfers over links of the same bandwidth.
-
-    Attributes:
-        limit: Bytes per second of each link.
-        rate: Current bytes per second of each transfer.
-        served: Bytes received by a transfer that has been under way since the first one started.
-        transfers: For each: the value of `served` at its end, its worker, number and payload.
-    """
+    """Transfers over links of bandwidth `limit`, each with the value of `served` at its end."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit

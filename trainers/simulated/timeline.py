@@ -88,19 +88,12 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class TimedJob:
-    """The properties of a job that determine its time.
-
-    Attributes:
-        workers: n.
-        total_worker_steps: W.
-        protocols: Before and after the switch.
-        values: P + S of the model, used if the profile does not give the model's size.
-    """
+    """The properties of a job that determine its time."""
 
     workers: int
     total_worker_steps: int
-    protocols: tuple[str, str]
-    values: int = 0
+    protocols: tuple[str, str]  # before and after the switch
+    values: int = 0  # P + S of the model, used if the profile does not give its size
 
 
 def simulate_phases(

@@ -52,16 +52,10 @@ class SparseLeaf(Leaf):
 
 
 def apart(field: str, given: Any) -> tuple[Rows, Form]:
-    """Takes apart inputs, labels or weights as `fit` would get them.
+    """Takes inputs, labels or weights, as `fit` would get them, apart into arrays and their form.
 
     They are an array, or dicts, tuples and lists of several; each may be a `tf.RaggedTensor` with
     one ragged dimension, or a sparse matrix of SciPy or TensorFlow.
-
-    Returns:
-        The arrays, those of a dict in the order of its keys, and their form.
-
-    Raises:
-        WorkloadError: It holds something else, or arrays with different numbers of examples.
     """
     rows: list[Array] = []
     form = _apart(f"data: {field}", given, rows)

@@ -178,11 +178,7 @@ class PipelinePieces(Source):
 
 
 def read_pipeline(dataset: Any, part: str) -> tuple[Any, ...]:
-    """Reads all inputs, labels and possibly weights of a `tf.data` pipeline of single examples.
-
-    Raises:
-        WorkloadError: It is endless, or yields something else.
-    """
+    """Reads all inputs, labels and possibly weights of a `tf.data` pipeline of single examples."""
     name = f"{part} pipeline"
     _check_end(dataset, name)
     spec = dataset.element_spec

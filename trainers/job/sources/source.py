@@ -79,12 +79,7 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class ArraySource(Source):
-    """Examples in memory.
-
-    Attributes:
-        rows: Arrays of all examples.
-        form: See `Source`.
-    """
+    """Examples in memory."""
 
     rows: Rows
     form: Form | None = None

@@ -93,10 +93,7 @@ class ReadFeed(Feed):
             self._ahead.pop(next(iter(self._ahead))).cancel()
 
     def _prepare_window(self, worker_step: int, seed: int) -> None:
-        """Has the blocks of the next window read from the middle of each window on.
-
-        Until then other workers may still be at the end of the window before.
-        """
+        """Has a window's blocks read once workers are past the middle of the one before."""
         window = self._order.window(worker_step + self._lead, seed)
         last_seed, last = self._prepared
         if seed != last_seed or not last - 1 <= window <= last:

@@ -17,13 +17,7 @@ _OF_BLOCKS = -1
 
 
 def shuffled(places: Any, seeds: Any, last: Any) -> Any:
-    """Maps places to those in shuffled orders, int64 tensors.
-
-    Args:
-        places: Shape [B].
-        seeds: Shape [B, 3]: the seed of the run, the epoch and the window.
-        last: Highest place of each order, shape [B] or a scalar.
-    """
+    """Maps places [B] to those in orders up to `last` that are shuffled by seeds [B, 3]."""
     # The public index_shuffle pads a batch of seeds along the wrong axis.
     return tf.raw_ops.RandomIndexShuffle(index=places, seed=seeds, max_index=last, rounds=_ROUNDS)
 
@@ -41,9 +35,6 @@ class Order:
 
     Each epoch shuffles the blocks and cuts them into windows of `Source.blocks_in_window`; the
     examples are shuffled within each window. A single window has the order of examples in memory.
-
-    Attributes:
-        windows: Number of windows in an epoch.
     """
 
     def __init__(self, source: Source, batch_size: int) -> None:

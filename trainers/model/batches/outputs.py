@@ -82,14 +82,7 @@ def _warn_of_missing(workload: Workload, data: Data) -> None:
 
 
 class Decisive(NamedTuple):
-    """A batch as the metric sees it: the one output by which a run is judged.
-
-    Attributes:
-        labels: Labels of that output.
-        outputs: The model's output.
-        weights: Weights of the examples; None if all count alike.
-        loss: Loss of that output.
-    """
+    """A batch as the metric sees it: the one output by which a run is judged."""
 
     labels: Any
     outputs: Any
@@ -98,11 +91,7 @@ class Decisive(NamedTuple):
 
 
 class Outputs:
-    """Matches the outputs of a model with the workload's losses, weights and labels for them.
-
-    Attributes:
-        losses: The workload's losses, see `build_loss`.
-    """
+    """Matches the outputs of a model with the workload's losses, weights and labels for them."""
 
     def __init__(self, workload: Workload, model: Any) -> None:
         self._workload = workload
@@ -110,10 +99,7 @@ class Outputs:
         self.losses = build_loss(workload)
 
     def loss(self, labels: Any, outputs: Any) -> Any:
-        """Computes the mean loss of a batch, for several outputs the weighted sum of theirs.
-
-        Labels may be `Weighted`.
-        """
+        """Computes the mean loss of a batch, for several outputs the weighted sum of theirs."""
         labels, weights = _unweighted(labels)
         factors = self._workload.loss_weights
         names = self.names(outputs)

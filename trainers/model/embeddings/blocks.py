@@ -108,11 +108,7 @@ class NoRoomForEmbeddingsError(UserError):
 
 
 def kept_embeddings(source: EmbeddingSource) -> StoredEmbeddings:
-    """Copies embeddings that change to the folder for temporary files.
-
-    Raises:
-        NoRoomForEmbeddingsError: The copy cannot be written there.
-    """
+    """Copies embeddings that change to the folder for temporary files, if there is room."""
     try:
         file = tempfile.TemporaryFile(prefix="syncswitch-embeddings-")  # noqa: SIM115 (it stays)
         write_embeddings(file, source)
@@ -188,11 +184,7 @@ class LocalEmbeddings:
             self._servers.end_read()
 
     def kept(self, state: ModelState) -> ModelState:
-        """Returns the state with a copy of the embeddings.
-
-        Raises:
-            NoRoomForEmbeddingsError: The copy cannot be written.
-        """
+        """Returns the state with a copy of the embeddings."""
         with self.with_embeddings(state) as whole:
             if whole.embeddings is None:
                 return state

@@ -44,9 +44,6 @@ class Memory:
     An optimizer with momentum moves a parameter even if its gradient is 0. A row is brought up to
     date only when it is wanted, perhaps many updates later, by one multiplication with sums that
     are kept here for each update after which a row may have been left.
-
-    Attributes:
-        is_empty: True if such updates never move a row.
     """
 
     is_empty: ClassVar[bool] = True
@@ -59,13 +56,7 @@ class Memory:
         return self
 
     def catch_up(self, last: Counts, values: Vector, slots: Slots) -> None:
-        """Brings rows up to date, in place.
-
-        Args:
-            last: Number of updates that each row already knows.
-            values: Values of the rows, shape [U, d].
-            slots: The optimizer's variables of the rows.
-        """
+        """Brings rows [U, d] and their slots up to date from the last update that each knows."""
 
 
 class _Sums(Memory):
@@ -300,11 +291,7 @@ _OFF = {
 
 
 def row_rule(workload: Workload) -> AnyRule:
-    """Returns the rule by which the workload's optimizer updates rows.
-
-    Raises:
-        WorkloadError: It cannot update single rows.
-    """
+    """Returns the rule by which the workload's optimizer updates rows."""
     from keras import optimizers
 
     if workload.optimizer is None:

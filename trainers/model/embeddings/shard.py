@@ -144,29 +144,16 @@ class EmbeddingShard:
 
 @dataclass
 class _Mark:
-    """The rows that have changed since a moment, as they were then.
-
-    Attributes:
-        memory: The memory of updates as it was then.
-        place: Place of each row among those put aside, from 1 on; 0 for one that has not changed.
-        aside: Arrays of rows, as `_Table.arrays`, from each change.
-        length: Number of rows put aside.
-    """
+    """The rows that have changed since a moment, as they were then."""
 
     memory: Memory
-    place: Counts
-    aside: list[list[Any]] = field(default_factory=list)
-    length: int = 0
+    place: Counts  # of each row among those put aside, from 1 on; 0 if unchanged
+    aside: list[list[Any]] = field(default_factory=list)  # as `_Table.arrays`, from each change
+    length: int = 0  # number of rows put aside
 
 
 class _Table:
-    """Rows of one embedding.
-
-    Attributes:
-        rows: Number of rows.
-        arrays: Their values, their slots, and the number of updates that each row already knows.
-        mark: The last mark, while it is read.
-    """
+    """Rows of one embedding: their values, their slots, and how many updates each already knows."""
 
     def __init__(self, rows: int, width: int, rule: RowRule) -> None:
         self.rows, self._width, self._rule = rows, width, rule
