@@ -11,7 +11,6 @@ from functools import cached_property
 
 from syncswitch.searcher.learning.uses import policy_explained, search_explained
 from syncswitch.searcher.search.explanation import Explanation
-from syncswitch.searcher.search.liveness import state_of
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.selection import ClusterKind, Selection, only_job
 from syncswitch.searcher.simulation.estimates import Estimate, mean
@@ -109,19 +108,10 @@ class ReportRun:
         trial: Its row in the database; a later run counts for the switch point that held.
         whole: The run from its first worker-step on, including what a fork inherited; None where
             the run is not complete or its beginning is lost.
-        outcome: `whole`, `stopped` (ended early: its accuracy was known, or a guard ended it),
-            `diverged`, `cancelled` (no longer needed), `failed`, `running` or `stale` (its process
-            died).
     """
 
     trial: StoredTrial
     whole: RecordedRun | None
-    outcome: str
-
-    @property
-    def name(self) -> str:
-        """Its name in tables: where it was imported from, or its number."""
-        return self.trial.source or f"trial {self.trial.trial_number}"
 
     @property
     def seconds(self) -> float | None:
@@ -204,7 +194,7 @@ class ReportData:
         versions: All versions of the policy, newest first.
         search: The search that is shown: the one that found the policy, else the newest; None
             where there is none.
-        searches: All searches and sweeps of the job, and what they cost.
+        cost: What that search has cost; None where there is none.
         trouble: Why the search has no answer; None where nothing is wrong.
         conditions: The conditions of the runs that the figures compare.
         runs: All runs of searches and imported ones, in the order in which they were added.
@@ -225,7 +215,7 @@ class ReportData:
     policy: PolicyEntry | None
     versions: tuple[PolicyEntry, ...]
     search: SearchInfo | None
-    searches: tuple[StudyCost, ...]
+    cost: StudyCost | None
     trouble: str | None
     conditions: RunConditions
     runs: tuple[ReportRun, ...]
@@ -246,12 +236,6 @@ class ReportData:
     def second(self) -> str:
         """The second protocol in capitals."""
         return self.identity.second_protocol.upper()
-
-    @property
-    def cost(self) -> StudyCost | None:
-        """The cost of the search that is shown."""
-        shown = self.search and self.search.study
-        return next((one for one in self.searches if one.study == shown), None)
 
     @property
     def answer(self) -> TimingPolicy | None:
@@ -446,7 +430,11 @@ def load_report(
         newest = complete[-1].software or {} if complete else {}
         whole = whole_runs(complete, store.curves(fingerprint))
         used = uses(read, fingerprint)
-        later = [_counted(use) for use in used]
+        # A later run counts for the switch point that held in it.
+        held = (
+            use.switch_percent if use.held_percent is None else use.held_percent for use in used
+        )
+        later = [replace(use, candidate_percent=one) for use, one in zip(used, held, strict=True)]
         whole |= whole_runs(later, use_curves(read, fingerprint))
         path: tuple[PathStep, ...] = ()
         target: float | None = None
@@ -459,6 +447,12 @@ def load_report(
             }
             finished = read_observations(read, search.study, of_it)
             path, target, trouble = _path(stored_strategy(search), finished)
+        why: Explanation | None = None
+        with contextlib.suppress(UserError):  # nobody can explain it
+            if policy is not None:
+                why = policy_explained(read, policy)
+            elif search is not None:
+                why = search_explained(read, search)
         return ReportData(
             identity=job.identity,
             namesakes=tuple(other.identity for other in namesakes),
@@ -468,13 +462,13 @@ def load_report(
             policy=policy,
             versions=versions,
             search=search,
-            searches=tuple(study_costs(read, fingerprint=fingerprint)),
+            cost=next(iter(study_costs(read, study=search.study)), None) if search else None,
             trouble=trouble if policy is None else None,
             conditions=_shown_conditions(trials or later, search),
-            runs=tuple(_run(trial, whole) for trial in trials),
-            later_runs=tuple(_run(use, whole) for use in later),
+            runs=tuple(ReportRun(trial, whole.get(trial.trial_id)) for trial in trials),
+            later_runs=tuple(ReportRun(use, whole.get(use.trial_id)) for use in later),
             path=path,
-            why=_why(read, policy, search),
+            why=why,
             measured_target=target,
             software=policy.policy.software if policy else newest,
             uses=tuple(use_facts(read, fingerprint=fingerprint)),
@@ -482,35 +476,3 @@ def load_report(
                 entry.policy.version: use_summary(entry.policy, used) for entry in versions
             },
         )
-
-
-def _why(
-    database: Database, policy: PolicyEntry | None, search: SearchInfo | None
-) -> Explanation | None:
-    """Explains the policy, else the search so far; None where nobody can."""
-    with contextlib.suppress(UserError):
-        if policy is not None:
-            return policy_explained(database, policy)
-        if search is not None:
-            return search_explained(database, search)
-    return None
-
-
-def _counted(use: StoredTrial) -> StoredTrial:
-    """A later run, which counts for the switch point that held in it."""
-    held = use.switch_percent if use.held_percent is None else use.held_percent
-    return replace(use, candidate_percent=held)
-
-
-def _run(trial: StoredTrial, whole: Mapping[int, RecordedRun]) -> ReportRun:
-    return ReportRun(trial, whole.get(trial.trial_id), _outcome(trial))
-
-
-def _outcome(trial: StoredTrial) -> str:
-    if trial.is_cancelled:
-        return "cancelled"
-    if trial.state != TrialState.COMPLETE:
-        return state_of(trial)
-    if trial.diverged:
-        return "diverged"
-    return "stopped" if trial.stopped_early else "whole"

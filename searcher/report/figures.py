@@ -110,7 +110,7 @@ def accuracy_by_switch(data: ReportData) -> Drawing:
 def _label(run: ReportRun) -> str:
     if run.trial.use_id is not None:
         return "one later run"
-    return "one run, stopped early" if run.outcome == "stopped" else "one run"
+    return "one run, stopped early" if run.trial.stopped_early else "one run"
 
 
 def _means_and_halves(

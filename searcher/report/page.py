@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import shlex
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 from syncswitch.searcher.command_lines import search_words, use_words
 from syncswitch.searcher.learning.words import uses_sentence, uses_text
@@ -18,6 +14,7 @@ from syncswitch.searcher.report import figures
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.drawing import Drawing
 from syncswitch.searcher.search.explanation import why_sentences
+from syncswitch.searcher.search.liveness import state_of
 from syncswitch.searcher.search.policy_words import (
     guard_text,
     kept_text,
@@ -25,26 +22,21 @@ from syncswitch.searcher.search.policy_words import (
     sure_text,
     times_text,
 )
-from syncswitch.searcher.selection import named_jobs
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
-    conditions_text,
     counted,
     percent_text,
     run_conditions_text,
-    seconds_text,
     sentence,
-    value_text,
 )
 from syncswitch.storage.database.defaults import DEFAULT_URL
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import whole_file
-from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
-from syncswitch.storage.queries.uses import PolicyUseFacts
+from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.policy import TimingPolicy
-from syncswitch.storage.records.trial import BASELINE_PERCENT, CONVERGENCE_EVALUATIONS
+from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
 from syncswitch.trainers.replay.recording import REPLAY
 
@@ -62,7 +54,7 @@ def headline(data: ReportData) -> str:
     if data.trouble is not None:
         return f"The search for {name} has no answer: {data.trouble}."
     mine = [run for run in data.runs if run.trial.study == data.search.study]
-    running = sum(run.outcome == "running" for run in mine)
+    running = sum(state_of(run.trial) == TrialState.RUNNING for run in mine)
     state = f"is under way ({running} running)" if running else "was stopped and can go on"
     if not data.path:
         return f"The search for {name} {state}; no run of it is complete yet."
@@ -206,56 +198,35 @@ def uses_figure_sentence(data: ReportData) -> str:
     return text
 
 
-_MOST_ROWS = 1000
-_T = TypeVar("_T")
-_Draw = Callable[[ReportData], Drawing]
+def version_rows(data: ReportData) -> list[Mapping[str, str]]:
+    """A row for each version of the policy, newest first; empty without a policy."""
+    metric = data.identity.decided_by
+    return [
+        {
+            "version": ", ".join([str(entry.policy.version), *entry.aliases]),
+            "switch at": percent_text(entry.policy.switch_percent),
+            metric.name: accuracy_text(entry.policy.mean_accuracy, metric),
+            "times as fast (90 %)": times_text(speed_up_of(entry.policy)),
+            "found for": guard_text(entry.policy),
+            "kept": kept_text(entry.policy) or NONE,
+            "used": uses_text(data.use_summaries[entry.policy.version]),
+            "found by": f"{entry.policy.strategy}, {entry.policy.study}",
+            "created": entry.policy.created_at[:10],
+        }
+        for entry in data.versions
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table as people read it.
-
-    Attributes:
-        columns: Names of the columns; none where the first cell of each row names the second.
-        left_out: Number of rows left out before the first one shown.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left_out: int = 0
-
-
-def tables_of(data: ReportData) -> list[Table]:
-    """The tables that have a row, in the order of the page."""
-    make = (
-        version_table,
-        evidence_table,
-        search_table,
-        further_table,
-        run_table,
-        identity_table,
-    )
-    return [table for one in make if (table := one(data)).rows]
-
-
-def _table(title: str, items: Sequence[_T], columns: Mapping[str, Callable[[_T], str]]) -> Table:
-    """A row for each item, at most the last 1,000; columns without any value are left out."""
-    shown = items[-_MOST_ROWS:]
-    cells = {name: [cell(item) for item in shown] for name, cell in columns.items()}
-    known = {name: column for name, column in cells.items() if set(column) - {NONE}}
-    rows = tuple(zip(*known.values(), strict=True))
-    return Table(title, tuple(known), rows, len(items) - len(shown))
-
-
-def identity_table(data: ReportData) -> Table:
+def job_facts(data: ReportData) -> list[tuple[str, str]]:
     """The job, fact by fact."""
-    job = data.identity
+    job, interval = data.identity, data.identity.evaluation_interval_worker_steps
+    decays = [
+        f"{factor:g} times from {step:,} on" for step, factor in job.learning_rate_boundaries or ()
+    ]
     facts: list[tuple[str, object]] = [
         ("workload", job.name),
         ("loaded from", data.reference),
         ("fingerprint", job.fingerprint),
-        ("simulated as well", named_jobs(data.namesakes) or None),
         ("cluster", job.cluster.partition(",")[0]),
         ("protocols", job.pair),
         ("length", f"{job.total_worker_steps:,} worker-steps"),
@@ -265,188 +236,14 @@ def identity_table(data: ReportData) -> Table:
         ("optimizer", job.optimizer),
         ("batch size of a worker", job.batch_size),
         ("learning rate of a worker", job.learning_rate),
-        ("decays", _decays(job.learning_rate_boundaries)),
+        ("decays", "; ".join(decays) or None),
         ("compared by", job.decided_by.axis_title),
         ("that is", None if job.metric == job.decided_by.name else job.metric),
-        ("evaluated every", _steps(job.evaluation_interval_worker_steps)),
-        ("conditions", run_conditions_text(data.conditions) or NONE),
+        ("evaluated every", None if interval is None else f"{interval:,} worker-steps"),
+        ("conditions", run_conditions_text(data.conditions) or None),
         ("software", ", ".join(f"{n} {v}" for n, v in sorted(data.software.items())) or None),
-        ("database", data.place),
-        ("read at", f"{_moment(data.read_at)} UTC"),
     ]
-    rows = tuple((name, str(value)) for name, value in facts if value is not None)
-    return Table("Job", (), rows)
-
-
-def version_table(data: ReportData) -> Table:
-    """All versions of the policy, newest first."""
-    metric = data.identity.decided_by
-    return _table(
-        "Versions of the policy",
-        data.versions,
-        {
-            "version": lambda entry: str(entry.policy.version),
-            "aliases": lambda entry: ", ".join(entry.aliases) or NONE,
-            "switch at": lambda entry: percent_text(entry.policy.switch_percent),
-            metric.name: lambda entry: accuracy_text(entry.policy.mean_accuracy, metric),
-            "times as fast (90 %)": lambda entry: times_text(speed_up_of(entry.policy)),
-            "found for": lambda entry: guard_text(entry.policy),
-            "kept": lambda entry: kept_text(entry.policy) or NONE,
-            "used": lambda entry: uses_text(data.use_summaries[entry.policy.version]),
-            "found by": lambda entry: f"{entry.policy.strategy}, {entry.policy.study}",
-            "created (UTC)": lambda entry: _moment_of(entry.policy.created_at),
-            "imported (UTC)": lambda entry: _moment_of(entry.imported_at),
-        },
-    )
-
-
-def evidence_table(data: ReportData) -> Table:
-    """The runs that the policy rests on, where they are not those of the search that is shown."""
-    metric = data.identity.decided_by
-    runs = data.answer.evidence if data.answer and not data.is_found_here else ()
-    return _table(
-        "Runs that the policy rests on",
-        runs,
-        {
-            "trial": lambda run: str(run.trial_number),
-            "switch at": lambda run: percent_text(run.switch_percent),
-            "replicate": lambda run: str(run.replicate),
-            metric.name: lambda run: (
-                "diverged" if run.diverged else metric.text(run.converged_accuracy)
-            ),
-            "seconds": lambda run: seconds_text(run.training_seconds),
-        },
-    )
-
-
-def use_table(data: ReportData) -> Table:
-    """The later runs with the policy, with the switches that each of them tried."""
-    metric = data.identity.decided_by
-    return _table(
-        "Later runs with the policy",
-        data.uses,
-        {
-            "ended (UTC)": lambda use: _moment(use.ended_at),
-            "version": lambda use: str(use.policy_version),
-            "switches": _tries,
-            "seed": lambda use: str(use.seed),
-            metric.name: lambda use: "diverged" if use.diverged else metric.text(use.accuracy),
-            "kept": lambda use: "yes" if use.kept else "no",
-            "seconds": lambda use: seconds_text(use.training_seconds),
-            "times as fast": lambda use: value_text(use.speed_up, ".2f"),
-            "guard": lambda use: use.guard_alarm or use.guard,
-            "in vain s": lambda use: seconds_text(use.guard_lost_seconds),
-            "under": lambda use: (
-                conditions_text(use.online, use.switch_mechanism, use.injections) or NONE
-            ),
-        },
-    )
-
-
-def _tries(use: PolicyUseFacts) -> str:
-    """The switches of a run in turn, for example `12.5 % failed, 25 % failed, 50 % held`."""
-    tries = [
-        f"{percent} % failed" for percent in (use.failed_percents or "").split(", ") if percent
-    ]
-    end = percent_text(use.held_percent)
-    return ", ".join([*tries, f"{end} held" if tries else end])
-
-
-def search_table(data: ReportData) -> Table:
-    """All searches and sweeps of the job."""
-    shown = data.search and data.search.study
-    return _table(
-        "Searches and evaluations",
-        data.searches,
-        {
-            "search": lambda one: one.study + (" (shown)" if one.study == shown else ""),
-            "strategy": lambda one: one.strategy,
-            "trainer": lambda one: one.trainer,
-            "complete": lambda one: str(one.completed_runs),
-            "failed": lambda one: str(one.failed_runs),
-            "cancelled": lambda one: str(one.cancelled_runs),
-            "running": lambda one: str(one.running_runs),
-            "training s": lambda one: seconds_text(one.paid_seconds),
-            "wall time s": lambda one: seconds_text(one.wall_seconds),
-            "version": lambda one: value_text(one.policy_version, "d"),
-        },
-    )
-
-
-def run_table(data: ReportData) -> Table:
-    """All runs of the job."""
-    metric = data.identity.decided_by
-    return _table(
-        "All runs of this job",
-        data.runs,
-        {
-            "run": lambda run: run.name,
-            "switch at": lambda run: percent_text(run.trial.switch_percent),
-            "replicate": lambda run: str(run.trial.replicate),
-            "seed": lambda run: value_text(run.trial.seed, "d"),
-            "end": lambda run: run.outcome + (" (speculative)" if run.trial.speculative else ""),
-            metric.name: lambda run: accuracy_text(
-                run.trial.converged_accuracy if run.is_sound else None, metric
-            ),
-            "seconds": lambda run: seconds_text(run.trial.training_seconds),
-            "paid s": lambda run: seconds_text(run.trial.paid_seconds),
-            "began (UTC)": lambda run: _moment(run.trial.started_at),
-            "on": lambda run: run.trial.host or NONE,
-            "under": lambda run: run_conditions_text(run.trial.conditions) or NONE,
-            "failure": lambda run: run.trial.failure or NONE,
-            "search": lambda run: run.trial.study or NONE,
-        },
-    )
-
-
-def further_table(data: ReportData) -> Table:
-    """Each further metric at each switch point: the mean over the last five tests of sound runs."""
-    found: dict[float, list[dict[str, float]]] = {}
-    for run in data.compared:
-        tests = run.whole.evaluations[-CONVERGENCE_EVALUATIONS:] if run.whole is not None else ()
-        known = [dict(one.further) for one in tests]
-        if run.is_sound and any(known):
-            means = {name: _mean(known, name) for one in known for name in one}
-            found.setdefault(run.trial.candidate_percent or 0.0, []).append(means)
-    names = dict.fromkeys(name for runs in found.values() for run in runs for name in run)
-
-    def cell(percent: float, name: str) -> str:
-        runs = [run for run in found[percent] if name in run]
-        return value_text(_mean(runs, name) if runs else None, ".4g")
-
-    return _table(
-        "Further metrics, which decide nothing",
-        sorted(found, reverse=True),
-        {
-            "switch at": percent_text,
-            "runs": lambda percent: str(len(found[percent])),
-            **{name: functools.partial(cell, name=name) for name in names},
-        },
-    )
-
-
-def _mean(known: Iterable[Mapping[str, float]], name: str) -> float:
-    return statistics.fmean(one[name] for one in known if name in one)
-
-
-def _decays(boundaries: tuple[tuple[int, float], ...] | None) -> str | None:
-    if boundaries is None:
-        return None
-    return "; ".join(f"{factor:g} times from {step:,} on" for step, factor in boundaries) or "none"
-
-
-def _steps(worker_steps: int | None) -> str | None:
-    return None if worker_steps is None else f"{worker_steps:,} worker-steps"
-
-
-def _moment(moment: datetime | None) -> str:
-    """A moment, which is UTC, for example `2026-01-31 12:00:00`."""
-    return NONE if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
-
-
-def _moment_of(text: str | None) -> str:
-    """A moment that a policy has as text."""
-    return _moment(None if text is None else datetime.fromisoformat(text))
+    return [(name, str(value)) for name, value in facts if value is not None]
 
 
 _COMMAND = "command"
@@ -461,14 +258,16 @@ _HIDDEN = "***"  # a password
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with a figure under it; where nothing was measured, `words` say why."""
+    """A heading with a figure under it; where nothing was measured, `words` say why.
+
+    `points` are further sentences below the figure.
+    """
 
     name: str
     title: str
     words: str
     figure: Drawing | None
     points: tuple[str, ...] = ()
-    table: Table | None = None
 
 
 _BEGINNING = b"<!DOCTYPE html>"
@@ -509,9 +308,10 @@ def page_of(data: ReportData) -> str:
         key_figures=key_figures(data),
         command=_use(data),
         sections=sections_of(data),
-        tables=tables_of(data),
+        versions=version_rows(data),
+        facts=job_facts(data),
         last_command=_search_again(data),
-        made_from=f"{data.place} at {_moment(data.read_at)} UTC",
+        made_from=f"{data.place} at {data.read_at:%Y-%m-%d %H:%M:%S} UTC",
     )
 
 
@@ -520,27 +320,21 @@ def sections_of(data: ReportData) -> list[Section]:
     metric = data.identity.decided_by
     accuracy = f"{metric.name[:1].upper()}{metric.name[1:]}"
     why = why_sentences(data.why, data.first, metric) if data.why is not None else []
-    makers: tuple[tuple[str, str, _Draw, Callable[[ReportData], str]], ...] = (
-        (
-            "accuracy",
-            f"{accuracy} against switch point",
+    switch_mark = "The mark on a thick line is its switch."
+    makers: dict[tuple[str, str], tuple[Callable[[ReportData], Drawing], Callable[..., str]]] = {
+        ("accuracy", f"{accuracy} against switch point"): (
             figures.accuracy_by_switch,
             accuracy_sentence,
         ),
-        ("time", "Training time", figures.training_time, time_sentence),
-        ("search", "The course of the search", figures.search_path, path_sentence),
-        (
-            "curves",
-            f"{accuracy} over time",
-            figures.accuracy_over_time,
-            lambda _: "The mark on a thick line is its switch.",
-        ),
-        ("uses", "Later runs with the policy", figures.later_uses, uses_figure_sentence),
-    )
+        ("time", "Training time"): (figures.training_time, time_sentence),
+        ("search", "The course of the search"): (figures.search_path, path_sentence),
+        ("curves", f"{accuracy} over time"): (figures.accuracy_over_time, lambda _: switch_mark),
+        ("uses", "Later runs with the policy"): (figures.later_uses, uses_figure_sentence),
+    }
     sections = []
     # A job that is learnt from its runs has no search: its later runs say why.
     teller = "uses" if data.search is None and data.policy is not None else "search"
-    for name, title, draw, say in makers:
+    for (name, title), (draw, say) in makers.items():
         if name == "search" and teller != "search":
             continue
         figure = None
@@ -550,23 +344,16 @@ def sections_of(data: ReportData) -> list[Section]:
         except UserError as nothing:
             words = sentence(str(nothing))
         points = tuple(why) if name == teller else ()
-        table = use_table(data) if name == "uses" and data.uses else None
-        sections.append(Section(name, title, words, figure, points, table))
+        sections.append(Section(name, title, words, figure, points))
     return sections
 
 
 def _use(data: ReportData) -> tuple[str, str] | None:
     """The next thing to do, in words and as a command line."""
-    if data.policy is not None:
-        return _use_of(data.policy, data)
-    if data.trouble is not None:
-        return None
-    return _search_again(data, "Go on with it")
-
-
-def _use_of(entry: PolicyEntry, data: ReportData) -> tuple[str, str]:
-    job, policy = data.identity, entry.policy
-    version = None if CURRENT in entry.aliases else policy.version
+    if data.policy is None:
+        return None if data.trouble is not None else _search_again(data, "Go on with it")
+    job, policy = data.identity, data.policy.policy
+    version = None if CURRENT in data.policy.aliases else policy.version
     line_words = use_words(job, data.reference, data.reference, version, data.conditions)
     line = _line(line_words, data)
     if data.search is not None and data.search.trainer == _COMMAND:

@@ -45,7 +45,6 @@ class Made:
     speculative: bool = False
     conditions: RunConditions = UNDISTURBED
     events: tuple[RunEvent, ...] = ()
-    further: tuple[tuple[str, float], ...] = ()
 
 
 FINISHED = (
@@ -117,7 +116,7 @@ def record_of(made: Made, spec: TrialSpec) -> TrialRecord:
         phases=phases if made.fork is None else phases[-1:],
         training_seconds=sum(phase.seconds for phase in phases),
         evaluations=tuple(
-            replace(one, accuracy=made.accuracy, further=made.further)
+            replace(one, accuracy=made.accuracy)
             for one in record.evaluations
             if one.worker_step <= steps
         ),

@@ -17,10 +17,10 @@ from syncswitch.searcher.report import ReportData, figures, load_report
 from syncswitch.searcher.report.drawing import Drawing, SwitchAxis, drawn
 from syncswitch.searcher.report.page import (
     accuracy_sentence,
-    further_table,
+    job_facts,
     sections_of,
-    tables_of,
     uses_figure_sentence,
+    version_rows,
 )
 from syncswitch.storage.database.engine import Database
 from syncswitch.storage.errors import UserError
@@ -232,19 +232,6 @@ def test_no_point_table_sentence_or_label_has_a_negative(report: ReportData) -> 
     assert sections["accuracy"].title == "Val_loss against switch point"
     assert "0.2420 nats or less" in sections["accuracy"].words
     assert "plus 0.01 nats" in sections["accuracy"].words
-    rows = [row for table in tables_of(report) for row in table.rows]
-    assert [cell for row in rows for cell in row if cell.startswith("-0")] == []
-    assert "0.2310 nats" in {cell for row in rows for cell in row}
-    assert ("compared by", "val_loss in nats (less is better)") in rows
-    assert further_table(report).rows == ()
-
-
-def test_further_metrics_have_a_table(database: Database) -> None:
-    runs = [
-        replace(one, further=(("loss", 0.5 + number), *((("AUC", 0.875),) if number else ())))
-        for number, one in enumerate(FINISHED)
-    ]
-    add_search(database, runs)
-    table = further_table(load_report(database, "generated"))
-    assert table.columns == ("switch at", "runs", "loss", "AUC")
-    assert table.rows == (("100 %", "2", "1", "0.875"), ("50 %", "2", "3", "0.875"))
+    (version,) = version_rows(report)
+    assert version["val_loss"] == "0.2310 nats"
+    assert ("compared by", "val_loss in nats (less is better)") in job_facts(report)
