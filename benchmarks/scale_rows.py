@@ -72,11 +72,10 @@ def processes(switch_percent: float, servers: int = 1) -> Row:
     """Ours with its workers as processes, as a user gets it."""
 
     def row(size: str, seconds: float) -> float:
-        from syncswitch.trainers.cluster.processes.launcher import LocalLauncher
-        from syncswitch.trainers.cluster.processes.placement import place_on_cpus
-        from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+        from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
+        from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 
-        launcher = LocalLauncher(place_on_cpus(WORKERS), servers)
+        launcher = LocalLauncher(servers=servers)
         trainer = ProcessTrainer(WORKLOADS[size], WORKERS, launcher)
         return _measured(trainer, size, switch_percent, seconds)
 
@@ -90,9 +89,8 @@ def sockets(switch_percent: float, servers: int = 1, *, is_open: bool = False) -
     """
 
     def row(size: str, seconds: float) -> float:
-        from syncswitch.trainers.cluster.processes.platform import TfConfigLauncher
-        from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
-        from syncswitch.trainers.cluster.processes.tf_config import TfConfig
+        from syncswitch.trainers.cluster.processes.tf_config import TfConfig, TfConfigLauncher
+        from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 
         chief, *others = (f"127.0.0.1:{port}" for port in free_ports(1 + servers + WORKERS))
         addresses = {

@@ -81,8 +81,7 @@ CODE_IN_DATA = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", 
 def test_nothing_that_comes_over_a_network_is_unpickled() -> None:
     """What pickles belongs to a process and its own children."""
     assert users({*CODE_IN_DATA, "multiprocessing"}) == {
-        "trainers/cluster/processes/chief.py",
-        "trainers/cluster/processes/process_trainer.py",
+        "trainers/cluster/processes/trainer.py",
         "trainers/cluster/processes/zygote.py",
     }
     for path in modules("trainers"):

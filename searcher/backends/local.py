@@ -6,7 +6,7 @@ TensorFlow is imported only when a workload is loaded or a cluster is started.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,17 +22,23 @@ from syncswitch.trainers.cluster.local import (
     DEFAULT_TIMEOUT_SECONDS,
     JOINING_LAUNCHER,
 )
-from syncswitch.trainers.cluster.processes.launcher import Launcher, LocalLauncher
-from syncswitch.trainers.cluster.processes.placement import (
-    Placement,
+from syncswitch.trainers.cluster.processes.tf_config import (
+    TF_CONFIG,
+    TfConfig,
+    TfConfigLauncher,
+    cluster_secret,
+    read_tf_config,
+    serve_until_chief_is_gone,
+)
+from syncswitch.trainers.cluster.processes.this_machine import (
+    LocalLauncher,
     check_gpus_per_worker,
     place_on_gpus,
     visible_gpus,
 )
-from syncswitch.trainers.cluster.processes.tf_config import TF_CONFIG, TfConfig, read_tf_config
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.processes.platform import TfConfigLauncher
+    from syncswitch.trainers.cluster.members.launcher import Launcher
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 
@@ -129,8 +135,6 @@ class LocalTrainer(ClusterChoice):
         if config.job == "evaluator":
             say(f"{TF_CONFIG} makes this process an evaluator: the chief evaluates, so it ends")
             return True
-        from syncswitch.trainers.cluster.processes.platform import serve_until_chief_is_gone
-
         grace_seconds = DEFAULT_GRACE_SECONDS if self.server_grace is None else self.server_grace
         cluster = self._joined(config)
         serve_until_chief_is_gone(cluster, grace_seconds, say, self.gpus_per_worker, reference)
@@ -154,8 +158,8 @@ class LocalTrainer(ClusterChoice):
             )
         return self.config.workers
 
-    def placement(self, workers: int) -> Placement:
-        """Returns the GPUs of this machine that the workers use.
+    def placement(self, workers: int) -> tuple[Mapping[str, str], ...]:
+        """Returns the environments of the workers, with the GPUs of this machine that they use.
 
         Raises UserError if there are too few.
         """
@@ -194,19 +198,19 @@ class LocalTrainer(ClusterChoice):
             from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 
             return ClusterTrainer(workload, workers)
-        from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+        from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 
         launcher: Launcher
         if self.config is None:
-            launcher = LocalLauncher(self.placement(workers), self.servers)
+            launcher = LocalLauncher(
+                self.placement(workers), self.servers, has_gpus=self.gpus_per_worker > 0
+            )
         else:
             launcher = self._joined(self.config)
         return ProcessTrainer(reference, workers, launcher)
 
     def _joined(self, config: TfConfig) -> TfConfigLauncher:
-        from syncswitch.trainers.cluster.processes.platform import TfConfigLauncher, cluster_secret
-
         given = self.cluster_timeout
         timeout_seconds = DEFAULT_TIMEOUT_SECONDS if given is None else given
         secret = cluster_secret(is_open=self.open_network)
-        return TfConfigLauncher(config, timeout_seconds, secret, self.gpus_per_worker > 0)
+        return TfConfigLauncher(config, timeout_seconds, secret, has_gpus=self.gpus_per_worker > 0)

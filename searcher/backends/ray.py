@@ -10,8 +10,7 @@ from typing_extensions import override
 from syncswitch.searcher.backends.base import ClusterChoice, servers_text
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.local import GPUS_PER_WORKER, PARAMETER_SERVERS
-from syncswitch.trainers.cluster.ray.launcher import RayLauncher
-from syncswitch.trainers.cluster.ray.options import AUTO, PLACEMENTS
+from syncswitch.trainers.cluster.processes.ray import AUTO, PLACEMENTS, RayLauncher
 from syncswitch.trainers.options import TrainerOption
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _USUAL = RayLauncher()
 
 @dataclass(frozen=True)
 class RayCluster(ClusterChoice):
-    """A Ray cluster; see `RayOptions` for the options."""
+    """A Ray cluster; see `RayLauncher` for the options."""
 
     name = "ray"
     summary = "processes on the nodes of a Ray cluster"
@@ -91,7 +90,7 @@ class RayCluster(ClusterChoice):
 
     @override
     def open(self, workload: Workload, reference: str, workers: int) -> Trainer:
-        from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+        from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 
         return ProcessTrainer(reference, workers, self._launcher)
 

@@ -10,7 +10,7 @@ from syncswitch.cli.run.main import main as run
 from syncswitch.cli.search.main import main as search
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.storage.errors import RetryableError, UserError
-from syncswitch.trainers.cluster.processes.placement import place_on_cpus
+from syncswitch.trainers.cluster.processes.this_machine import NO_GPU
 from tests.private_network import free_ports
 from tests.trainers.jobs import CONSTANT
 
@@ -44,7 +44,7 @@ def test_a_cluster_that_is_described_is_joined_unless_another_is_asked_for(
     joined, own = LocalTrainer(), LocalTrainer("processes")
     assert (joined.launcher_kind, joined.workers(None), joined.workers(2)) == ("tf-config", 2, 2)
     assert (own.launcher_kind, own.workers(None), own.workers(7)) == ("processes", None, 7)
-    assert own.placement(2) == place_on_cpus(2)
+    assert own.placement(2) == (NO_GPU, NO_GPU)
 
 
 def test_without_one_workers_are_threads() -> None:

@@ -27,15 +27,16 @@ def connected_of(
     `by_network` has them talk over this machine's loopback as parts elsewhere do.
     """
     from syncswitch.trainers.cluster.members.connected import ConnectedCluster
-    from tests.trainers.cluster.engines import EngineOnLoopback, LocalEngine, new_engine
+    from tests.trainers.cluster.launchers import LauncherOnLoopback, LocalLauncher, new_launcher
 
     with ExitStack() as started:
 
         @functools.cache
         def start(workload: Any, workers: int, by_network: bool = False, servers: int = 1) -> Any:
-            kind = EngineOnLoopback if by_network else LocalEngine
-            engine = new_engine(tmp_path_factory.mktemp("cluster"), workers, kind)
-            cluster = ConnectedCluster(program_of(workload), workers, engine, servers)
+            kind = LauncherOnLoopback if by_network else LocalLauncher
+            folder = tmp_path_factory.mktemp("cluster")
+            launcher = new_launcher(folder, workers, kind, servers=servers)
+            cluster = ConnectedCluster(program_of(workload), workers, launcher)
             return started.enter_context(closing(cluster))
 
         def make(*arguments: Any, **fields: Any) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from syncswitch.storage.records.trial import Evaluation
@@ -20,19 +20,6 @@ _PATIENCE_SECONDS = 0.1
 _LEAVE_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """A copy of the model to be tested.
-
-    `model` holds the parameters, the statistics, and the embedding rows that the test needs.
-    """
-
-    worker_step: int
-    elapsed_seconds: float
-    training_loss: float
-    model: Sequence[Any]
-
-
 class Evaluator:
     """Tests copies of the model, in order, in a thread of its own."""
 
@@ -41,7 +28,7 @@ class Evaluator:
     ) -> None:
         self._tester = tester
         self._on_evaluation = on_evaluation
-        self._requests: queue.Queue[EvaluationRequest | None] = queue.Queue(
+        self._requests: queue.Queue[tuple[Evaluation, Sequence[Any]] | None] = queue.Queue(
             min(_MOST_WAITING, max(_LEAST_WAITING, _WAITING_BYTES // max(1, model_bytes)))
         )
         self._error: BaseException | None = None
@@ -49,12 +36,15 @@ class Evaluator:
         self._thread = threading.Thread(target=self._work, name="evaluator", daemon=True)
         self._thread.start()
 
-    def submit(self, request: EvaluationRequest) -> None:
-        """Requests an evaluation; waits if too many are pending."""
+    def submit(self, evaluation: Evaluation, model: Sequence[Any]) -> None:
+        """Requests an evaluation, whose accuracy is to be found; waits if too many are pending.
+
+        `model` holds the parameters, the statistics, and the embedding rows that the test needs.
+        """
         # In slices: once evaluations are abandoned, nobody takes requests any more.
         while not self._abandoned:
             with contextlib.suppress(queue.Full):
-                self._requests.put(request, timeout=_PATIENCE_SECONDS)
+                self._requests.put((evaluation, model), timeout=_PATIENCE_SECONDS)
                 break
 
     def catch_up(self) -> None:
@@ -92,20 +82,12 @@ class Evaluator:
         while (request := self._requests.get()) is not None:
             try:
                 if self._error is None and not self._abandoned:
-                    self._answer(request)
+                    evaluation, model = request
+                    accuracy = self._tester.accuracy(*model)
+                    self._on_evaluation(
+                        replace(evaluation, accuracy=accuracy, further=self._tester.further)
+                    )
             except BaseException as error:
                 self._error = error
             finally:
                 self._requests.task_done()
-
-    def _answer(self, request: EvaluationRequest) -> None:
-        accuracy = self._tester.accuracy(*request.model)
-        self._on_evaluation(
-            Evaluation(
-                request.worker_step,
-                request.elapsed_seconds,
-                accuracy,
-                request.training_loss,
-                self._tester.further,
-            )
-        )

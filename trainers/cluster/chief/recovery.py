@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from syncswitch.storage.errors import RetryableError, one_line
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
-from syncswitch.trainers.cluster.chief.fault_injector import Note
 from syncswitch.trainers.cluster.exchange.shards import Undone
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Ticket
 
-_LOG = logging.getLogger(__name__)
+Note = Callable[..., None]
+"""`note(kind, reason, worker=None, seconds=None)` adds a `RunEvent` to the log of the run."""
 
 # A worker that was lost more often in one run is not brought back.
 _MOST_LOSSES = 10

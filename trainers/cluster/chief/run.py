@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import threading
 import time
 from collections.abc import Collection, Sequence
@@ -13,12 +15,13 @@ from types import MappingProxyType
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import TrainingClock
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator, Notice
-from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
-from syncswitch.trainers.cluster.chief.fault_injector import FaultInjector
+from syncswitch.trainers.cluster.chief.evaluator import Evaluator
 from syncswitch.trainers.cluster.chief.learner import ClusterLearner
-from syncswitch.trainers.cluster.chief.recovery import Recovery, TakenSteps
+from syncswitch.trainers.cluster.chief.recovery import Note, Recovery, TakenSteps
+from syncswitch.trainers.cluster.exchange.plans import Hold
 from syncswitch.trainers.cluster.exchange.shards import Undone
-from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
+from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.job.schedule import (
     Segment,
@@ -48,6 +51,48 @@ class Backup:
     undone: Undone = field(default_factory=dict)
 
 
+class FaultInjector:
+    """Carries out the injected stragglers and failures of one trial."""
+
+    def __init__(self, active: ActiveInjections, cluster: Cluster) -> None:
+        self._active = active
+        self._cluster = cluster
+        # For each worker that is to die, whether that is after its step or before.
+        self._doomed: dict[int, bool] = {}
+        self._strikes = 0
+
+    def advance(self, done: int, now_seconds: float, note: Note) -> None:
+        """Begins and ends injections that are due; called repeatedly."""
+        for change in self._active.advance(done, now_seconds):
+            injection = change.injection
+            if not change.is_start:
+                continue
+            note("injected", injection.text, injection.worker)
+            if injection.kind == "straggler":
+                continue
+            if injection.role == "chief":
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif self._cluster.has_processes:
+                number = signal.SIGSTOP if injection.kind == "hang" else signal.SIGKILL
+                self._cluster.signal((injection.role, injection.number), number)
+            elif injection.worker is not None:
+                self._doomed[injection.worker] = bool(self._strikes % 2)
+                self._strikes += 1
+
+    def hold_of(self, worker: int) -> Hold:
+        """Returns how a worker is slowed down now."""
+        return Hold(self._active.delay_seconds(worker), self._active.slowdown(worker))
+
+    def maybe_lose(self, worker: int, *, is_done: bool) -> None:
+        """Raises WorkerLostError if a worker without a process is to die; called in its thread.
+
+        Workers die alternately before their step and after it, when nobody knows that it was done.
+        """
+        if self._doomed.get(worker) is is_done:
+            del self._doomed[worker]
+            raise WorkerLostError("it was told to end")
+
+
 @dataclass
 class ClusterTrial:
     """A trial, on as many clusters as it takes.
@@ -69,81 +114,6 @@ class ClusterTrial:
 _PAUSE_SECONDS = 2.0
 _SHARE = 20.0
 _NO_COPY = "the run goes on, but will go back further if a parameter server is lost"
-
-
-class Backups:
-    """Copies the state of a run for its trial: periodically, and at its switch."""
-
-    def __init__(
-        self, trial: ClusterTrial, cluster: Cluster, coordinator: Coordinator, taken: TakenSteps
-    ) -> None:
-        self._trial = trial
-        self._cluster = cluster
-        self._coordinator = coordinator
-        self._taken = taken
-        self._last_seconds = time.monotonic()
-        self._pause_seconds = _PAUSE_SECONDS
-
-    def take_if_due(self, segment: Segment, exchange: Exchange) -> None:
-        """Copies the state if it is time to; not that of replicas, which the workers hold."""
-        start = time.monotonic()
-        is_due = start - self._last_seconds >= self._pause_seconds
-        if not is_due or not self._cluster.has_processes or exchange is Exchange.REPLICA:
-            return
-        try:
-            mark, undone = self._coordinator.at_rest(lambda steps: self._mark(steps, segment))
-            backup = Backup(self._cluster.marked(), mark, undone)
-            if not self._would_mix(backup, segment):
-                self._trial.backup = backup
-        except ServerLostError as error:
-            self._coordinator.fail(None, error)
-        except NoRoomForEmbeddingsError as error:
-            self._trial.log.add_unsaved(f"{error}; {_NO_COPY}")
-        self._last_seconds = time.monotonic()
-        self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._last_seconds - start))
-
-    def state(self) -> ModelState:
-        """Returns a copy of the state of a drained run, and keeps it as the newest.
-
-        Raises:
-            ServerLostError: A parameter server is gone.
-            NoRoomForEmbeddingsError: There is no room for a copy of the embeddings.
-        """
-        backup, mark = self._trial.backup, self._trial.log.position
-        if backup is None or backup.mark != mark or backup.undone:
-            self._trial.backup = backup = Backup(self._cluster.state(), mark)
-        return backup.state
-
-    def keep_switch(self) -> None:
-        """Keeps the state at the switch, if a guard may go back to it."""
-        if self._trial.log.is_at_guarded_switch:
-            form = self._cluster.program.form
-            self._trial.switch_state = form.kept_switch(self.state, self._trial.log)
-
-    def _would_mix(self, backup: Backup, segment: Segment) -> bool:
-        """Whether another protocol would redo steps that some servers have.
-
-        That is so just after an online policy has decided to change the protocol.
-        """
-        mark, plan = backup.mark, self._trial.log.guarding.plan
-        following = next_segment(
-            plan, mark.done, mark.first_protocol_done, is_detour=mark.is_detour
-        )
-        is_other = following is not None and following.protocol != segment.protocol
-        return is_other and any(backup.undone.values())
-
-    def _mark(self, steps: SegmentSteps, segment: Segment) -> tuple[Position, Undone]:
-        """Marks the state on the cluster; returns the position and the steps that it lacks."""
-        pushed = self._cluster.mark()
-        applied: Collection[Ticket] = ()
-        taken: dict[int, frozenset[int]] = {}
-        if steps.exchange is Exchange.PUSH:
-            taken, applied = self._taken.at_mark(pushed)
-        undone = {step: taken.get(step, frozenset()) for step in steps.undone(applied)}
-        done, now_seconds = steps.next_step - len(undone), self._trial.clock.last_update_seconds
-        staleness = self._coordinator.staleness
-        return self._trial.log.mark(segment, done, now_seconds, staleness), undone
-
 
 _TICK_SECONDS = 0.02
 _PROGRESS_SECONDS = 0.2
@@ -192,7 +162,8 @@ class TrainingRun:
                 self._controller.returned(worker)
             self._coordinator.resting |= set(workers) - self._controller.active
         self._protocol = ""
-        self._backups = Backups(trial, cluster, self._coordinator, self._taken)
+        self._backed_up_seconds = time.monotonic()
+        self._pause_seconds = _PAUSE_SECONDS
         self._recovery = Recovery(cluster, self._coordinator, self._note, self._taken)
         self._evaluator = Evaluator(tester, 4 * cluster.program.sizes.model, self._on_evaluation)
         self._tested_rows = tester.ids
@@ -260,7 +231,10 @@ class TrainingRun:
     def _run_segment(self, segment: Segment) -> None:
         choice = choose_protocol(segment.protocol)
         self._protocol = segment.protocol
-        self._backups.keep_switch()
+        if self._log.is_at_guarded_switch:
+            # A guard may go back to it.
+            form = self._cluster.program.form
+            self._trial.switch_state = form.kept_switch(self._state, self._log)
         if not self._log.is_before_switch:
             self._log.is_detour = False
             if self._controller is not None:
@@ -284,7 +258,7 @@ class TrainingRun:
         self._undone = ()
         while not self._coordinator.wait_until_drained(_PROGRESS_SECONDS):
             self._report_progress()
-            self._backups.take_if_due(segment, self._learner.exchange)
+            self._back_up_if_due(segment)
         if self._coordinator.error is not None:
             raise self._coordinator.error
         self._learner.finish()
@@ -355,7 +329,7 @@ class TrainingRun:
         self._requested_step = done
         loss = self._coordinator.loss.take()
         model, seconds = self._learner.snapshot(self._tested_rows), self._clock.last_update_seconds
-        self._evaluator.submit(EvaluationRequest(done, seconds, loss, model))
+        self._evaluator.submit(Evaluation(done, seconds, math.nan, loss), model)
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         """Called in the evaluator's thread."""
@@ -428,8 +402,56 @@ class TrainingRun:
         path = checkpoint_path(self._spec, percents[-1], ".npz")
         with ExitStack() as reading:
             try:
-                state = self._backups.state()
+                state = self._state()
             except NoRoomForEmbeddingsError as error:
                 self._log.add_unsaved(f"{error}; {_NO_COPY}")
                 state = reading.enter_context(self._cluster.readable_state())
             self._cluster.program.form.save(path, percents, state, self._spec, self._log)
+
+    def _back_up_if_due(self, segment: Segment) -> None:
+        """Copies the state if it is time to; not that of replicas, which the workers hold."""
+        start = time.monotonic()
+        is_due = start - self._backed_up_seconds >= self._pause_seconds
+        is_replica = self._learner.exchange is Exchange.REPLICA
+        if not is_due or not self._cluster.has_processes or is_replica:
+            return
+        try:
+            mark, undone = self._coordinator.at_rest(lambda steps: self._mark(steps, segment))
+            state, plan = self._cluster.marked(), self._log.guarding.plan
+            following = next_segment(
+                plan, mark.done, mark.first_protocol_done, is_detour=mark.is_detour
+            )
+            # Just after an online policy has decided to change the protocol, the other one would
+            # redo steps that some servers have.
+            is_other = following is not None and following.protocol != segment.protocol
+            if not (is_other and any(undone.values())):
+                self._trial.backup = Backup(state, mark, undone)
+        except ServerLostError as error:
+            self._coordinator.fail(None, error)
+        except NoRoomForEmbeddingsError as error:
+            self._log.add_unsaved(f"{error}; {_NO_COPY}")
+        self._backed_up_seconds = time.monotonic()
+        self._pause_seconds = max(_PAUSE_SECONDS, _SHARE * (self._backed_up_seconds - start))
+
+    def _mark(self, steps: SegmentSteps, segment: Segment) -> tuple[Position, Undone]:
+        """Marks the state on the cluster; returns the position and the steps that it lacks."""
+        pushed = self._cluster.mark()
+        applied: Collection[Ticket] = ()
+        taken: dict[int, frozenset[int]] = {}
+        if steps.exchange is Exchange.PUSH:
+            taken, applied = self._taken.at_mark(pushed)
+        undone = {step: taken.get(step, frozenset()) for step in steps.undone(applied)}
+        done, now_seconds = steps.next_step - len(undone), self._clock.last_update_seconds
+        return self._log.mark(segment, done, now_seconds, self._coordinator.staleness), undone
+
+    def _state(self) -> ModelState:
+        """Returns a copy of the state between segments, and keeps it as the newest.
+
+        Raises:
+            ServerLostError: A parameter server is gone.
+            NoRoomForEmbeddingsError: There is no room for a copy of the embeddings.
+        """
+        backup, mark = self._trial.backup, self._log.position
+        if backup is None or backup.mark != mark or backup.undone:
+            self._trial.backup = backup = Backup(self._cluster.state(), mark)
+        return backup.state

@@ -35,7 +35,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
-from syncswitch.trainers.cluster.members.engine import Engine, Life
+from syncswitch.trainers.cluster.members.launcher import Launcher, Life
 from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
 
@@ -154,14 +154,14 @@ class ConnectedCluster(Cluster):
 
     has_processes = True
 
-    def __init__(self, program: Program, workers: int, engine: Engine, servers: int = 1) -> None:
-        super().__init__(program, workers, servers)
-        self.kind = engine.kind
-        self._engine = engine
-        self._hub = Hub(engine.listen, engine.secret)
+    def __init__(self, program: Program, workers: int, launcher: Launcher) -> None:
+        super().__init__(program, workers, launcher.servers)
+        self.kind = launcher.kind
+        self._launcher = launcher
+        self._hub = Hub(launcher.listen, launcher.secret)
         self._look_seconds = time.monotonic()
         self._arrivals: dict[Part, Arrival] = {}
-        self._own = Identity((CHIEF, 0), engine.secret)
+        self._own = Identity((CHIEF, 0), launcher.secret)
         self._peers: dict[Address, RemotePeer] = {}
         self._incarnations = [0] * workers
         try:
@@ -226,21 +226,21 @@ class ConnectedCluster(Cluster):
                 continue
             if (
                 silent_seconds > _SILENT_SECONDS
-                or self._engine.condition(part).life is Life.STOPPED
+                or self._launcher.condition(part).life is Life.STOPPED
             ):
                 _LOG.debug("%s %d has been silent for %.1f s", *part, silent_seconds)
-                self._engine.signal(part, signal.SIGKILL)
+                self._launcher.signal(part, signal.SIGKILL)
                 arrival.drop()
         self._look_seconds = time.monotonic()
 
     @override
     def signal(self, part: Part, number: int) -> None:
-        self._engine.signal(part, number)
+        self._launcher.signal(part, number)
 
     @override
     def close(self) -> None:
         self._hub.close()
-        self._engine.close()
+        self._launcher.close()
         self._pool.shutdown(wait=False)
 
     @property
@@ -261,31 +261,31 @@ class ConnectedCluster(Cluster):
         arrival = self._arrivals.get(part)
         if arrival is None or arrival.is_gone:
             return False
-        return self._engine.condition(part).life is Life.RUNNING
+        return self._launcher.condition(part).life is Life.RUNNING
 
     def _start(self, parts: Sequence[Part], is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Starts processes, and waits until they have connected."""
         for part in parts:
             self._hub.drop(part)
-            self._engine.start(part, self._hub.address)
-        deadline = time.monotonic() + self._engine.start_seconds
+            self._launcher.start(part, self._hub.address)
+        deadline = time.monotonic() + self._launcher.start_seconds
         for part in parts:
             self._arrivals[part] = self._awaited(part, deadline, is_wanted)
 
     def _awaited(self, part: Part, deadline: float, is_wanted: Callable[[], bool]) -> Arrival:
-        start, has_said = time.monotonic(), not self._engine.waits_aloud
+        start, has_said = time.monotonic(), not self._launcher.waits_aloud
         while True:
             arrival = self._hub.wait_for(part, _WAIT_SECONDS)
             if arrival is not None:
                 return arrival
             if not is_wanted():
                 raise RetryableError(f"{self._name(part)} is not waited for any more")
-            condition = self._engine.condition(part)
+            condition = self._launcher.condition(part)
             if condition.life is Life.DEAD:
                 raise RetryableError(f"{self._name(part)} does not start: {condition.report}")
             if time.monotonic() > deadline:
                 raise RetryableError(
-                    f"{self._name(part)} was not there within {self._engine.start_seconds:g} s"
+                    f"{self._name(part)} was not there within {self._launcher.start_seconds:g} s"
                     f"{condition.report and ': '}{condition.report}"
                 )
             if not has_said and time.monotonic() - start > _SLOW_SECONDS:

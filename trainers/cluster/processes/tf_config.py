@@ -1,4 +1,4 @@
-"""The cluster that the environment variable TF_CONFIG describes; pure.
+"""The launcher on a cluster that TF_CONFIG describes, whose processes are started by somebody else.
 
 Kubernetes' TFJob, and users of batch systems, start the same command once for each part of a
 cluster. TF_CONFIG tells each process where all parts are, and which of them it is.
@@ -6,14 +6,30 @@ cluster. TF_CONFIG tells each process where all parts are, and which of them it 
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import re
+import signal
+import socket
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import RetryableError, UserError
+from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Life
+from syncswitch.trainers.cluster.processes.this_machine import GROWTH, NO_GPU
+
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+
+_LOG = logging.getLogger(__name__)
 
 TF_CONFIG = "TF_CONFIG"
 
@@ -28,6 +44,8 @@ _ADDRESS = re.compile(
     r"(?:(?P<host>[A-Za-z0-9_.-]+)|\[(?P<ipv6>[0-9A-Fa-f:.]+)\]):(?P<port>[0-9]{1,5})"
 )
 _LAST_PORT = 65535
+_PAUSE_SECONDS = 0.25
+_LEAST_SECRET_BYTES = 16
 
 
 class _Task(msgspec.Struct):
@@ -152,3 +170,140 @@ def _addresses(cluster: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
 
 def _bad(problem: str) -> UserError:
     return UserError(f"{TF_CONFIG} {problem}; {_USAGE}, {_WITHOUT}")
+
+
+class TfConfigLauncher(Launcher):
+    """Starts and ends nothing: parts dial their chief, and their platform restarts them.
+
+    A part may take `limit_seconds` to connect, at first and after a loss.
+    """
+
+    kind = "tf-config"
+    waits_aloud = True
+
+    def __init__(
+        self,
+        config: TfConfig,
+        limit_seconds: float,
+        secret: bytes | None,
+        *,
+        has_gpus: bool = False,
+    ) -> None:
+        self.config = config
+        self.start_seconds = limit_seconds
+        # A run may have nothing to do but wait for a part.
+        self.least_patience_seconds = limit_seconds + Launcher.least_patience_seconds
+        self.servers = config.servers
+        self.secret = secret
+        self.has_gpus = has_gpus
+        self.listen = host_and_port(config.chief)
+
+    @override
+    def open(self, reference: str | None, workers: int, folder: Path) -> None:
+        # A new pod may start before its own name is known.
+        host, deadline = host_and_port(self.config.chief)[0], time.monotonic() + self.start_seconds
+        while True:
+            try:
+                socket.getaddrinfo(host, None)
+            except socket.gaierror as error:
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"{TF_CONFIG} says that the chief is at {host}, a name that is not known"
+                        f" here ({error.strerror}); give it an address of this machine"
+                    ) from error
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    @override
+    def start(self, part: Part, chief: Address) -> None:
+        """Does nothing: a part that was given up dials again."""
+
+    @override
+    def condition(self, part: Part) -> Condition:
+        return Condition(
+            Life.RUNNING,
+            f"it is {self.config.addresses[part[0]][part[1]]} in TF_CONFIG; check that it was"
+            " started and can be reached, or give it more time with --cluster-timeout",
+        )
+
+    @override
+    def signal(self, part: Part, number: int) -> None:
+        _LOG.warning(
+            "%s %d at %s does not answer; only whoever started it can end and restart it",
+            *part,
+            self.config.addresses[part[0]][part[1]],
+        )
+
+
+def cluster_secret(*, is_open: bool) -> bytes | None:
+    """Reads the secret by which the parts of a cluster recognize each other.
+
+    With `is_open` there is none, and no encryption.
+
+    Raises:
+        UserError: The environment has none, or one that is too short.
+    """
+    from syncswitch.trainers.cluster.exchange.parts import SECRET
+
+    if is_open:
+        return None
+    secret = os.environ.get(SECRET, "").encode()
+    if len(secret) < _LEAST_SECRET_BYTES:
+        problem = f"has {len(secret)} characters, too few" if secret else "is not set"
+        raise UserError(
+            f"{SECRET} {problem}: anyone who reaches a part of the cluster could run any"
+            f" computation on it. Set it to the same {_LEAST_SECRET_BYTES} characters or more in"
+            " the environment of each part, such as the output of `openssl rand -hex 32`; or, if"
+            " only people you trust can reach these machines or listen to them, add --open-network"
+            " to the command of each part"
+        )
+    return secret
+
+
+def serve_until_chief_is_gone(
+    launcher: TfConfigLauncher,
+    grace_seconds: float,
+    say: Callable[[str], None],
+    gpus_per_worker: float = 0.0,
+    reference: str | None = None,
+) -> None:
+    """Runs the part that TF_CONFIG names until its chief has gone.
+
+    A chief that has gone may be started again within `grace_seconds`; `say` is called with lines
+    for the user.
+
+    Raises:
+        UserError: It cannot listen at its address.
+        RetryableError: No chief came.
+    """
+    from syncswitch.trainers.cluster.exchange.parts import SECRET, Place, serve_chief
+
+    config = launcher.config
+    is_worker_with_gpu = config.job == "worker" and gpus_per_worker > 0
+    os.environ.update(GROWTH if is_worker_with_gpu else NO_GPU)
+    chief, listen = host_and_port(config.chief), host_and_port(config.own)
+    place = Place((config.job, config.task), chief, listen, launcher.secret, reference)
+    was_there, why, deadline = False, "", time.monotonic() + launcher.start_seconds
+    say(f"{config.name} at {config.own} waits for its chief at {config.chief}")
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+    while time.monotonic() < deadline:
+        try:
+            serve_chief(place)
+            # A chief that died may be restarted by its platform, and needs its parts then.
+            was_there, deadline = True, time.monotonic() + grace_seconds
+        except OSError as error:
+            why = error.strerror or str(error)
+            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+                raise UserError(
+                    f"{config.name} cannot listen at {config.own} ({error.strerror}); end what"
+                    " listens there, or give it an address of this machine"
+                ) from error
+        time.sleep(_PAUSE_SECONDS)
+    if not was_there:
+        raise RetryableError(
+            f"no chief was at {config.chief} within {launcher.start_seconds:g} s ({why}); start it,"
+            f" and this part again, with the same {SECRET}, addresses and --open-network, or give"
+            " it more time with --cluster-timeout"
+        )
+    say(f"the chief at {config.chief} has been gone for {grace_seconds:g} s: {config.name} ends")

@@ -11,8 +11,8 @@ children inherit.
 
 from __future__ import annotations
 
-import importlib
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -21,45 +21,34 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.reduction import recv_handle, send_handle
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.members.engine import Condition, Life, condition_of
+from syncswitch.trainers.cluster.members.launcher import Condition, Life, condition_of
 from syncswitch.trainers.parent import die_with_parent
 
-_OUTPUTS = (1, 2)
 
+class ForkRequest(NamedTuple):
+    """A request to fork a process; see `Zygote.fork`.
 
-@dataclass(frozen=True)
-class ForkRequest:
-    """A request to fork a process.
-
-    Attributes:
-        target: The function to run, `module:function`, called with `argument` and connections.
-        argument: The argument, which can be pickled.
-        log: The file for what it prints.
-        environment: Its whole environment.
-        folder: Its working directory.
-        path: Its `sys.path`.
-        has_connections: Whether a socket follows. The target is called with a connection over this
-            socket, and a second one for a `Zygote` whose children end with it.
+    `call` is the pickled function and its argument, for the new process alone to unpickle.
     """
 
-    target: str
-    argument: Any
+    call: bytes
     log: str
     environment: Mapping[str, str]
     folder: str
-    path: tuple[str, ...]
-    has_connections: bool
+    path: list[str]
+    has_connection: bool
 
 
 class Zygote:
-    """The zygote as other processes see it; any thread may call it."""
+    """The zygote as other processes see it; any thread may call it.
+
+    All methods raise RetryableError if the zygote is gone.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -67,30 +56,22 @@ class Zygote:
 
     def fork(
         self,
-        target: str,
+        target: Callable[..., None],
         argument: Any,
         log: str,
         environment: Mapping[str, str],
         *,
         connection: socket.socket | None = None,
     ) -> int:
-        """Forks a process.
+        """Forks a process that calls a function of a module; returns its process ID.
 
-        `environment` changes that of this process; for the rest see `ForkRequest`. Returns the
-        process ID.
-
-        Raises:
-            LostError: The zygote is gone; so are the methods below.
+        The process has the environment, working directory and path of this one, with the changes in
+        `environment`, and prints to the file `log`. If there is a `connection`, it is the second
+        argument, and `shared_zygote` there is one whose children end with it.
         """
-        request = ForkRequest(
-            target,
-            argument,
-            log,
-            {**os.environ, **environment},
-            os.getcwd(),
-            tuple(sys.path),
-            connection is not None,
-        )
+        has_connection = connection is not None
+        call, whole = pickle.dumps((target, argument)), {**os.environ, **environment}
+        request = ForkRequest(call, log, whole, os.getcwd(), list(sys.path), has_connection)
         process_id: int = self._asked("fork", request, given=connection)
         return process_id
 
@@ -106,11 +87,10 @@ class Zygote:
     @property
     def is_alive(self) -> bool:
         """Whether it answers."""
-        try:
+        with suppress(RetryableError):
             self.condition(0)
-        except LostError:
-            return False
-        return True
+            return True
+        return False
 
     def _asked(self, method: str, *arguments: Any, given: socket.socket | None = None) -> Any:
         with self._asking:
@@ -121,7 +101,7 @@ class Zygote:
                 return self._connection.recv()
             except (OSError, EOFError) as error:
                 self._connection.close()
-                raise LostError("the process that starts others is gone") from error
+                raise RetryableError("the process that starts others is gone") from error
 
 
 def shared_zygote() -> Zygote:
@@ -173,36 +153,40 @@ def main() -> None:
 
 
 class _Family:
-    """The processes that the zygote has forked, by the connection over which it was asked."""
+    """The processes that the zygote has forked, by the connection over which it was asked.
+
+    Of each it knows the exit code, None while it runs.
+    """
 
     def __init__(self, owner: Connection) -> None:
         self._owner = owner
         self._children: dict[Connection, dict[int, int | None]] = {owner: {}}
 
     def serve(self) -> None:
-        while True:
-            for asker in wait(list(self._children)):
-                assert isinstance(asker, Connection)
-                try:
-                    self._answer(asker)
-                except (OSError, EOFError):
-                    if asker is self._owner:
-                        return
-                    self._end(asker)
-
-    def _answer(self, asker: Connection) -> None:
-        method, arguments = asker.recv()
         answers: Mapping[str, Callable[..., Any]] = {
             "fork": self._fork,
             "condition": self._condition,
             "signal": self._signal,
         }
-        asker.send(answers[method](asker, *arguments))
+        while True:
+            for asker in wait(list(self._children)):
+                assert isinstance(asker, Connection)
+                try:
+                    method, arguments = asker.recv()
+                    asker.send(answers[method](asker, *arguments))
+                except (OSError, EOFError):
+                    if asker is self._owner:
+                        return
+                    # What was forked for one that is gone ends.
+                    for process_id in self._children[asker]:
+                        self._signal(asker, process_id, signal.SIGKILL)
+                    del self._children[asker]
+                    asker.close()
 
     def _fork(self, asker: Connection, request: ForkRequest) -> int:
         given: list[Connection] = []
         family = dict(self._children)
-        if request.has_connections:
+        if request.has_connection:
             ours, theirs = Pipe()
             family[ours] = {}
             given = [Connection(recv_handle(asker)), theirs]
@@ -219,39 +203,29 @@ class _Family:
         return process_id
 
     def _condition(self, asker: Connection, process_id: int) -> Condition:
-        status = self._status(asker, process_id)
-        code = None if status is None else os.waitstatus_to_exitcode(status)
+        code = self._exit_code(asker, process_id)
         found = condition_of(process_id, code)
         if code is None and found.life is Life.DEAD:
             # It is ending; wait until all of its threads have ended.
-            self._children[asker][process_id] = os.waitpid(process_id, 0)[1]
-            return self._condition(asker, process_id)
+            return condition_of(process_id, self._exit_code(asker, process_id, 0))
         return found
 
     def _signal(self, asker: Connection, process_id: int, number: int) -> None:
-        if process_id not in self._children[asker] or self._status(asker, process_id) is not None:
-            return
-        os.kill(process_id, number)
-        if number == signal.SIGKILL:
-            self._children[asker][process_id] = os.waitpid(process_id, 0)[1]
+        if self._exit_code(asker, process_id) is None:
+            os.kill(process_id, number)
+            if number == signal.SIGKILL:
+                self._exit_code(asker, process_id, 0)
 
-    def _status(self, asker: Connection, process_id: int) -> int | None:
-        """Returns the exit status of a process; None while it runs."""
+    def _exit_code(
+        self, asker: Connection, process_id: int, options: int = os.WNOHANG
+    ) -> int | None:
+        """Returns the exit code of a child, None while it runs; 0 if it is none."""
         children = self._children[asker]
-        if process_id not in children:
-            return 0
-        if children[process_id] is None:
-            ended, status = os.waitpid(process_id, os.WNOHANG)
+        if children.get(process_id, 0) is None:
+            ended, status = os.waitpid(process_id, options)
             if ended:
-                children[process_id] = status
-        return children[process_id]
-
-    def _end(self, asker: Connection) -> None:
-        """Ends the processes that were forked for one that is gone."""
-        for process_id in list(self._children[asker]):
-            self._signal(asker, process_id, signal.SIGKILL)
-        del self._children[asker]
-        asker.close()
+                children[process_id] = os.waitstatus_to_exitcode(status)
+        return children.get(process_id, 0)
 
 
 def _be(request: ForkRequest, given: list[Connection], parent_id: int) -> NoReturn:
@@ -264,10 +238,12 @@ def _be(request: ForkRequest, given: list[Connection], parent_id: int) -> NoRetu
         os.chdir(request.folder)
         sys.path[:] = request.path
         log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        for output in _OUTPUTS:
-            os.dup2(log, output)
-        module, _, name = request.target.partition(":")
-        getattr(importlib.import_module(module), name)(request.argument, *given)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        if given:
+            _shared.update(process=os.getpid(), zygote=Zygote(given.pop()))
+        target, argument = pickle.loads(request.call)
+        target(argument, *given)
         status = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -280,4 +256,7 @@ def _be(request: ForkRequest, given: list[Connection], parent_id: int) -> NoRetu
 
 
 if __name__ == "__main__":
-    main()
+    # What is forked has this module under its name, with the same `_shared`.
+    from syncswitch.trainers.cluster.processes import zygote
+
+    zygote.main()

@@ -33,7 +33,7 @@ from tests.trainers.clicks import (
     check_trained_without_room_for_copies,
     final_arrays,
 )
-from tests.trainers.cluster.engines import connected_trainer, new_engine
+from tests.trainers.cluster.launchers import connected_trainer, new_launcher
 from tests.trainers.jobs import CONSTANT, CONSTANT_GRADIENT, RecordingObserver, spec_of
 
 
@@ -112,11 +112,11 @@ def test_each_gradient_of_a_row_is_applied_once_whoever_is_lost(
 ) -> None:
     monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
-    engine = new_engine(tmp_path, 2)
+    launcher = new_launcher(tmp_path, 2, servers=servers)
     last = "" if servers == 1 else "=1"
     injections = ("kill:worker=1,at=15%", f"kill:ps{last},at=40%", "kill:ps,at=75%")
     job = replace(COUNTING, batch_after_switch="global" if pair[1] == "asp" else "same")
-    with connected_trainer(job, 2, engine, servers) as trainer:
+    with connected_trainer(job, 2, launcher) as trainer:
         conditions = RunConditions(injections=injections)
         spec = spec_of(job, 2, 50.0, protocols=pair, conditions=conditions)
         observer = RecordingObserver()
@@ -161,8 +161,8 @@ def test_a_server_lost_without_room_for_copies_begins_again(
 ) -> None:
     monkeypatch.setattr(run, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(run, "_PROGRESS_SECONDS", 0.01)
-    engine = new_engine(tmp_path, 1)
-    with connected_trainer(CLICKS, 1, engine) as trainer:
+    launcher = new_launcher(tmp_path, 1)
+    with connected_trainer(CLICKS, 1, launcher) as trainer:
         spec = spec_of(CLICKS, 1, 100.0)
         expected = final_arrays(trainer, spec, tmp_path / "whole")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
@@ -218,8 +218,8 @@ def test_the_chief_holds_no_table(tmp_path: Path) -> None:
     def train(job: Workload) -> int:
         folder = tmp_path / f"{job.name} cluster"
         folder.mkdir()
-        engine = new_engine(folder, 1)
-        with connected_trainer(job, 1, engine, 2) as trainer:
+        launcher = new_launcher(folder, 1, servers=2)
+        with connected_trainer(job, 1, launcher) as trainer:
             percents = (50.0, 100.0)
             spec = spec_of(
                 job, 1, 50.0, checkpoint_percents=percents, checkpoint_directory=tmp_path / job.name

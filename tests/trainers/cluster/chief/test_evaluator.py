@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.records.trial import Evaluation
-from syncswitch.trainers.cluster.chief.evaluator import EvaluationRequest, Evaluator
+from syncswitch.trainers.cluster.chief.evaluator import Evaluator
 
 
 class Held(Evaluator):
@@ -29,7 +30,7 @@ class Held(Evaluator):
         return float(parameters)
 
     def ask(self, step: int, accuracy: float = 0.5) -> None:
-        self.submit(EvaluationRequest(step, step / 10, 0.5, (accuracy, None)))
+        self.submit(Evaluation(step, step / 10, math.nan, 0.5), (accuracy, None))
 
 
 def test_a_few_requests_do_not_wait_and_all_are_answered_in_order() -> None:

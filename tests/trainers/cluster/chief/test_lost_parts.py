@@ -33,9 +33,9 @@ from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import dial
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
-from syncswitch.trainers.cluster.processes.engine import LocalEngine
+from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.model.checkpoint import read_checkpoint
-from tests.trainers.cluster.engines import connected_trainer, new_engine, processes_of
+from tests.trainers.cluster.launchers import connected_trainer, new_launcher, processes_of
 from tests.trainers.cluster.members.cluster_contract import (
     ROWS,
     batch_gradient,
@@ -73,16 +73,16 @@ class Trained:
 
     def __init__(self, folder: Path, servers: int) -> None:
         self.servers = servers
-        self.engine = new_engine(folder, 2)
+        self.launcher = new_launcher(folder, 2, servers=servers)
         self.trainer = (
-            connected_trainer(COUNTING, 2, self.engine, servers)
+            connected_trainer(COUNTING, 2, self.launcher)
             if servers
             else ClusterTrainer(COUNTING, 2)
         )
 
     @property
     def processes(self) -> dict[Part, psutil.Process]:
-        return processes_of(self.engine)
+        return processes_of(self.launcher)
 
     @property
     def server_parts(self) -> set[Part]:
@@ -264,14 +264,14 @@ def test_a_restart_at_the_switch_is_a_new_cluster(trained: Trained, tmp_path: Pa
 def test_workers_that_do_not_come_back_are_done_without(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, staying = LocalEngine.start, [(WORKER, 1)]
+    start, staying = LocalLauncher.start, [(WORKER, 1)]
 
-    def fail(engine: LocalEngine, part: Part, chief: Any) -> None:
+    def fail(launcher: LocalLauncher, part: Part, chief: Any) -> None:
         if part in staying:
             raise RetryableError("no room")
-        start(engine, part, chief)
+        start(launcher, part, chief)
 
-    monkeypatch.setattr(LocalEngine, "start", fail)
+    monkeypatch.setattr(LocalLauncher, "start", fail)
     monkeypatch.setattr(recovery, "_PAUSE_SECONDS", 0.0)
     record = trained.train(tmp_path, "kill:worker=1,at=30%")
     reasons = [event.reason for event in record.events if event.kind == "lost"]
@@ -334,7 +334,7 @@ def push_to_the_first(cluster: ConnectedCluster, worker: int, task: Task, gradie
     shard = cluster._shards[0].model
     computed = Block(1, cluster.program.sizes.model)
     computed.rows[0][:] = gradient
-    own = Identity((WORKER, worker), cluster._engine.secret)
+    own = Identity((WORKER, worker), cluster._launcher.secret)
     wire = dial(cluster._arrivals[SERVER, 0].address, SERVER, own)
     first = RemoteServer(wire, "the first", shard, computed)
     caller = Caller(worker, cluster._incarnations[worker])

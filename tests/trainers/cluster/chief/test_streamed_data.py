@@ -26,7 +26,7 @@ from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity
-from tests.trainers.cluster.engines import connected_trainer, new_engine
+from tests.trainers.cluster.launchers import connected_trainer, new_launcher
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import mean_output, pace, spec_of
 from tests.trainers.streams import FLAT, streamed
@@ -132,9 +132,9 @@ def test_a_killed_worker_costs_no_example_and_doubles_none(
     file.write_text(textwrap.dedent(OWN_SOURCE))
     reference = f"{file}:workload"
     workload = load_workload(reference) if kind == "own" else COUNTING
-    engine = new_engine(tmp_path, 2, reference=reference)
+    launcher = new_launcher(tmp_path, 2, reference=reference)
     injections = ("kill:worker=1,at=30%", "kill:ps,at=60%", *pace(2))
-    with connected_trainer(workload, 2, engine) as trainer:
+    with connected_trainer(workload, 2, launcher) as trainer:
         spec = spec_of(COUNTING, 2, 50.0, conditions=RunConditions(injections=injections))
         record, state = train_to_end(trainer, spec, tmp_path / "run")
     assert {"lost", "rebuilt"} <= {event.kind for event in record.events}
@@ -154,7 +154,7 @@ def test_what_a_worker_cannot_read_is_said_in_one_line(tmp_path: Path) -> None:
     workload = replace(COUNTING, data=lambda: StreamedData(source, source, parse))
 
     def new_cluster(program: Program, workers: int) -> ConnectedCluster:
-        return ConnectedCluster(program, workers, new_engine(tmp_path, 1))
+        return ConnectedCluster(program, workers, new_launcher(tmp_path, 1))
 
     def without_file(program: Program, workers: int) -> ConnectedCluster:
         path.rename(tmp_path / "elsewhere")
@@ -216,11 +216,11 @@ NESTED = Workload(
 
 
 def test_nested_and_ragged_examples_train_alike_in_processes(tmp_path: Path) -> None:
-    engine = new_engine(tmp_path, 2)
+    launcher = new_launcher(tmp_path, 2)
     spec = TrialSpec(workload_identity(NESTED, 2, "bsp", "asp"), 100.0, 1)
     with ClusterTrainer(NESTED, 2) as trainer:
         record, state = train_to_end(trainer, spec, tmp_path / "threads")
-        trainer._cluster = ConnectedCluster(trainer._program, 2, engine)
+        trainer._cluster = ConnectedCluster(trainer._program, 2, launcher)
         other, same = train_to_end(trainer, spec, tmp_path / "processes")
     assert_bitwise_equal(state, same)
     found, wanted = ([one.accuracy for one in each.evaluations] for each in (other, record))

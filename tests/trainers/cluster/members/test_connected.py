@@ -21,11 +21,11 @@ from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
 from syncswitch.trainers.cluster.members.connected import Arrival, ConnectedCluster, Hub
-from syncswitch.trainers.cluster.members.engine import Condition, Life, tail_of_log
-from syncswitch.trainers.cluster.processes.engine import LocalEngine
+from syncswitch.trainers.cluster.members.launcher import Condition, Life, tail_of_log
+from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.protocols import Exchange
 from tests.processes import until
-from tests.trainers.cluster.engines import all_gone, new_engine, process_of, processes_of
+from tests.trainers.cluster.launchers import all_gone, new_launcher, process_of, processes_of
 from tests.trainers.cluster.members.cluster_contract import (
     NORMALIZED,
     ROWS,
@@ -65,13 +65,13 @@ def rows(make_cluster: Callable[..., ConnectedCluster]) -> ConnectedCluster:
     return make_cluster(ROWS, WORKERS)
 
 
-def engine_of(cluster: ConnectedCluster) -> LocalEngine:
-    assert isinstance(cluster._engine, LocalEngine)
-    return cluster._engine
+def launcher_of(cluster: ConnectedCluster) -> LocalLauncher:
+    assert isinstance(cluster._launcher, LocalLauncher)
+    return cluster._launcher
 
 
 def processes(cluster: ConnectedCluster) -> dict[Part, psutil.Process]:
-    return processes_of(engine_of(cluster))
+    return processes_of(launcher_of(cluster))
 
 
 def kill(cluster: ConnectedCluster, part: Part) -> None:
@@ -179,7 +179,7 @@ class TestWorkersThatAreLost:
     ) -> None:
         kill(rows, (WORKER, 1))
         rows.fence(1)
-        monkeypatch.setattr(engine_of(rows), "start", lambda part, chief: None)
+        monkeypatch.setattr(launcher_of(rows), "start", lambda part, chief: None)
         with pytest.raises(RetryableError, match=r"^worker 1 is not waited for any more$"):
             rows.revive(1, lambda: False)
 
@@ -243,7 +243,7 @@ class TestPartsThatHang:
 
     def test_who_has_only_no_time_is_not_given_up_soon(self, rows: ConnectedCluster) -> None:
         fresh(rows)
-        arrival, process = rows._arrivals[WORKER, 2], process_of(engine_of(rows), (WORKER, 2))
+        arrival, process = rows._arrivals[WORKER, 2], process_of(launcher_of(rows), (WORKER, 2))
         rows.look_after()  # or it would seem to have been stopped itself
         for seconds, is_gone in ((14.0, False), (16.0, True)):
             arrival.heard_seconds = time.monotonic() - seconds
@@ -266,7 +266,7 @@ class TestStart:
     ) -> None:
         started = list[psutil.Process]()
 
-        class Deadly(LocalEngine):
+        class Deadly(LocalLauncher):
             def start(self, part: Part, chief: Address) -> None:
                 if part == (WORKER, 1):
                     super().start(part, str(tmp_path / "nobody"))
@@ -275,14 +275,14 @@ class TestStart:
                     started.append(process_of(self, part))
 
         with pytest.raises(RetryableError, match=DIED):
-            ConnectedCluster(program_of(ROWS), 2, new_engine(tmp_path, 2, Deadly))
+            ConnectedCluster(program_of(ROWS), 2, new_launcher(tmp_path, 2, Deadly))
         assert len(started) == 2
         assert all_gone(started)
 
     def test_one_that_does_not_come_is_named(
         self, program_of: Callable[..., Any], tmp_path: Path
     ) -> None:
-        class Silent(LocalEngine):
+        class Silent(LocalLauncher):
             def start(self, part: Part, chief: Address) -> None:
                 if part == (SERVER, 0):
                     super().start(part, chief)
@@ -290,10 +290,10 @@ class TestStart:
             def condition(self, part: Part) -> Condition:
                 return Condition(Life.RUNNING, "pending")
 
-        engine = new_engine(tmp_path, 1, Silent)
-        engine.start_seconds = 1.0
+        launcher = new_launcher(tmp_path, 1, Silent)
+        launcher.start_seconds = 1.0
         with pytest.raises(RetryableError, match=r"^worker 0 was not there within 1 s: pending$"):
-            ConnectedCluster(program_of(ROWS), 1, engine)
+            ConnectedCluster(program_of(ROWS), 1, launcher)
 
     def test_what_workers_cannot_build_is_an_error(
         self, program_of: Callable[..., Any], tmp_path: Path
@@ -304,12 +304,12 @@ class TestStart:
             plan, step=replace(plan.step, library=b"nonsense")
         )
         with pytest.raises(RetryableError, match="worker 0 does not get ready"):
-            ConnectedCluster(program, 1, new_engine(tmp_path, 1))
+            ConnectedCluster(program, 1, new_launcher(tmp_path, 1))
 
 
 def test_nobody_can_read_the_secret(connected_of: Callable[..., Any]) -> None:
     cluster = connected_of(ROWS, WORKERS)
-    secret = engine_of(cluster).secret
+    secret = launcher_of(cluster).secret
     assert len(secret) == 32
     for process in processes(cluster).values():
         words = [*process.cmdline(), *process.environ().values()]

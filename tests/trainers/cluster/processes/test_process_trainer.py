@@ -24,15 +24,14 @@ from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord
-from syncswitch.trainers.cluster.processes.launcher import LocalLauncher
-from syncswitch.trainers.cluster.processes.placement import place_on_gpus
-from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher, place_on_gpus
+from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
 from tests.processes import until
 from tests.trainers import jobs, trainer_contract
-from tests.trainers.cluster.engines import all_gone, family
+from tests.trainers.cluster.launchers import all_gone, family
 from tests.trainers.final import train_to_end
 from tests.trainers.jobs import (
     BRIEF,
@@ -255,8 +254,8 @@ class TestALostChief:
 OWNER = """
 import sys, tempfile, time
 tempfile.tempdir = sys.argv[2]
-from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
-from tests.trainers.cluster.engines import family
+from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
+from tests.trainers.cluster.launchers import family
 trainer = ProcessTrainer(sys.argv[1], 2)
 assert len(family(trainer)) == 4
 import psutil
@@ -328,9 +327,9 @@ def seen_gpus(trainer: ProcessTrainer) -> dict[str, str]:
 def test_with_gpus_each_part_begins_with_its_own_environment() -> None:
     """On CPUs: the environment says which GPUs there would be, and the steps stay on CPU:0."""
     # A third one would take as long again to import TensorFlow.
-    placement = replace(place_on_gpus(1, ["7"], 0.5), has_gpus=False)
+    launcher = LocalLauncher(place_on_gpus(1, ["7"], 0.5))
     expected = {"ps-0": "-1", "worker-0": "7"}
-    with ProcessTrainer(reference_of(BRIEF), 1, LocalLauncher(placement)) as trainer:
+    with ProcessTrainer(reference_of(BRIEF), 1, launcher) as trainer:
         processes = list(family(trainer).values())
         assert seen_gpus(trainer) == expected
         conditions = RunConditions(injections=("kill:worker=0,at=20%",))

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.processes.platform import await_name, cluster_secret
-from syncswitch.trainers.cluster.processes.tf_config import TfConfig, parse_tf_config
+from syncswitch.trainers.cluster.processes.tf_config import (
+    TfConfig,
+    TfConfigLauncher,
+    cluster_secret,
+    parse_tf_config,
+)
 
 CLUSTER = {"chief": ["a:1"], "ps": ["b:2"], "worker": ["c:3", "d.e-f:4", "[::1]:65535"]}
 TASK = {"type": "worker", "index": 2}
@@ -102,10 +107,11 @@ def test_a_cluster_without_a_secret_is_refused(
 
 def test_a_chief_waits_until_its_name_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new pod may start before its name is known."""
+    found = parse_tf_config(config({**CLUSTER, "chief": ["chief.invalid:1"]}))
     with pytest.raises(
         UserError, match=r"the chief is at chief\.invalid, a name that is not known"
     ):
-        await_name("chief.invalid", 0.3)
+        TfConfigLauncher(found, 0.3, None).open(None, 3, Path())
     answers = [socket.gaierror(), socket.gaierror(), None]
 
     def answer(*address: Any) -> None:
@@ -113,5 +119,5 @@ def test_a_chief_waits_until_its_name_is_known(monkeypatch: pytest.MonkeyPatch) 
             raise found
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
-    await_name("chief", 60)
+    TfConfigLauncher(found, 60, None).open(None, 3, Path())
     assert not answers

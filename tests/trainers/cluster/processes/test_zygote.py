@@ -19,12 +19,12 @@ from typing import Any
 import psutil
 import pytest
 
-from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.members.engine import Condition, Life
+from syncswitch.storage.errors import RetryableError
+from syncswitch.trainers.cluster.members.launcher import Condition, Life
 from syncswitch.trainers.cluster.processes import zygote as zygotes
-from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
+from syncswitch.trainers.cluster.processes.zygote import shared_zygote
 from tests.processes import until
-from tests.trainers.cluster.engines import all_gone
+from tests.trainers.cluster.launchers import all_gone
 
 
 def fork(
@@ -32,17 +32,14 @@ def fork(
     target: Callable[..., None],
     argument: Any = None,
     environment: Mapping[str, str] | None = None,
-    zygote: Zygote | None = None,
     **fields: Any,
 ) -> int:
-    return (zygote or shared_zygote()).fork(
-        f"{__name__}:{target.__name__}", argument, str(folder / "log"), environment or {}, **fields
-    )
+    return shared_zygote().fork(target, argument, str(folder / "log"), environment or {}, **fields)
 
 
-def ended(process_id: int, zygote: Zygote | None = None) -> Condition:
+def ended(process_id: int) -> Condition:
     """Waits for a process to end, and returns its condition."""
-    zygote = zygote or shared_zygote()
+    zygote = shared_zygote()
     until(lambda: zygote.condition(process_id).life is not Life.RUNNING)
     return zygote.condition(process_id)
 
@@ -50,7 +47,7 @@ def ended(process_id: int, zygote: Zygote | None = None) -> Condition:
 # What is forked.
 
 
-def tell(argument: Any, *_: Any) -> None:
+def tell(argument: Any) -> None:
     found = {
         "argument": argument,
         "tensorflow": "tensorflow" in sys.modules,
@@ -61,11 +58,11 @@ def tell(argument: Any, *_: Any) -> None:
     print(json.dumps(found))
 
 
-def fail(argument: Any, *_: Any) -> None:
+def fail(argument: Any) -> None:
     raise ZeroDivisionError(argument)
 
 
-def leave(argument: Any, *_: Any) -> None:
+def leave(argument: Any) -> None:
     os._exit(argument)
 
 
@@ -73,13 +70,12 @@ def sleep(*_: Any) -> None:
     time.sleep(1000)
 
 
-def answer(argument: Any, asker: Connection, *_: Any) -> None:
+def answer(argument: Any, asker: Connection) -> None:
     asker.send((argument, asker.recv()))
 
 
-def fork_others(folder: Any, asker: Connection, zygote: Connection) -> None:
-    own = Zygote(zygote)
-    asker.send([fork(Path(folder), sleep, zygote=own) for _ in range(2)])
+def fork_others(folder: Any, asker: Connection) -> None:
+    asker.send([fork(Path(folder), sleep) for _ in range(2)])
     assert asker.recv() == "end one"
     asker.send(None)
     time.sleep(1000)
@@ -182,7 +178,7 @@ def test_another_takes_the_place_of_one_that_died(
     (process,) = set(psutil.Process().children()) - before
     process.kill()
     assert all_gone([child]), "it outlives the one that has forked it"
-    with pytest.raises(LostError, match="the process that starts others is gone"):
+    with pytest.raises(RetryableError, match="the process that starts others is gone"):
         first.condition(child.pid)
     second = psutil.Process(fork(tmp_path, sleep))
     assert shared_zygote() is not first

@@ -1,4 +1,4 @@
-"""Engines: what starts and watches the processes of a cluster."""
+"""Launchers: what starts and watches the processes of a cluster."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
-import psutil
-
-from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+if TYPE_CHECKING:
+    from syncswitch.trainers.cluster.exchange.handshake import Address, Part
 
 
 class Life(enum.Enum):
-    """Whether a process runs, as far as its engine knows."""
+    """Whether a process runs, as far as its launcher knows."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -34,24 +34,43 @@ class Condition:
     report: str = ""
 
 
-class Engine(ABC):
+class Launcher(ABC):
     """Starts a process for each part of a cluster.
+
+    Whoever asks for trials makes it; it is pickled and sent to the process of the chief, which
+    opens it.
 
     Attributes:
         kind: The kind of launcher, by which `check_injections` knows what can be disturbed.
-        listen: The address at which the chief listens.
-        secret: The secret of the cluster; see `Identity`.
-        start_seconds: How long a part may take to start and connect.
-        has_gpus: Whether each worker has a GPU, or a share of one.
         waits_aloud: Whether to tell the user which part the chief waits for.
+        least_patience_seconds: A chief reports several times a second while it trains; one that is
+            silent so long hangs.
+        servers: The number of parameter servers that share the state.
+        has_gpus: Whether each worker has a GPU, or a share of one.
+        start_seconds: How long a part may take to start and connect.
+        listen: The address at which the chief listens; known once it is open.
+        secret: The secret of the cluster, see `Identity`; known once it is open.
     """
 
-    kind: str
+    kind: ClassVar[str]
+    waits_aloud: ClassVar[bool] = False
+    least_patience_seconds: float = 30.0
+    servers: int
+    has_gpus: bool
+    start_seconds: float
     listen: Address
     secret: bytes | None
-    start_seconds: float
-    has_gpus: bool = False
-    waits_aloud: bool = False
+
+    @abstractmethod
+    def open(self, reference: str | None, workers: int, folder: Path) -> None:
+        """Gets ready to start parts; called once, in the process of the chief.
+
+        `folder` is for sockets and logs.
+
+        Raises:
+            UserError: There is no such cluster, or it is too small.
+            RetryableError: The cluster is busy.
+        """
 
     @abstractmethod
     def start(self, part: Part, chief: Address) -> None:
@@ -69,17 +88,12 @@ class Engine(ABC):
     def signal(self, part: Part, number: int) -> None:
         """Sends a signal to the process of a part, if there is one."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (one that started nothing has nothing to end)
         """Ends all processes; may be called twice."""
 
 
 # A process with threads may be a zombie for a while before it can be waited for.
-_LIVES = {
-    psutil.STATUS_STOPPED: Life.STOPPED,
-    psutil.STATUS_ZOMBIE: Life.DEAD,
-    psutil.STATUS_DEAD: Life.DEAD,
-}
+_LIVES = {"stopped": Life.STOPPED, "zombie": Life.DEAD, "dead": Life.DEAD}
 _LINES = 5
 _LONGEST_LINE = 200
 
@@ -89,13 +103,17 @@ def condition_of(process_id: int, exit_code: int | None) -> Condition:
 
     `exit_code` is as in `subprocess`: negative for a signal, None while it runs.
     """
-    if exit_code is not None:
-        return Condition(Life.DEAD, _ended(exit_code))
-    try:
-        status = psutil.Process(process_id).status()
-    except psutil.Error:
-        return Condition(Life.DEAD)
-    return Condition(_LIVES.get(status, Life.RUNNING))
+    import psutil
+
+    if exit_code is None:
+        try:
+            status = psutil.Process(process_id).status()
+        except psutil.Error:
+            return Condition(Life.DEAD)
+        return Condition(_LIVES.get(status, Life.RUNNING))
+    with suppress(ValueError):
+        return Condition(Life.DEAD, f"died of {signal.Signals(-exit_code).name}")
+    return Condition(Life.DEAD, f"ended with status {exit_code}")
 
 
 def with_last_words(condition: Condition, log: Path) -> Condition:
@@ -116,9 +134,3 @@ def tail_of_log(log: Path) -> str:
     lines = content.decode(errors="replace").strip().splitlines()
     tail = " | ".join(line.strip()[:_LONGEST_LINE] for line in lines[-_LINES:]) or "nothing"
     return f"its last words: {tail}"
-
-
-def _ended(exit_code: int) -> str:
-    with suppress(ValueError):
-        return f"died of {signal.Signals(-exit_code).name}"
-    return f"ended with status {exit_code}"

@@ -1,4 +1,9 @@
-"""The trainer whose whole cluster, chief included, is processes of its own."""
+"""The trainer whose whole cluster, chief included, is processes of its own.
+
+The process that asks for trials and that of the chief talk over a pair of sockets, with pickled
+messages. The one sends a spec for each trial, with a `LostChief` if another chief began it, and a
+`Verdict` for each `Evaluation`; for what the other sends see `Message`.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +11,51 @@ import logging
 import math
 import signal
 import socket
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import RetryableError, SyncSwitchError, UserError
+from syncswitch.storage.errors import (
+    FatalError,
+    RetryableError,
+    SyncSwitchError,
+    UserError,
+    one_line,
+)
 from syncswitch.storage.files import OwnedFolder
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.clock import LostChief
-from syncswitch.trainers.cluster.exchange.remote import LostError
-from syncswitch.trainers.cluster.members.engine import tail_of_log
-from syncswitch.trainers.cluster.processes.chief import ChiefPlan, Message, Progressed, Warned
-from syncswitch.trainers.cluster.processes.launcher import Launcher, LocalLauncher
-from syncswitch.trainers.cluster.processes.placement import NO_GPU, place_on_cpus
+from syncswitch.trainers.cluster.members.launcher import Launcher, tail_of_log
+from syncswitch.trainers.cluster.processes.this_machine import NO_GPU, LocalLauncher
 from syncswitch.trainers.cluster.processes.zygote import Zygote, shared_zygote
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict
 
 _LOG = logging.getLogger(__name__)
+_PACKAGE = "syncswitch"
 _CHIEFS_LOG = "chief.log"
 _MOST_CLUSTERS = 5
 _STARTS = 3.0
+
+
+class Progressed(NamedTuple):
+    """The number of worker-steps done, and the training time by then."""
+
+    worker_step: int
+    elapsed_seconds: float
+
+
+Message = Progressed | Evaluation | RunEvent | str | TrialRecord | SyncSwitchError | None
+"""A message of the chief.
+
+None when its cluster is up; a string is a warning for the user; a record or an error ends a trial.
+"""
 
 
 class _ClusterLostError(RetryableError):
@@ -49,7 +76,7 @@ class ProcessTrainer(Trainer):
     def __init__(self, reference: str, workers: int, launcher: Launcher | None = None) -> None:
         self._reference = reference
         self._workers = workers
-        self._launcher = launcher or LocalLauncher(place_on_cpus(workers))
+        self._launcher = launcher or LocalLauncher()
         self._process_id: int | None = None
         self._zygote: Zygote | None = None
         self._connection: Connection | None = None
@@ -140,20 +167,20 @@ class ProcessTrainer(Trainer):
         process_id, self._process_id = self._process_id, None
         if process_id is not None:
             assert self._zygote is not None
-            with suppress(LostError):  # the processes died with the zygote
+            with suppress(RetryableError):  # the processes died with the zygote
                 self._zygote.signal(process_id, signal.SIGKILL)
 
     def _start(self) -> None:
         self._zygote = shared_zygote()
         self._folder = self._folder or OwnedFolder("syncswitch-cluster-")
+        folder = self._folder.path
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours.detach())
-        plan = ChiefPlan(self._reference, self._workers, self._launcher, self._folder.path)
         try:
             self._process_id = self._zygote.fork(
-                "syncswitch.trainers.cluster.processes.chief:be_chief",
-                plan,
-                str(self._folder.path / _CHIEFS_LOG),
+                _be_chief,
+                (self._reference, self._workers, self._launcher, folder),
+                str(folder / _CHIEFS_LOG),
                 NO_GPU,
                 connection=theirs,
             )
@@ -192,19 +219,19 @@ class ProcessTrainer(Trainer):
                 message: Message = self._connection.recv()
             except (EOFError, OSError) as error:
                 raise _ClusterLostError(self._death_report()) from error
-            if not isinstance(message, Warned):
+            if not isinstance(message, str):
                 return message
             # Each replacement of a cluster would repeat it.
-            if message.text not in self._warnings:
-                self._warnings.add(message.text)
-                _LOG.warning("%s", message.text)
+            if message not in self._warnings:
+                self._warnings.add(message)
+                _LOG.warning("%s", message)
 
     def _death_report(self) -> str:
         assert self._zygote is not None
         assert self._folder is not None
         how = "died"
         if self._process_id is not None:
-            with suppress(LostError):
+            with suppress(RetryableError):
                 how = self._zygote.condition(self._process_id).report or how
         log = self._folder.path / _CHIEFS_LOG
         return f"the cluster of {self._workers} workers {how}; {tail_of_log(log)}"
@@ -214,3 +241,73 @@ class ProcessTrainer(Trainer):
         folder, self._folder = self._folder, None
         assert folder is not None
         return RetryableError(f"{problem}; its logs are in {folder.keep('syncswitch-logs-')}")
+
+
+def _be_chief(plan: tuple[str, int, Launcher, Path], connection: Connection) -> None:
+    """Runs the chief of a cluster, in a forked process, until nobody asks for trials any more."""
+    reference, workers, launcher, folder = plan
+    reporter = _Reporter(connection)
+    logging.getLogger(_PACKAGE).addHandler(_WarningSender(reporter))
+    from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
+    from syncswitch.trainers.cluster.members.connected import ConnectedCluster
+    from syncswitch.trainers.job.loading import load_workload
+
+    try:
+        launcher.open(reference, workers, folder)
+        trainer = ClusterTrainer(
+            load_workload(reference),
+            workers,
+            lambda program, workers: ConnectedCluster(program, workers, launcher),
+            has_gpus=launcher.has_gpus,
+        )
+    except Exception as error:
+        known = error if isinstance(error, SyncSwitchError) else FatalError(one_line(error))
+        reporter.send(known)
+        raise
+    reporter.now_seconds = lambda: trainer.now_seconds
+    reporter.send(None)
+    with suppress(EOFError):
+        while True:
+            spec, lost = connection.recv()
+            try:
+                reporter.send(trainer.train(spec, reporter, lost))
+            except SyncSwitchError as error:
+                reporter.send(error)
+
+
+class _Reporter(Observer):
+    """Reports on the trials to the process that asks for them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.now_seconds: Callable[[], float] = lambda: 0.0
+        # The main thread reports progress, the evaluator's thread evaluations.
+        self._sending = threading.Lock()
+
+    def send(self, message: Message) -> None:
+        with self._sending:
+            self._connection.send(message)
+
+    def on_progress(self, worker_step: int) -> None:
+        self.send(Progressed(worker_step, self.now_seconds()))
+
+    def on_evaluation(self, evaluation: Evaluation) -> Verdict:
+        self.send(evaluation)
+        verdict = self._connection.recv()
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+    def on_event(self, event: RunEvent) -> None:
+        self.send(event)
+
+
+class _WarningSender(logging.Handler):
+    """Sends this package's warnings to the process that the user sees."""
+
+    def __init__(self, reporter: _Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # the other process may be gone
+            self._reporter.send(record.getMessage())

@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.ray.engine import cause_of_death
-from syncswitch.trainers.cluster.ray.options import RayOptions, bundles, check_capacity
+from syncswitch.trainers.cluster.processes.ray import (
+    RayLauncher,
+    bundles,
+    cause_of_death,
+    check_capacity,
+    split_address,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -22,28 +27,28 @@ def _ray_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_usual_options_are_accepted() -> None:
-    for options in (RayOptions(), RayOptions("10.0.0.1:6379", 0.5, 0.25, 2.0, "pack")):
+    for options in (RayLauncher(), RayLauncher("10.0.0.1:6379", 0.5, 0.25, 2.0, "pack")):
         options.check()
-    assert RayOptions("[::1]:6379").host_and_port() == ("::1", 6379)
+    assert split_address("[::1]:6379") == ("::1", 6379)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (RayOptions(cpus_per_worker=0.0), ("--cpus-per-worker", "0", "above 0")),
-        (RayOptions(cpus_per_ps=-1.0), ("--cpus-per-ps", "-1")),
-        (RayOptions(cpus_per_ps=float("nan")), ("--cpus-per-ps", "nan")),
-        (RayOptions(cpus_per_ps=float("inf")), ("--cpus-per-ps", "inf")),
-        (RayOptions(gpus_per_worker=2.0), ("--gpus-per-worker", "2")),
-        (RayOptions("head"), ("--ray-address", "'head'", "host:port")),
-        (RayOptions("head:"), ("'head:'", "host:port")),
-        (RayOptions(":6379"), ("':6379'", "host:port")),
-        (RayOptions("head:70000"), ("'head:70000'", "host:port")),
-        (RayOptions("ray://head:10001"), ("ray://head:10001", "Client", "node", "auto")),
+        (RayLauncher(cpus_per_worker=0.0), ("--cpus-per-worker", "0", "above 0")),
+        (RayLauncher(cpus_per_ps=-1.0), ("--cpus-per-ps", "-1")),
+        (RayLauncher(cpus_per_ps=float("nan")), ("--cpus-per-ps", "nan")),
+        (RayLauncher(cpus_per_ps=float("inf")), ("--cpus-per-ps", "inf")),
+        (RayLauncher(gpus_per_worker=2.0), ("--gpus-per-worker", "2")),
+        (RayLauncher("head"), ("--ray-address", "'head'", "host:port")),
+        (RayLauncher("head:"), ("'head:'", "host:port")),
+        (RayLauncher(":6379"), ("':6379'", "host:port")),
+        (RayLauncher("head:70000"), ("'head:70000'", "host:port")),
+        (RayLauncher("ray://head:10001"), ("ray://head:10001", "Client", "node", "auto")),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(
-    options: RayOptions, words: tuple[str, ...]
+    options: RayLauncher, words: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as error:
         options.check()
@@ -56,7 +61,7 @@ def test_what_cannot_work_is_refused_in_one_line(
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'syncswitch\[ray\]'"):
-        RayOptions().check()
+        RayLauncher().check()
 
 
 AMOUNTS = st.integers(0, 4).map(float)
@@ -91,7 +96,7 @@ def test_it_says_what_trying_all_places_says(
     workers: int,
     servers: int,
 ) -> None:
-    options = RayOptions("auto", cpus, gpus, cpus_of_server, servers=servers)
+    options = RayLauncher("auto", cpus, gpus, cpus_of_server, servers=servers)
     if fits(nodes, bundles(options, workers)):
         check_capacity(nodes, options, workers)
     else:
@@ -102,7 +107,7 @@ def test_it_says_what_trying_all_places_says(
 
 def test_the_message_says_what_was_asked_and_what_there_is() -> None:
     nodes = [{"CPU": 2.0}, {"CPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}]
-    options = RayOptions(cpus_per_worker=2, gpus_per_worker=1)
+    options = RayLauncher(cpus_per_worker=2, gpus_per_worker=1)
     with pytest.raises(UserError) as error:
         check_capacity(nodes, options, 2)
     assert str(error.value).startswith(
@@ -110,16 +115,16 @@ def test_the_message_says_what_was_asked_and_what_there_is() -> None:
         " and 1 GPU each: it has 2 nodes with 2 CPUs, 1 node with 8 CPUs and 1 GPU; use fewer"
     )
     with pytest.raises(UserError, match="no living node"):
-        check_capacity([], RayOptions(), 1)
+        check_capacity([], RayLauncher(), 1)
 
 
 def test_shares_that_fill_a_node_fit() -> None:
     for cpus, workers in ((1.1, 10), (0.3, 2)):
-        check_capacity([{"CPU": cpus}], RayOptions(cpus_per_worker=0.1, cpus_per_ps=0.1), workers)
+        check_capacity([{"CPU": cpus}], RayLauncher(cpus_per_worker=0.1, cpus_per_ps=0.1), workers)
 
 
 def test_parameter_servers_come_first_and_have_no_gpu() -> None:
-    options = RayOptions(cpus_per_worker=1, gpus_per_worker=0.5, cpus_per_ps=2, servers=2)
+    options = RayLauncher(cpus_per_worker=1, gpus_per_worker=0.5, cpus_per_ps=2, servers=2)
     assert bundles(options, 3) == [{"CPU": 2}] * 2 + [{"CPU": 1, "GPU": 0.5}] * 3
 
 
@@ -168,7 +173,7 @@ def test_the_telling_sentence_is_found(text: str, cause: str) -> None:
 def test_neither_ray_nor_tensorflow_is_imported_before_it_is_needed() -> None:
     program = """
 import sys
-import syncswitch.searcher.backends.ray, syncswitch.trainers.cluster.ray.engine
+import syncswitch.searcher.backends.ray, syncswitch.trainers.cluster.processes.ray
 print({"ray", "tensorflow"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from syncswitch.trainers.cluster.exchange.handshake import Address, Part
-from syncswitch.trainers.cluster.processes.engine import LocalEngine
-from syncswitch.trainers.cluster.processes.placement import place_on_cpus
-from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
-from syncswitch.trainers.cluster.processes.zygote import shared_zygote
+from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
+from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from tests.processes import has_ended, until
 
 if TYPE_CHECKING:
@@ -21,41 +19,45 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
 
 
-class EngineOnLoopback(LocalEngine):
+class LauncherOnLoopback(LocalLauncher):
     """Connects the parts over the network, as if they were on several machines."""
 
-    def _socket(self) -> Address:  # type: ignore[override]
+    def _socket(self) -> Address:
         return "127.0.0.1", 0
 
 
-def new_engine(
-    folder: Path, workers: int, kind: type[LocalEngine] = LocalEngine, reference: str | None = None
-) -> LocalEngine:
-    """Makes an engine whose processes are forked by the zygote of this one."""
-    return kind(shared_zygote(), place_on_cpus(workers), folder, reference)
+def new_launcher(
+    folder: Path,
+    workers: int,
+    kind: type[LocalLauncher] = LocalLauncher,
+    reference: str | None = None,
+    servers: int = 1,
+) -> LocalLauncher:
+    """Makes a launcher whose processes are forked by the zygote of this one."""
+    made = kind(servers=servers)
+    made.open(reference, workers, folder)
+    return made
 
 
-def connected_trainer(
-    workload: Workload, workers: int, engine: LocalEngine, servers: int = 1
-) -> ClusterTrainer:
-    """Trains on processes that the engine starts; their chief is this process."""
+def connected_trainer(workload: Workload, workers: int, launcher: LocalLauncher) -> ClusterTrainer:
+    """Trains on processes that the launcher starts; their chief is this process."""
     from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
     from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 
     return ClusterTrainer(
-        workload, workers, lambda program, count: ConnectedCluster(program, count, engine, servers)
+        workload, workers, lambda program, count: ConnectedCluster(program, count, launcher)
     )
 
 
-def process_of(engine: LocalEngine, part: Part) -> psutil.Process:
+def process_of(launcher: LocalLauncher, part: Part) -> psutil.Process:
     """Returns the current process of a part."""
-    return psutil.Process(engine._process_ids[part])
+    return psutil.Process(launcher._process_ids[part])
 
 
-def processes_of(engine: LocalEngine) -> dict[Part, psutil.Process]:
+def processes_of(launcher: LocalLauncher) -> dict[Part, psutil.Process]:
     """Returns the processes of a cluster that exist."""
-    ids = engine._process_ids
-    return {part: process_of(engine, part) for part in ids if psutil.pid_exists(ids[part])}
+    ids = launcher._process_ids
+    return {part: process_of(launcher, part) for part in ids if psutil.pid_exists(ids[part])}
 
 
 def all_gone(processes: list[psutil.Process]) -> bool:

@@ -17,11 +17,11 @@ from syncswitch.cli.search.main import main as search
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
-from syncswitch.trainers.cluster.processes.process_trainer import ProcessTrainer
+from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.trainer import Verdict
-from tests.trainers.cluster.ray.local_cluster import InsideLauncher, LocalCluster
+from tests.trainers.cluster.processes.ray_cluster import InsideLauncher, LocalCluster
 from tests.trainers.jobs import CONSTANT, RecordingObserver, momentum_answer, spec_of
 from tests.trainers.trainer_contract import MakeTrainer, TrainerContract
 

@@ -1,6 +1,6 @@
 """A real Ray cluster of several nodes on this machine, in a network of its own.
 
-    python -m tests.trainers.cluster.ray.local_cluster CPUS_OF_THE_HEAD CPUS_OF_ANOTHER_NODE ...
+    python -m tests.trainers.cluster.processes.ray_cluster CPUS_OF_THE_HEAD CPUS_OF_ANOTHER_NODE ...
 
 Says its address; then kills the node of each process that a line of standard input names, and says
 whether it could: the head holds the cluster together. It ends with standard input.
@@ -19,8 +19,7 @@ from typing import Any
 
 import psutil
 
-from syncswitch.trainers.cluster.members.engine import Engine
-from syncswitch.trainers.cluster.ray.launcher import RayLauncher
+from syncswitch.trainers.cluster.processes.ray import RayLauncher
 from tests.private_network import enter_network, isolate_network
 
 _PARTS = "syncswitch.trainers.cluster.exchange.parts"
@@ -85,18 +84,17 @@ class LocalCluster:
         raise RuntimeError(f"the Ray cluster has died: {self._errors.read()}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class InsideLauncher(RayLauncher):
     """Has the chief enter the network of a process of the cluster."""
 
     process_id: int = 0
 
-    def new_engine(self, *arguments: Any) -> Engine:
+    def open(self, *arguments: Any) -> None:
         enter_network(self.process_id)
-        found = super().new_engine(*arguments)
+        super().open(*arguments)
         # The GPUs that Ray gives to workers are not there.
-        found.has_gpus = False
-        return found
+        self.has_gpus = False
 
 
 def main() -> None:

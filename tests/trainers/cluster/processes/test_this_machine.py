@@ -5,36 +5,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.processes.placement import (
+from syncswitch.trainers.cluster.processes.this_machine import (
     NO_GPU,
     check_gpus_per_worker,
-    place_on_cpus,
     place_on_gpus,
     visible_gpus,
 )
 
 
-def test_without_gpus_they_are_hidden_from_all_and_nobody_needs_a_process_of_its_own() -> None:
-    placement = place_on_cpus(2)
-    assert placement == place_on_gpus(2, ["0", "1"], 0.0)
-    assert placement.environment("ps", 0) == placement.environment("worker", 1) == NO_GPU
-    assert not placement.needs_fresh_processes
-    assert not placement.has_gpus
+def test_without_gpus_they_are_hidden_from_all() -> None:
+    assert place_on_gpus(2, ["0", "1"], 0.0) == (NO_GPU, NO_GPU)
 
 
 @pytest.mark.parametrize(
     ("gpus", "share", "seen"),
     [(["3", "GPU-8ab", "5"], 1.0, ["3", "GPU-8ab"]), (["0", "1"], 0.5, ["0", "0"])],
 )
-def test_each_worker_has_its_gpu_or_share_and_nobody_else_has_any(
-    gpus: list[str], share: float, seen: list[str]
-) -> None:
-    placement = place_on_gpus(2, gpus, share)
-    assert placement.needs_fresh_processes
-    assert placement.environment("chief", 0) == placement.environment("ps", 0) == NO_GPU
-    for worker, gpu in enumerate(seen):
-        expected = {"CUDA_VISIBLE_DEVICES": gpu, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-        assert placement.environment("worker", worker) == expected
+def test_each_worker_has_its_gpu_or_share(gpus: list[str], share: float, seen: list[str]) -> None:
+    expected = [{"CUDA_VISIBLE_DEVICES": gpu, "TF_FORCE_GPU_ALLOW_GROWTH": "true"} for gpu in seen]
+    assert list(place_on_gpus(2, gpus, share)) == expected
 
 
 @given(
@@ -48,10 +37,10 @@ def test_no_gpu_has_more_workers_than_its_shares(workers: int, count: int, share
         with pytest.raises(UserError, match=f"this process sees {count or 'none'}"):
             place_on_gpus(workers, gpus, share)
         return
-    placement = place_on_gpus(workers, gpus, share)
-    assert len(placement.workers) == workers
+    environments = place_on_gpus(workers, gpus, share)
+    assert len(environments) == workers
     for gpu in gpus:
-        sharing = sum(one["CUDA_VISIBLE_DEVICES"] == gpu for one in placement.workers)
+        sharing = sum(one["CUDA_VISIBLE_DEVICES"] == gpu for one in environments)
         assert sharing * share <= 1.0 + 1e-9
 
 
@@ -68,7 +57,7 @@ def test_what_would_fit_is_said() -> None:
         "--gpus-per-worker 1 needs 3 GPUs for 3 workers, and this process sees 1 (0); use fewer"
         " --workers, a smaller share such as 0.33, or look at CUDA_VISIBLE_DEVICES"
     )
-    assert place_on_gpus(3, ["0"], 0.33).workers[2]["CUDA_VISIBLE_DEVICES"] == "0"
+    assert place_on_gpus(3, ["0"], 0.33)[2]["CUDA_VISIBLE_DEVICES"] == "0"
     with pytest.raises(UserError, match=r"0\.5 needs 2 GPUs for 3 workers"):
         place_on_gpus(3, ["0"], 0.5)
     with pytest.raises(UserError, match=r"sees none; .* such as 0, or look"):
