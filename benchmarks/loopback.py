@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from syncswitch.trainers.cluster.exchange.sealed import Channel, Plain, Reader, Sealed
+from syncswitch.trainers.cluster.exchange.security import Channel, Plain, Reader, Sealed
 
 _CONTEXT = multiprocessing.get_context("fork")
 _BYTES_OF_A_PARAMETER = 4

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+from syncswitch.trainers.cluster.exchange.security import Address, Part
 from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from tests.processes import has_ended, until

@@ -33,56 +33,8 @@ class Computed(NamedTuple):
     rows: RowGradients = ()
 
 
-class GradientBuffer:
-    """Copies of gradients by worker-step, kept until they are applied together.
-
-    At most `places` are kept, so that no worker can fill the memory.
-    """
-
-    def __init__(self, places: int) -> None:
-        self._places = places
-        self._kept: dict[int, Computed] = {}
-        # Memory for reuse.
-        self._spare: list[Vector] = []
-
-    def clear(self) -> None:
-        """Forgets all of them."""
-        self._kept.clear()
-
-    def keep(self, worker_step: int, computed: Computed) -> None:
-        """Keeps a copy; a step that is done again replaces its earlier gradient.
-
-        Raises:
-            ValueError: There is no place left.
-        """
-        if worker_step in self._kept:
-            vector = self._kept[worker_step].vector
-        elif len(self._kept) >= self._places:
-            raise ValueError(f"{self._places} gradients wait already")
-        else:
-            vector = self._spare.pop() if self._spare else aligned(computed.vector.size)
-        vector[:] = computed.vector
-        self._kept[worker_step] = Computed(vector, computed.rows)
-
-    def take(
-        self, worker_steps: Sequence[int], stale: Sequence[int], parameters: int
-    ) -> list[Computed]:
-        """Removes gradients, whose memory is to be returned with `give_back`.
-
-        The stale ones among them become zero.
-        """
-        for worker_step in stale:
-            vector, rows = self._kept[worker_step]
-            vector[:parameters] = 0.0
-            self._kept[worker_step] = Computed(vector, [one.none for one in rows])
-        return [self._kept.pop(worker_step) for worker_step in worker_steps]
-
-    def give_back(self, taken: Sequence[Computed]) -> None:
-        """Returns the memory of gradients that are no longer needed."""
-        self._spare += [one.vector for one in taken]
-
-
-# A buffer holds a gradient of each worker; steps may be done again beside those under way.
+# A buffer holds a gradient of each worker; steps may be done again beside those under way. A limit
+# keeps workers from filling the memory.
 _PLACES_OF_A_WORKER = 4
 
 
@@ -158,7 +110,10 @@ class ParameterServer:
         self._incarnations = [0] * workers
         self._pushed = [-1] * workers
         self._waiting: dict[int, Computed] = {}
-        self._buffer = GradientBuffer(_PLACES_OF_A_WORKER * workers)
+        # The buffer, by worker-step, and memory for reuse.
+        self._kept: dict[int, Computed] = {}
+        self._spare: list[Vector] = []
+        self._most_kept = _PLACES_OF_A_WORKER * workers
         self._marked: tuple[object, Vector, int] | None = None
 
     def load(self, state: ModelState) -> None:
@@ -171,7 +126,7 @@ class ParameterServer:
             self._updates = state.updates
             self.embeddings.reset(state.updates)
             self._waiting.clear()
-            self._buffer.clear()
+            self._kept.clear()
 
     def mark(self) -> Sequence[int]:
         """Marks the current state, for `marked`.
@@ -251,7 +206,14 @@ class ParameterServer:
             if worker_step is None:
                 self._waiting[caller.worker] = Computed(computed, rows)
             else:
-                self._buffer.keep(worker_step, Computed(computed, rows))
+                # A step that is done again replaces its earlier gradient.
+                kept = self._kept.get(worker_step)
+                if kept is None and len(self._kept) >= self._most_kept:
+                    raise ValueError(f"{self._most_kept} gradients wait already")
+                spare = kept.vector if kept else self._spare.pop() if self._spare else None
+                vector = aligned(computed.size) if spare is None else spare
+                vector[:] = computed
+                self._kept[worker_step] = Computed(vector, rows)
             self._pushed[caller.worker] = step
             return self._updates
 
@@ -273,9 +235,13 @@ class ParameterServer:
         included.
         """
         with self._changing:
-            kept = self._buffer.take(worker_steps, stale, self._sizes.parameters)
-            self._apply(kept, rate, momentum)
-            self._buffer.give_back(kept)
+            for worker_step in stale:
+                vector, rows = self._kept[worker_step]
+                vector[: self._sizes.parameters] = 0.0
+                self._kept[worker_step] = Computed(vector, [one.none for one in rows])
+            taken = [self._kept.pop(worker_step) for worker_step in worker_steps]
+            self._apply(taken, rate, momentum)
+            self._spare += [one.vector for one in taken]
             return self._updates
 
     def fence(self, worker: int) -> tuple[int, int]:

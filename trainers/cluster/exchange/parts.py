@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from syncswitch.trainers.cluster.exchange.handshake import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
     FencedError,
@@ -39,6 +38,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
     RemoteServers,
     serve,
 )
+from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, update_of
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 from syncswitch.trainers.model.embeddings.shard import Ids

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from syncswitch.trainers.cluster.exchange.handshake import Address
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, RowGradients, Sizes
+from syncswitch.trainers.cluster.exchange.security import Address
 from syncswitch.trainers.job.embeddings import EmbeddingTable
 from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, Ids, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
@@ -128,12 +128,9 @@ class Task:
 class Push(NamedTuple):
     """The result of a task, after the parameter server has received the gradient.
 
-    Attributes:
-        loss: The loss of the batch, before the update.
-        pulled_updates: The number of updates before the pull; of several parameter servers, in the
-            first.
-        pushed_updates: The number of updates once the gradient had arrived; where each push is an
-            update, this one included.
+    `loss` is that of the batch, before the update. The numbers of updates are those before the
+    pull and once the gradient had arrived, this update included; of several parameter servers,
+    those of the first.
     """
 
     loss: float

@@ -12,7 +12,6 @@ from typing import Any, cast
 import msgspec
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
-from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.parameter_server import (
     Caller,
     FencedError,
@@ -26,6 +25,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
     Calls,
     StepError,
 )
+from syncswitch.trainers.cluster.exchange.security import Address, Identity
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned
 from syncswitch.trainers.cluster.exchange.wire import Message, Wire, dial
 from syncswitch.trainers.model.embeddings.shard import Ids, gradients_for, ids_for, rows_of

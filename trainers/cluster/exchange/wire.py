@@ -19,15 +19,18 @@ from typing import Any, get_args, get_origin
 import msgspec
 import numpy as np
 
-from syncswitch.trainers.cluster.exchange.handshake import (
+from syncswitch.trainers.cluster.exchange.security import (
     Address,
+    Channel,
     Identity,
+    Plain,
+    Reader,
+    Sealed,
     Session,
     StrangerError,
     admit,
     request_entry,
 )
-from syncswitch.trainers.cluster.exchange.sealed import Channel, Plain, Reader, Sealed
 from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.job.sources.source import Array
 

@@ -77,7 +77,11 @@ class Worker:
         hold, (caller, server) = task.hold, self._server
         with self._computing:
             parts = [self._part(one) for one in task.parts]
-            ids = parts[0].ids if len(parts) == 1 else _union([part.ids for part in parts])
+            # The rows of each table that any of the batches needs.
+            ids = parts[0].ids
+            if len(parts) > 1:
+                tables = zip(*(part.ids for part in parts), strict=True)
+                ids = [np.unique(np.concatenate(of_batches)) for of_batches in tables]
             pulled = server.pull(caller, *([ids] if ids else []))
             loss, busy_seconds = self._compute_all(pulled.model, parts, ids, pulled.rows)
         more: dict[str, Any] = {"rows": self._row_gradients} if ids else {}
@@ -176,15 +180,16 @@ class Worker:
 
         Each batch is normalized by itself and moves the statistics as it would in a round.
         """
-        (task, examples, own), *others = parts
-        if not others:
-            return self._compute(model, task, examples, own, rows)
+        if len(parts) == 1:
+            return self._compute(model, *parts[0], rows)
         losses, gradients, seconds = [], [], 0.0
         total = np.zeros_like(self._computed)
         # Gradients that diverge become infinite, which the loss reveals.
         with np.errstate(over="ignore", invalid="ignore"):
             for part in parts:
-                loss, busy_seconds = self._compute(model, *part, _rows_of(part.ids, ids, rows))
+                tables = zip(part.ids, ids, rows, strict=True)
+                own = [values[np.searchsorted(known, wanted)] for wanted, known, values in tables]
+                loss, busy_seconds = self._compute(model, *part, own)
                 losses.append(loss)
                 seconds += busy_seconds
                 gradients.append(self._row_gradients)
@@ -242,17 +247,6 @@ class _Part(NamedTuple):
     task: Task
     examples: Sequence[Any]
     ids: Sequence[Ids]
-
-
-def _union(wanted: Sequence[Sequence[Ids]]) -> list[Ids]:
-    """Returns the rows of each table that any of the batches needs."""
-    return [np.unique(np.concatenate(of_embeddings)) for of_embeddings in zip(*wanted, strict=True)]
-
-
-def _rows_of(wanted: Sequence[Ids], ids: Sequence[Ids], rows: Sequence[Vector]) -> list[Vector]:
-    """Picks the rows that one batch needs."""
-    embeddings = zip(wanted, ids, rows, strict=True)
-    return [values[np.searchsorted(known, own)] for own, known, values in embeddings]
 
 
 def _numbers(task: Task) -> Any:

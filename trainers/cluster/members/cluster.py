@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from syncswitch.storage.errors import FatalError, WorkloadError
-from syncswitch.trainers.cluster.exchange.handshake import Part
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import Push, StepError, Task
 from syncswitch.trainers.cluster.exchange.remote import (
@@ -25,6 +24,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
     RemotePeer,
     call_all,
 )
+from syncswitch.trainers.cluster.exchange.security import Part
 from syncswitch.trainers.cluster.exchange.shards import Undone, joined
 from syncswitch.trainers.cluster.exchange.vectors import mean_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
@@ -48,19 +48,12 @@ class Cluster(ABC):
     Each call to the parameter servers goes to all of them at the same time. They receive pushes
     independently: while workers push, one may have a gradient that another does not have yet.
 
-    Args:
-        program: The computations of workers and parameter servers.
-        workers: The number of workers.
-        servers: The number of parameter servers that share the state.
-
     Attributes:
         kind: The kind of launcher, by which `check_injections` knows what can be disturbed.
         has_processes: Whether its parts are processes, which can be killed and stopped one by one.
-        program: The computations of workers and parameter servers.
         numbers: The task numbers, each used once; see `Task`.
         members: The workers; None for one that is gone.
         servers: The parameter servers: over wires, or a single one in this process.
-        embeddings: The embeddings on the parameter servers.
         replicas: The number of updates in each worker's replica; removing one discards the replica.
     """
 
@@ -241,9 +234,8 @@ class Cluster(ABC):
         found = self._fetched(workers, ("model", sizes.model), ("slots", sizes.slots))
         model, slots = (mean_of(vectors) for vectors in zip(*found.values(), strict=True))
         parameters, statistics = np.split(model, [sizes.parameters])
-        return ModelState(
-            parameters, slots, statistics, max(self.replicas[worker] for worker in found)
-        )
+        updates = max(self.replicas[worker] for worker in found)
+        return ModelState(parameters, slots, statistics, updates)
 
     def replica_snapshot(self, workers: Iterable[int]) -> tuple[Vector, Vector]:
         """Returns the mean parameters and statistics of replicas; some may be a step ahead.

@@ -14,7 +14,6 @@ from typing import Any, cast
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.handshake import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
@@ -32,6 +31,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
     RemotePeer,
     call_all,
 )
+from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
@@ -109,29 +109,27 @@ class Hub:
     def _on_wire(self, wire: Wire) -> None:
         hello: Hello = wire.receive().read(Hello)
         if hello.address is not None:
-            self._welcome(Arrival(hello.token, hello.address, wire))
+            arrival = Arrival(hello.token, hello.address, wire)
+            with self._changed:
+                former = self._there.get(wire.peer)
+                self._there[wire.peer] = arrival
+                self._changed.notify_all()
+            if former is not None:
+                former.drop()
             return
-        arrival = self._awaited(
+        known = self._awaited(
             wire.peer, lambda found: found.token == hello.token, _PATIENCE_SECONDS
         )
-        if arrival is None:
+        if known is None:
             wire.close()
             return
-        arrival.pulse = wire
+        known.pulse = wire
         try:
             while True:
                 wire.receive().read(None)
-                arrival.heard_seconds = time.monotonic()
+                known.heard_seconds = time.monotonic()
         except (OSError, EOFError):
-            arrival.drop()
-
-    def _welcome(self, arrival: Arrival) -> None:
-        with self._changed:
-            former = self._there.get(arrival.wire.peer)
-            self._there[arrival.wire.peer] = arrival
-            self._changed.notify_all()
-        if former is not None:
-            former.drop()
+            known.drop()
 
 
 _LOG = logging.getLogger(__name__)

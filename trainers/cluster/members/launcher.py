@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+    from syncswitch.trainers.cluster.exchange.security import Address, Part
 
 
 class Life(enum.Enum):

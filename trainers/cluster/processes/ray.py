@@ -50,7 +50,7 @@ from syncswitch.trainers.cluster.processes.this_machine import (
 )
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+    from syncswitch.trainers.cluster.exchange.security import Address, Part
 
 _LOG = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Li
 from syncswitch.trainers.cluster.processes.this_machine import GROWTH, NO_GPU
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.exchange.handshake import Address, Part
+    from syncswitch.trainers.cluster.exchange.security import Address, Part
 
 _LOG = logging.getLogger(__name__)
 

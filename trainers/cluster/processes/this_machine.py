@@ -21,8 +21,8 @@ from syncswitch.trainers.cluster.members.launcher import Condition, Launcher, Li
 from syncswitch.trainers.cluster.processes.zygote import shared_zygote
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.cluster.exchange.handshake import Address, Part
     from syncswitch.trainers.cluster.exchange.parts import Place
+    from syncswitch.trainers.cluster.exchange.security import Address, Part
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 NO_GPU: Mapping[str, str] = {VISIBLE_GPUS: "-1"}

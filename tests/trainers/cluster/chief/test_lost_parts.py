@@ -25,10 +25,10 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.trainers.cluster.chief import recovery, run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.exchange.handshake import Identity, Part
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Push, Task
 from syncswitch.trainers.cluster.exchange.remote import RemoteServer
+from syncswitch.trainers.cluster.exchange.security import Identity, Part
 from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import dial
 from syncswitch.trainers.cluster.members import connected

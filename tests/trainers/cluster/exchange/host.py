@@ -6,8 +6,8 @@ import queue
 import socket
 
 from syncswitch.trainers.cluster.exchange import wire
-from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER
+from syncswitch.trainers.cluster.exchange.security import Address, Identity
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
 
 SECRET = b"of this cluster alone"

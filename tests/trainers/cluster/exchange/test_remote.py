@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.exchange.handshake import Address, Identity
 from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.plans import SERVER, TO_WORKER, WORKER, Calls
 from syncswitch.trainers.cluster.exchange.remote import (
@@ -23,6 +22,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
     RemotePeer,
     serve,
 )
+from syncswitch.trainers.cluster.exchange.security import Address, Identity
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire
 from syncswitch.trainers.model.layout import Vector
 

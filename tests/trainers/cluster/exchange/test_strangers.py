@@ -21,14 +21,6 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.exchange import wire as wires
-from syncswitch.trainers.cluster.exchange.handshake import (
-    Address,
-    Identity,
-    Session,
-    StrangerError,
-    admit,
-    request_entry,
-)
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError
 from syncswitch.trainers.cluster.exchange.parts import ServerPart, WorkerPart
 from syncswitch.trainers.cluster.exchange.plans import (
@@ -40,7 +32,16 @@ from syncswitch.trainers.cluster.exchange.plans import (
     Sizes,
 )
 from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer
-from syncswitch.trainers.cluster.exchange.sealed import Reader, Sealed
+from syncswitch.trainers.cluster.exchange.security import (
+    Address,
+    Identity,
+    Reader,
+    Sealed,
+    Session,
+    StrangerError,
+    admit,
+    request_entry,
+)
 from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import Listener, dial
 from syncswitch.trainers.cluster.members.connected import Hub
@@ -306,7 +307,7 @@ class TestAFlood:
 
 FLOODED = f"""
 import os, resource, threading
-from syncswitch.trainers.cluster.exchange.handshake import Identity
+from syncswitch.trainers.cluster.exchange.security import Identity
 from syncswitch.trainers.cluster.exchange.wire import Listener
 open_files = len(os.listdir("/proc/self/fd"))
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.handshake import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.plans import CHIEF, SERVER, WORKER, Hello, Hold
+from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.wire import Wire, dial
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
