@@ -60,7 +60,7 @@ def main() -> None:
             break
         case = request.case
         if case.lane not in trainers:
-            cluster = LocalTrainer(case.launcher, case.servers)
+            cluster = LocalTrainer(launcher=case.launcher, parameter_servers=case.servers)
             trainers[case.lane] = cluster.open(workload, _REFERENCE, case.workers)
         connection.send(_answer(request, workload, trainers[case.lane], _Reporter(connection)))
     for trainer in trainers.values():

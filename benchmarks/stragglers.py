@@ -99,7 +99,8 @@ def opened(arguments: argparse.Namespace) -> Iterator[tuple[Trainer, WorkloadIde
     reference, workers = arguments.workload, arguments.workers
     if arguments.trainer == "local":
         workload = load_local_workload(reference, workers)
-        with LocalTrainer(arguments.launcher).open(workload, reference, workers) as trainer:
+        cluster = LocalTrainer(launcher=arguments.launcher)
+        with cluster.open(workload, reference, workers) as trainer:
             yield trainer, workload_identity(workload, workers, *PROTOCOLS)
         return
     from syncswitch.trainers.simulated.profile import load_profile

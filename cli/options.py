@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_profile, complete_protocols
+from syncswitch.cli.completion import PROTOCOL_EXAMPLES, complete_protocols
 from syncswitch.storage.database.defaults import DEFAULT_URL, ENVIRONMENT_VARIABLE
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.stragglers.online import ONLINE
 
 PROTOCOLS_HELP = f"Protocols before and after the switch, such as {', '.join(PROTOCOL_EXAMPLES)}."
@@ -136,41 +135,6 @@ def mlflow_option(*, required: bool = False) -> Callable[[_F], _F]:
         help="Copy runs with their curves, and policies, to this tracking URI of MLflow in the end,"
         " such as http://localhost:5000. Needs the extra mlflow.",
     )
-
-
-_TYPES = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
-
-
-def trainer_option(option: TrainerOption) -> Callable[[_F], _F]:
-    """Declares an option of a trainer on the command line."""
-    declared = [option.flag, *([option.name] if option.name else [])]
-    if option.type is bool:
-        return click.option(*declared, is_flag=True, default=option.default, help=option.help)
-    return click.option(
-        *declared,
-        type=_click_type(option),
-        metavar=option.metavar or None,
-        default=option.default,
-        show_default=option.default is not None,
-        shell_complete=complete_profile if option.flag == "--profile" else None,
-        help=option.help,
-    )
-
-
-def _click_type(option: TrainerOption) -> Any:
-    if option.choices:
-        return click.Choice(option.choices)
-    if option.type is Path:
-        return click.Path(file_okay=False, path_type=Path)
-    if option.least is None and option.most is None:
-        return _TYPES[option.type.__name__]
-    if option.type is int:
-        return click.IntRange(_whole(option.least), _whole(option.most))
-    return FiniteRange(option.least, option.most)
-
-
-def _whole(number: float | None) -> int | None:
-    return None if number is None else int(number)
 
 
 def is_given(name: str) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from syncswitch.cli.completion import complete_profile
 from syncswitch.cli.console import print_note
-from syncswitch.cli.options import combined, is_given, trainer_option
-from syncswitch.searcher.backends.base import TrainerChoice
+from syncswitch.cli.options import FiniteRange, combined, is_given
+from syncswitch.searcher.backends.base import TrainerChoice, TrainerOption
 from syncswitch.storage.errors import UserError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -21,7 +23,7 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
 
     A process that is not the chief of its cluster does its part there instead of the command.
     """
-    own = {option.parameter: option for kind in kinds for option in kind.options}
+    own = {field: option for kind in kinds for field, option in kind.options().items()}
     summaries = "; ".join(f"{kind.name} = {kind.summary}" for kind in kinds)
     kind_option = click.option(
         "--trainer",
@@ -40,11 +42,41 @@ def trainer_options(kinds: Sequence[type[TrainerChoice]]) -> Callable[[_F], _F]:
                 return None
             return function(*arguments, trainer=chosen, **values)
 
-        decorated: Any = combined(kind_option, *map(trainer_option, own.values()))(gathered)
+        options = [_declared(field, option) for field, option in own.items()]
+        decorated: Any = combined(kind_option, *options)(gathered)
         found: _F = decorated
         return found
 
     return decorate
+
+
+def _declared(field: str, option: TrainerOption) -> Callable[[_F], _F]:
+    """An option of a trainer on the command line."""
+    if option.type is bool:
+        return click.option(
+            option.flag, field, is_flag=True, default=option.default, help=option.help
+        )
+    kind: Any
+    if option.choices:
+        kind = click.Choice(option.choices)
+    elif option.type is Path:
+        kind = click.Path(file_okay=False, path_type=Path)
+    elif option.least is None and option.most is None:
+        kind = option.type
+    elif option.type is int:
+        kind = click.IntRange(option.least, option.most)
+    else:
+        kind = FiniteRange(option.least, option.most)
+    return click.option(
+        option.flag,
+        field,
+        type=kind,
+        metavar=option.metavar or None,
+        default=option.default,
+        show_default=option.default is not None,
+        shell_complete=complete_profile if option.flag == "--profile" else None,
+        help=option.help,
+    )
 
 
 def _choice(
@@ -56,13 +88,13 @@ def _choice(
         UserError: An option was given that goes with other kinds, or one is missing.
     """
     kind = next(kind for kind in kinds if kind.name == name)
-    mine = {option.parameter for option in kind.options}
+    mine = kind.options()
     for parameter in filter(is_given, (name for name in values if name not in mine)):
         owners = [
             (other.name, option.flag)
             for other in kinds
-            for option in other.options
-            if option.parameter == parameter
+            for field, option in other.options().items()
+            if field == parameter
         ]
         raise UserError(
             f"{owners[0][1]} needs --trainer {' or '.join(owner for owner, _ in owners)}, and this"

@@ -182,16 +182,15 @@ def search(
     """
     url = database_url(storage)
     chosen = trainer_named(trainer, trainer_options or {})
-    own = workload if isinstance(workload, Workload) else None
-    named = workload if isinstance(workload, str) else None
     request = JobRequest(
-        reference=named,
+        reference=workload if isinstance(workload, str) else None,
         workers=chosen.workers(workers),
         usual_workers=chosen.default_workers,
         protocols=chosen.pair(protocols),
         storage_url=url,
         seed=seed,
-        workload=own,
+        chosen=ConditionsChoice(online, switch),
+        workload=workload if isinstance(workload, Workload) else None,
     )
     decides = make_strategy(
         strategy,
@@ -209,20 +208,18 @@ def search(
         chosen,
         request,
         decides,
-        ConditionsChoice(online, switch),
         threshold_is_given=threshold is not None,
     )
     for word in (job.note, too_short(job.identity, plan.strategy)):
         if word is not None:
             _LOG.warning(word)
-    reference = job.reference or (job.identity.name if named is None else normal_reference(named))
     with open_database(url, create=True) as database:
         found = Search(
             database,
             job.identity,
             plan,
             job.open_trainer,
-            reference=reference,
+            reference=normal_reference(job.reference),
             reporter=reporter,
             checkpoints=checkpoints,
             tensorboard=tensorboard,

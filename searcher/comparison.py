@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, named
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop
@@ -144,16 +144,6 @@ def _check_switch(identity: WorkloadIdentity, percent: float) -> None:
             f" worker-steps on {identity.workers} workers that leaves {identity.second_protocol}"
             " none; give it more worker-steps, or use fewer --workers"
         )
-
-
-def _check_chief(injections: Iterable[str]) -> None:
-    """Raises UserError for an injection that kills the chief: its run would never end."""
-    for text in injections:
-        if text.startswith("kill:chief"):
-            raise UserError(
-                f"injection {text!r} cannot be used with sweep, whose runs begin afresh without"
-                " their chief; try it with syncswitch-run"
-            )
 
 
 def missing_runs(
@@ -322,8 +312,7 @@ class SweepPlan:
     """The jobs of a sweep over workloads, pairs of protocols and sizes of cluster.
 
     Attributes:
-        to_train: Normal form of the workload's name, job and conditions of each training, one
-            cluster size after the other.
+        jobs: The jobs, one cluster size after the other.
         columns: Number of jobs of each cluster size.
         reference_percent: See `Sweep`.
         threshold: beta, as an accuracy; None to measure it for each size.
@@ -331,7 +320,7 @@ class SweepPlan:
         policies: Policies of other jobs; each job's own is trained with as well.
     """
 
-    to_train: tuple[tuple[str, Job, RunConditions], ...]
+    jobs: tuple[Job, ...]
     columns: int
     percents: tuple[float, ...]
     reference_percent: float
@@ -342,11 +331,6 @@ class SweepPlan:
     seed: int
     guarded: bool
     policies: tuple[TimingPolicy, ...] = ()
-
-    @property
-    def jobs(self) -> list[Job]:
-        """The jobs, in order."""
-        return [job for _, job, _ in self.to_train]
 
     def run(
         self,
@@ -369,10 +353,9 @@ class SweepPlan:
         """
         sweeps: list[Sweep] = []
         made: list[tuple[Comparison, SweptJob]] = []
-        for number, ((called, job, conditions), opening) in enumerate(
-            zip(self.to_train, openings, strict=True), 1
-        ):
-            if len(self.to_train) > 1:
+        for number, (job, opening) in enumerate(zip(self.jobs, openings, strict=True), 1):
+            called, conditions = normal_reference(job.reference), job.conditions
+            if len(self.jobs) > 1:
                 say(f"{called} on {job.identity.cluster}:")
             is_first = not made and None in (self.target_accuracy, self.threshold)
             own = self._own_policy(database, job.identity)
@@ -466,6 +449,12 @@ def plan_sweep(
     Raises:
         UserError: Something does not exist, is out of range, or does not fit the rest.
     """
+    for text in inject:
+        if text.startswith("kill:chief"):  # its run would never end
+            raise UserError(
+                f"injection {text!r} cannot be used with sweep, whose runs begin afresh without"
+                " their chief; try it with syncswitch-run"
+            )
     chosen = ConditionsChoice(online, switch, tuple(inject))
     if policies:
         at = [policy.switch_percent for policy in policies] if at is None else at
@@ -480,19 +469,18 @@ def plan_sweep(
     if variants and reference is None:
         raise UserError("--variant needs a WORKLOAD that it varies")
     names = tuple(dict.fromkeys((reference, *(f"{reference},{one}" for one in variants))))
-    to_train: list[tuple[str, Job, RunConditions]] = []
+    jobs: list[Job] = []
     for size, name, pair in itertools.product(sizes, names, pairs):
         workers = trainer.workers(size)
         usual = policies[0].workers if policies else trainer.default_workers
-        request = JobRequest(name, workers, usual, pair, storage_url, seed)
-        conditions = trainer.conditions(chosen, request.size, max(points), pair[0])
-        _check_chief(conditions.injections)
+        request = JobRequest(
+            name, workers, usual, pair, storage_url, seed, chosen, switch_percent=max(points)
+        )
         job = trainer.job(request)
         for percent in points:
             _check_switch(job.identity, percent)
-        called = job.reference or normal_reference(named(request))
-        to_train.append((called, job, conditions))
-    metric = to_train[0][1].identity.decided_by  # no variant has another one
+        jobs.append(job)
+    metric = jobs[0].identity.decided_by  # no variant has another one
     if threshold is None and metric.has_usual_threshold:
         threshold = USUAL_THRESHOLD
     if threshold is None and runs < THRESHOLD_RUNS:
@@ -507,7 +495,7 @@ def plan_sweep(
     given = given.measured_by(metric)
     SearchPlan(given).check()
     return SweepPlan(
-        to_train=tuple(to_train),
+        jobs=tuple(jobs),
         columns=len(names) * len(pairs),
         percents=points,
         reference_percent=reference_percent,

@@ -28,13 +28,17 @@ from syncswitch.cli.options import (
 )
 from syncswitch.cli.panels import PanelCommand
 from syncswitch.cli.trainer_kinds import trainer_options
-from syncswitch.searcher.backends.base import ClusterChoice, TrainerChoice
+from syncswitch.searcher.backends.base import (
+    USUAL_PROTOCOLS,
+    USUAL_WORKERS,
+    ClusterChoice,
+    TrainerChoice,
+)
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
-from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 
 if TYPE_CHECKING:
     from syncswitch.searcher.training.train import Training

@@ -4,27 +4,83 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typing_extensions import override
 
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cluster.local import load_local_workload
 from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import BUILT_IN, find_module
-from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS, TrainerOption
 from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:
     from syncswitch.searcher.search.plan import SearchPlan
     from syncswitch.searcher.strategies.base import Strategy
-    from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
+    from syncswitch.storage.records.job import WorkloadIdentity
     from syncswitch.storage.records.policy import TimingPolicy
     from syncswitch.trainers.conditions import ConditionsChoice
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
+
+USUAL_WORKERS = 4
+USUAL_PROTOCOLS = "bsp,asp"
+"""Default protocols of a cluster."""
+
+
+@dataclass(frozen=True)
+class TrainerOption:
+    """An option that only some kinds of trainers have, on the command line and in Python.
+
+    Attributes:
+        flag: Name on the command line, such as `--launcher`.
+        help: Help text.
+        type: str, int, float, bool or Path.
+        metavar: Placeholder of the value in the help; empty for the default of the type.
+        default: Default value; None if it depends on other things.
+        choices: Allowed values; empty for any.
+        least: Smallest allowed number; None for no limit.
+        most: Largest allowed number; None for no limit.
+    """
+
+    flag: str
+    help: str
+    type: type = str
+    metavar: str = ""
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    least: Any = None
+    most: Any = None
+
+    def checked(self, value: Any) -> Any:
+        """Converts a value from Python to the option's type.
+
+        Raises:
+            UserError: The option does not allow it.
+        """
+        from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+        if value is None:
+            return None
+        kind: Any = Literal[self.choices] if self.choices else self.type
+        if self.type in (int, float):
+            kind = Annotated[kind, Field(ge=self.least, le=self.most)]
+        given = str(value) if isinstance(value, Path) else value
+        try:
+            taken = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+            return taken.validate_python(given)
+        except ValidationError as error:
+            raise UserError(f"{self.flag} is {value!r}: {error.errors()[0]['msg']}") from error
+
+
+def option(flag: str, help: str, type: type = str, *, default: Any = None, **more: Any) -> Any:
+    """A field of a kind of trainer that is one of its options; see `TrainerOption`."""
+    described = TrainerOption(flag, help, type, default=default, **more)
+    return field(default=default, metadata={"option": described})
 
 
 @dataclass(frozen=True)
@@ -34,23 +90,27 @@ class Job:
     Attributes:
         identity: The workload on its cluster.
         open_trainer: Starts the cluster; called when the first run needs it.
-        reference: Normal form of how the workload is loaded; None for the user's own name for it.
+        reference: How the workload is loaded, or the job is called.
+        conditions: The conditions of its runs.
         can_fork: Whether a run can start from the checkpoint of another.
         can_go_back: Whether a guarded run can go back to its switch, instead of to its beginning.
         switch_points: The switch points of recorded runs; None if any can be run.
         command_with: Returns the user's own command with a policy; None if `syncswitch-run` trains.
         profile: The user's name for the profile of a simulated cluster; None for a real one.
+        recordings_url: Database of the recorded runs that answer; None if runs are made.
         note: What the user should know beforehand; None for nothing.
     """
 
     identity: WorkloadIdentity
     open_trainer: Callable[[], Trainer]
-    reference: str | None = None
+    reference: str
+    conditions: RunConditions = RunConditions()  # noqa: RUF009 (frozen)
     can_fork: bool = True
     can_go_back: bool = True
     switch_points: tuple[float, ...] | None = None
     command_with: Callable[[TimingPolicy], str] | None = None
     profile: str | None = None
+    recordings_url: str | None = None
     note: str | None = None
 
 
@@ -65,6 +125,8 @@ class JobRequest:
         protocols: The protocols before and after the switch.
         storage_url: Database of the search.
         seed: Seed of draws that belong to no run.
+        chosen: The conditions of the runs.
+        switch_percent: The switch point before which the paper's scenarios of stragglers come.
         workload: The workload itself, if it was not named; only for runs in this process.
     """
 
@@ -74,6 +136,8 @@ class JobRequest:
     protocols: tuple[str, str]
     storage_url: str
     seed: int
+    chosen: ConditionsChoice
+    switch_percent: float = 100.0
     workload: Workload | None = None
 
     @property
@@ -81,16 +145,30 @@ class JobRequest:
         """N if nothing is recorded."""
         return self.workers or self.usual_workers
 
+    @property
+    def named(self) -> str:
+        """The workload's name. Raises UserError if none was named."""
+        if self.reference is None:
+            raise UserError(
+                f"no WORKLOAD is named; give a built-in name ({', '.join(BUILT_IN)}),"
+                " file.py:attribute or package.module:attribute"
+            )
+        return self.reference
+
 
 @dataclass(frozen=True)
 class TrainerChoice(ABC):
-    """A kind of trainer, with its options as fields of the subclasses."""
+    """A kind of trainer; its options are fields of the subclasses, each made by `option`."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    options: ClassVar[tuple[TrainerOption, ...]] = ()
     default_workers: ClassVar[int] = USUAL_WORKERS
     default_protocols: ClassVar[str] = USUAL_PROTOCOLS
+
+    @classmethod
+    def options(cls) -> dict[str, TrainerOption]:
+        """The options by the names of their fields."""
+        return {one.name: one.metadata["option"] for one in fields(cls)}
 
     @property
     def kind(self) -> str:
@@ -121,24 +199,11 @@ class TrainerChoice(ABC):
         """
         return parse_pair(text or self.default_protocols)
 
-    def measured_url(self, storage_url: str) -> str:
-        """Returns the database with runs that show how long a training takes."""
-        return storage_url
-
     @abstractmethod
     def job(self, request: JobRequest) -> Job:
         """Returns the job that a request asks for.
 
         Raises UserError if something in it does not exist, or does not fit the rest of it.
-        """
-
-    @abstractmethod
-    def conditions(
-        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
-    ) -> RunConditions:
-        """Returns the conditions of the runs; the paper's scenarios depend on `switch_percent`.
-
-        Raises UserError if they do not fit the job, or what makes the runs.
         """
 
 
@@ -194,8 +259,11 @@ class ClusterChoice(TrainerChoice):
     def job(self, request: JobRequest) -> Job:
         workers = request.size
         check_protocols(request.protocols, workers)
+        conditions = self.conditions(
+            request.chosen, workers, request.switch_percent, request.protocols[0]
+        )
         if request.workload is None:
-            reference = named(request)
+            reference = request.named
             find_module(reference)
             self.check_capacity(workers)
             workload = self.load(reference, workers)
@@ -205,37 +273,58 @@ class ClusterChoice(TrainerChoice):
             self.check_capacity(workers)
         identity = self.identity(workload, workers, request.protocols)
         check_length(identity)
-        return Job(identity, open_trainer=lambda: self.open(workload, reference, workers))
+        return Job(identity, lambda: self.open(workload, reference, workers), reference, conditions)
 
-    @override
     def conditions(
         self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
     ) -> RunConditions:
+        """Returns the conditions of the runs; the paper's scenarios depend on `switch_percent`.
+
+        Raises UserError if they do not fit the job, or the cluster.
+        """
         return chosen.conditions(
             workers, switch_percent, first_protocol, self.launcher_kind, self.servers
         )
 
 
-def servers_text(servers: int) -> str:
-    """Returns the number of parameter servers for the name of a kind; it changes the pace."""
-    return "" if servers == 1 else f", {servers:,} parameter servers"
+@dataclass(frozen=True)
+class ProcessesChoice(ClusterChoice):
+    """A kind of trainer whose clusters may have several parameter servers, and GPUs."""
 
+    parameter_servers: int | None = option(
+        "--parameter-servers",
+        "Processes that share the parameters and the optimizer's state."
+        "  [default: 1, or those in TF_CONFIG]",
+        int,
+        metavar="N",
+        least=1,
+        most=1_000,
+    )
+    gpus_per_worker: float = option(
+        "--gpus-per-worker",
+        "GPUs that compute a worker's steps: 0, 1, or a share such as 0.5 for two workers on one"
+        " GPU.",
+        float,
+        metavar="0|1|SHARE",
+        default=0.0,
+    )
 
-def named(request: JobRequest) -> str:
-    """Returns the workload's name of a request; raises UserError if none was named."""
-    if request.reference is None:
-        raise UserError(
-            f"no WORKLOAD is named; give a built-in name ({', '.join(BUILT_IN)}),"
-            " file.py:attribute or package.module:attribute"
-        )
-    return request.reference
+    @property
+    @override
+    def servers(self) -> int:
+        return self.parameter_servers or 1
+
+    def kind_of(self, launcher: str) -> str:
+        """Returns the name with what decides how long a run takes."""
+        servers = "" if self.servers == 1 else f", {self.servers:,} parameter servers"
+        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
+        return f"{launcher}{servers}{gpus}"
 
 
 def plan_search(
     trainer: TrainerChoice,
     request: JobRequest,
     strategy: Strategy,
-    chosen: ConditionsChoice,
     *,
     forks_are_wanted: bool = False,
     threshold_is_given: bool = True,
@@ -251,12 +340,7 @@ def plan_search(
     """
     from syncswitch.searcher.search.plan import SearchPlan
 
-    plan = SearchPlan(
-        strategy,
-        trainer=trainer.kind,
-        base_seed=request.seed,
-        conditions=trainer.conditions(chosen, request.size, 100.0, request.protocols[0]),
-    )
+    plan = SearchPlan(strategy, trainer=trainer.kind, base_seed=request.seed)
     # Only the job knows the range of the metric.
     replace(plan, strategy=replace(strategy, accuracy_range=(None, None))).check()
     job = trainer.job(request)
@@ -266,7 +350,7 @@ def plan_search(
     strategy = strategy.measured_by(metric)
     if not job.can_go_back:
         strategy = strategy.without_going_back()
-    plan = replace(plan, strategy=strategy)
+    plan = replace(plan, strategy=strategy, conditions=job.conditions)
     plan.check()
     if job.switch_points is not None:
         strategy = strategy.among(job.switch_points)

@@ -3,31 +3,122 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
-from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.command.options import (
-    COMMAND_OPTIONS,
-    USUAL_COMMAND_PROTOCOLS,
-    CommandChoice,
-)
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.metric import GOALS
+from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
 
 if TYPE_CHECKING:
-    from syncswitch.trainers.conditions import ConditionsChoice
+    from syncswitch.trainers.command.job import CommandJob
 
 
 @dataclass(frozen=True)
-class UsersCommand(CommandChoice, TrainerChoice):
+class UsersCommand(TrainerChoice):
     """A training command, as its options describe it."""
 
     name = "command"
     summary = "any training command of yours (--command, --total-steps)"
     default_workers = 1
-    default_protocols = USUAL_COMMAND_PROTOCOLS
-    options = COMMAND_OPTIONS
+    default_protocols = "first,second"
+
+    command: str | None = option(
+        "--command",
+        "A training command with placeholders: {switch_step}, {switch_percent}, {seed},"
+        " {replicate}, {output_dir}, {resume_from}, {plan}, {total_steps}, {workers}; also in its"
+        " environment, as SYNCSWITCH_SWITCH_STEP, .... It is not run by a shell; {{ and }} are"
+        " braces.",
+        metavar="TEXT",
+    )
+    total_steps: int | None = option(
+        "--total-steps",
+        "Steps of a whole training, as the command counts them (--command).",
+        int,
+        metavar="N",
+    )
+    metric_file: str = option(
+        "--metric-file",
+        'Where the command writes lines such as {"step": 100, "seconds": 12.5, "accuracy":'
+        " 0.91} while it trains (--command).",
+        metavar="PATH",
+        default=DEFAULT_METRIC_FILE,
+    )
+    metric_pattern: str | None = option(
+        "--metric-pattern",
+        "Read the results from the command's output instead: a regular expression with"
+        " the groups step and accuracy, perhaps seconds and loss (--command).",
+        metavar="REGEX",
+    )
+    metric_name: str | None = option(
+        "--metric-name",
+        "Name of the metric that compares runs, in the command's lines or as a group, such as"
+        " val_loss; needs --metric-goal (--command). Default: accuracy, from 0 to 1.",
+        metavar="NAME",
+    )
+    metric_goal: str | None = option(
+        "--metric-goal",
+        "Whether more of the metric is better, or less (--command).",
+        choices=GOALS,
+    )
+    metric_unit: str | None = option(
+        "--metric-unit", "Unit of the metric, for people, such as km (--command).", metavar="UNIT"
+    )
+    timeout_seconds: float | None = option(
+        "--timeout",
+        "A run that takes longer has failed (--command). Default: no limit.",
+        float,
+        metavar="SECONDS",
+    )
+    silence_seconds: float = option(
+        "--silence",
+        "A run that neither prints nor reports for this long has failed (--command).",
+        float,
+        metavar="SECONDS",
+        default=DEFAULT_SILENCE_SECONDS,
+    )
+    output_folder: Path = option(
+        "--output-folder",
+        "Every run gets a folder in it, which is kept (--command).",
+        Path,
+        default=DEFAULT_FOLDER,
+    )
+
+    def __post_init__(self) -> None:
+        """Raises UserError if the command or the length of its training is missing."""
+        if self.command is None:
+            raise UserError(
+                '--trainer command needs your training command: add --command "PROGRAM'
+                ' ARGUMENTS {switch_step}"'
+            )
+        if self.total_steps is None:
+            raise UserError(
+                "--trainer command needs the steps of a whole training: add --total-steps N"
+            )
+
+    def command_job(self, name: str | None, workers: int, protocols: tuple[str, str]) -> CommandJob:
+        """Makes the job, named after its script by default; raises UserError if it is not valid."""
+        from syncswitch.trainers.command.job import CommandJob, CommandTemplate, command_metric
+
+        assert self.command is not None
+        assert self.total_steps is not None
+        template = CommandTemplate.parse(self.command)
+        return CommandJob(
+            template=template,
+            name=template.default_name if name is None else name,
+            total_steps=self.total_steps,
+            workers=workers,
+            protocols=protocols,
+            metric_file=self.metric_file,
+            metric_pattern=self.metric_pattern,
+            metric=command_metric(self.metric_name, self.metric_goal, self.metric_unit),
+            timeout_seconds=self.timeout_seconds,
+            silence_seconds=self.silence_seconds,
+            output_folder=self.output_folder,
+        )
 
     @override
     def pair(self, text: str | None) -> tuple[str, str]:
@@ -42,6 +133,7 @@ class UsersCommand(CommandChoice, TrainerChoice):
         from syncswitch.trainers.command.job import command_with_policy
         from syncswitch.trainers.command.trainer import CommandTrainer
 
+        request.chosen.check_nothing_chosen("--trainer command has no cluster of syncswitch's")
         job = self.command_job(request.reference, request.size, request.protocols)
         note = (
             "note: --command has neither {switch_step} nor {switch_percent}; it has to read"
@@ -56,10 +148,3 @@ class UsersCommand(CommandChoice, TrainerChoice):
             command_with=lambda policy: command_with_policy(job, policy.switch_percent),
             note=None if job.template.names_switch or "plan" in job.template.names else note,
         )
-
-    @override
-    def conditions(
-        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
-    ) -> RunConditions:
-        chosen.check_nothing_chosen("--trainer command has no cluster of syncswitch's")
-        return RunConditions()

@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import ClusterChoice, servers_text
+from syncswitch.searcher.backends.base import ProcessesChoice, option
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.local import (
-    CLUSTER_OPTIONS,
-    DEFAULT_GRACE_SECONDS,
-    DEFAULT_LAUNCHER,
-    DEFAULT_TIMEOUT_SECONDS,
-    JOINING_LAUNCHER,
-)
+from syncswitch.trainers.cluster.local import DEFAULT_LAUNCHER, JOINING_LAUNCHER, LAUNCHERS
 from syncswitch.trainers.cluster.processes.tf_config import (
     TF_CONFIG,
     TfConfig,
@@ -42,10 +36,13 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.trainer import Trainer
 
+_TIMEOUT_SECONDS = 600.0
+_GRACE_SECONDS = 300.0
+
 
 @dataclass(frozen=True)
-class LocalTrainer(ClusterChoice):
-    """A TensorFlow cluster with the options in `CLUSTER_OPTIONS`; None stands for a default.
+class LocalTrainer(ProcessesChoice):
+    """A TensorFlow cluster on this machine, or in TF_CONFIG; None stands for a default.
 
     Raises:
         UserError: They do not go together, or TF_CONFIG cannot be used.
@@ -53,14 +50,41 @@ class LocalTrainer(ClusterChoice):
 
     name = "local"
     summary = "a TensorFlow cluster on this machine, or in TF_CONFIG"
-    options = CLUSTER_OPTIONS
 
-    launcher: str | None = None
-    parameter_servers: int | None = None
-    gpus_per_worker: float = 0.0
-    open_network: bool = False
-    cluster_timeout: float | None = None
-    server_grace: float | None = None
+    launcher: str | None = option(
+        "--launcher",
+        "in-process = workers are threads; processes = workers are processes; tf-config ="
+        " the cluster in TF_CONFIG, for each part of which this command is started."
+        f"  [default: tf-config if TF_CONFIG is set, else {DEFAULT_LAUNCHER}]",
+        choices=(*LAUNCHERS, JOINING_LAUNCHER),
+    )
+    open_network: bool = option(
+        "--open-network",
+        "With --launcher tf-config, do without the secret SYNCSWITCH_SECRET and without"
+        " encryption: anyone who can reach a part of the cluster can then make it compute"
+        " anything.",
+        bool,
+        default=False,
+    )
+    cluster_timeout: float | None = option(
+        "--cluster-timeout",
+        "How long the parts of the cluster in TF_CONFIG wait for each other: the chief for"
+        " parts that have not come yet, or have to come back; a part for its chief."
+        f"  [default: {_TIMEOUT_SECONDS:g}]",
+        float,
+        metavar="SECONDS",
+        least=1.0,
+        most=1e6,
+    )
+    server_grace: float | None = option(
+        "--server-grace",
+        "How long a part of the cluster in TF_CONFIG waits for a chief that has gone to be"
+        f" started again, before it ends.  [default: {_GRACE_SECONDS:g}]",
+        float,
+        metavar="SECONDS",
+        least=0.0,
+        most=1e6,
+    )
 
     def __post_init__(self) -> None:
         check_gpus_per_worker(self.gpus_per_worker)
@@ -88,13 +112,13 @@ class LocalTrainer(ClusterChoice):
                 f"--parameter-servers {given} needs a process for each, and --launcher {launcher}"
                 " has threads, which share their memory anyway; add --launcher processes"
             )
-        for option, value in (
+        for flag, value in (
             ("--cluster-timeout", self.cluster_timeout),
             ("--server-grace", self.server_grace),
         ):
             if value is not None:
                 raise UserError(
-                    f"{option} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
+                    f"{flag} is for --launcher {JOINING_LAUNCHER}, and this is --launcher"
                     f" {launcher}: leave it out"
                 )
 
@@ -114,13 +138,12 @@ class LocalTrainer(ClusterChoice):
     @property
     @override
     def servers(self) -> int:
-        return (self.parameter_servers or 1) if self.config is None else self.config.servers
+        return super().servers if self.config is None else self.config.servers
 
     @property
     @override
     def kind(self) -> str:
-        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
-        return f"{self.name}/{self.launcher_kind}{servers_text(self.servers)}{gpus}"
+        return self.kind_of(f"{self.name}/{self.launcher_kind}")
 
     @override
     def take_part(self, reference: str | None, say: Callable[[str], None]) -> bool:
@@ -135,7 +158,7 @@ class LocalTrainer(ClusterChoice):
         if config.job == "evaluator":
             say(f"{TF_CONFIG} makes this process an evaluator: the chief evaluates, so it ends")
             return True
-        grace_seconds = DEFAULT_GRACE_SECONDS if self.server_grace is None else self.server_grace
+        grace_seconds = _GRACE_SECONDS if self.server_grace is None else self.server_grace
         cluster = self._joined(config)
         serve_until_chief_is_gone(cluster, grace_seconds, say, self.gpus_per_worker, reference)
         return True
@@ -211,6 +234,6 @@ class LocalTrainer(ClusterChoice):
 
     def _joined(self, config: TfConfig) -> TfConfigLauncher:
         given = self.cluster_timeout
-        timeout_seconds = DEFAULT_TIMEOUT_SECONDS if given is None else given
+        timeout_seconds = _TIMEOUT_SECONDS if given is None else given
         secret = cluster_secret(is_open=self.open_network)
         return TfConfigLauncher(config, timeout_seconds, secret, has_gpus=self.gpus_per_worker > 0)

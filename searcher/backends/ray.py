@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import ClusterChoice, servers_text
+from syncswitch.searcher.backends.base import ProcessesChoice, option
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.cluster.local import GPUS_PER_WORKER, PARAMETER_SERVERS
 from syncswitch.trainers.cluster.processes.ray import AUTO, PLACEMENTS, RayLauncher
-from syncswitch.trainers.options import TrainerOption
 
 if TYPE_CHECKING:
     from syncswitch.trainers.job.workload import Workload
@@ -21,60 +19,44 @@ _USUAL = RayLauncher()
 
 
 @dataclass(frozen=True)
-class RayCluster(ClusterChoice):
+class RayCluster(ProcessesChoice):
     """A Ray cluster; see `RayLauncher` for the options."""
 
     name = "ray"
     summary = "processes on the nodes of a Ray cluster"
-    options = (
-        TrainerOption(
-            "--ray-address",
-            "Head of the Ray cluster; auto = the one on this machine, or RAY_ADDRESS.",
-            metavar="auto|HOST:PORT",
-            default=AUTO,
-        ),
-        TrainerOption(
-            "--cpus-per-worker",
-            "CPUs, as Ray counts them, of each worker (--trainer ray).",
-            float,
-            default=_USUAL.cpus_per_worker,
-        ),
-        GPUS_PER_WORKER,
-        PARAMETER_SERVERS,
-        TrainerOption(
-            "--cpus-per-ps",
-            "CPUs, as Ray counts them, of each parameter server (--trainer ray).",
-            float,
-            default=_USUAL.cpus_per_ps,
-        ),
-        TrainerOption(
-            "--ray-placement",
-            "spread = over as many nodes as there are; pack = onto as few as possible.",
-            choices=PLACEMENTS,
-            default=_USUAL.placement,
-        ),
-    )
 
-    ray_address: str
-    cpus_per_worker: float
-    gpus_per_worker: float
-    parameter_servers: int | None
-    cpus_per_ps: float
-    ray_placement: str
+    ray_address: str = option(
+        "--ray-address",
+        "Head of the Ray cluster; auto = the one on this machine, or RAY_ADDRESS.",
+        metavar="auto|HOST:PORT",
+        default=AUTO,
+    )
+    cpus_per_worker: float = option(
+        "--cpus-per-worker",
+        "CPUs, as Ray counts them, of each worker (--trainer ray).",
+        float,
+        default=_USUAL.cpus_per_worker,
+    )
+    cpus_per_ps: float = option(
+        "--cpus-per-ps",
+        "CPUs, as Ray counts them, of each parameter server (--trainer ray).",
+        float,
+        default=_USUAL.cpus_per_ps,
+    )
+    ray_placement: str = option(
+        "--ray-placement",
+        "spread = over as many nodes as there are; pack = onto as few as possible.",
+        choices=PLACEMENTS,
+        default=_USUAL.placement,
+    )
 
     @property
     @override
     def kind(self) -> str:
         """The name with a worker's resources, which decide how long a run takes."""
-        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         is_usual = self.cpus_per_worker == _USUAL.cpus_per_worker
         cpus = "" if is_usual else f", {self.cpus_per_worker:g} CPU"
-        return f"{self.name}{cpus}{gpus}{servers_text(self.servers)}"
-
-    @property
-    @override
-    def servers(self) -> int:
-        return self.parameter_servers or 1
+        return self.kind_of(f"{self.name}{cpus}")
 
     @override
     def check_capacity(self, workers: int) -> None:

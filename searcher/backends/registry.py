@@ -32,12 +32,13 @@ def trainer_named(name: str, values: Mapping[str, Any]) -> TrainerChoice:
     if name not in kinds:
         raise UserError(f"trainer is {name!r}: give one of {', '.join(kinds)}")
     kind = kinds[name]
-    chosen = {option.parameter: option.default for option in kind.options}
-    by_flag = {option.flag.lstrip("-"): option for option in kind.options}
+    by_flag = {option.flag.lstrip("-"): (field, option) for field, option in kind.options().items()}
+    chosen = {}
     for key, value in values.items():
-        option = by_flag.get(key.lstrip("-").replace("_", "-"))
-        if option is None:
+        flag = key.lstrip("-").replace("_", "-")
+        if flag not in by_flag:
             known = ", ".join(sorted(by_flag)) or "none"
             raise UserError(f"trainer {name} has no option {key!r}; it has: {known}")
-        chosen[option.parameter] = option.checked(value)
+        field, option = by_flag[flag]
+        chosen[field] = option.checked(value)
     return kind(**chosen)

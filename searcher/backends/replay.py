@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, named
+from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
 from syncswitch.storage.errors import UserError
-from syncswitch.storage.records.job import RunConditions
-from syncswitch.trainers.options import TrainerOption
 from syncswitch.trainers.replay.recording import REPLAY
-
-if TYPE_CHECKING:
-    from syncswitch.trainers.conditions import ConditionsChoice
 
 
 @dataclass(frozen=True)
@@ -23,20 +17,10 @@ class RecordedRuns(TrainerChoice):
 
     name = REPLAY
     summary = "nothing is trained, recorded runs answer"
-    options = (
-        TrainerOption(
-            "--recordings",
-            "Database of the recorded runs (--trainer replay).",
-            name="recordings_url",
-            metavar="URL",
-        ),
+
+    recordings_url: str | None = option(
+        "--recordings", "Database of the recorded runs (--trainer replay).", metavar="URL"
     )
-
-    recordings_url: str | None
-
-    @override
-    def measured_url(self, storage_url: str) -> str:
-        return self.recordings_url or storage_url
 
     def __post_init__(self) -> None:
         """Raises UserError if no database is given."""
@@ -57,7 +41,8 @@ class RecordedRuns(TrainerChoice):
         from syncswitch.trainers.replay.trainer import ReplayTrainer
 
         assert self.recordings_url is not None
-        reference = named(request)
+        reference, why = request.named, "--trainer replay trains nothing, its runs are recorded"
+        request.chosen.check_nothing_chosen(why)
         if is_same_database(self.recordings_url, request.storage_url):
             raise UserError(
                 f"--recordings and --storage are both {shown(request.storage_url)}, so replayed"
@@ -73,11 +58,5 @@ class RecordedRuns(TrainerChoice):
             open_trainer=lambda: ReplayTrainer(recording, deck_seed=request.seed),
             reference=recording.reference,
             switch_points=tuple(recording.switch_points),
+            recordings_url=self.recordings_url,
         )
-
-    @override
-    def conditions(
-        self, chosen: ConditionsChoice, workers: int, switch_percent: float, first_protocol: str
-    ) -> RunConditions:
-        chosen.check_nothing_chosen("--trainer replay trains nothing, its runs are recorded")
-        return RunConditions()

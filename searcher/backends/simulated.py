@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.backends.base import ClusterChoice, Job, JobRequest
+from syncswitch.searcher.backends.base import ClusterChoice, Job, JobRequest, option
 from syncswitch.trainers.job.loading import find_module, load_workload
-from syncswitch.trainers.simulated import PROFILE
 
 if TYPE_CHECKING:
     from syncswitch.storage.records.job import WorkloadIdentity
@@ -26,9 +25,13 @@ class SimulatedCluster(ClusterChoice):
 
     name = "simulated"
     summary = "real gradients on a virtual clock"
-    options = (PROFILE,)
 
-    profile: str
+    profile: str = option(
+        "--profile",
+        "Profile of the simulated cluster (--trainer simulated): see `syncswitch-search profile`.",
+        metavar="NAME|FILE",
+        default="uniform",
+    )
 
     @cached_property
     def described(self) -> ClusterProfile:

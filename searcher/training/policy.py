@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from syncswitch.searcher.backends.base import USUAL_PROTOCOLS, USUAL_WORKERS, ClusterChoice
 from syncswitch.searcher.selection import job_of, preferred_policy
 from syncswitch.searcher.training.uses import (
     Tell,
@@ -20,11 +21,9 @@ from syncswitch.searcher.training.uses import (
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
 from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.trainers.job.loading import find_module, normal_reference
-from syncswitch.trainers.options import USUAL_PROTOCOLS, USUAL_WORKERS
 from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:
-    from syncswitch.searcher.backends.base import ClusterChoice
     from syncswitch.storage.policies.registry import PolicyRegistry
     from syncswitch.storage.records.guard import Band
     from syncswitch.storage.records.job import WorkloadIdentity

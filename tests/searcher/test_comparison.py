@@ -26,7 +26,6 @@ from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.trials.store import TrialStore
 from tests.storage.conftest import POLICY
 
@@ -51,7 +50,7 @@ def compare(
     made = trainer or GeneratedTrainer()
     policy = replace(POLICY, switch_percent=percent, threshold=threshold)
     plan = SweepPlan(
-        to_train=(("generated", Job(identity(**changes), lambda: made), RunConditions()),),
+        jobs=(Job(identity(**changes), lambda: made, "generated"),),
         columns=1,
         percents=(percent,),
         reference_percent=100.0,

@@ -31,7 +31,13 @@ from syncswitch.cli.search.launch.making import (
 )
 from syncswitch.cli.search.launch.options import strategy_options
 from syncswitch.cli.trainer_kinds import trainer_options
-from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, plan_search
+from syncswitch.searcher.backends.base import (
+    USUAL_PROTOCOLS,
+    Job,
+    JobRequest,
+    TrainerChoice,
+    plan_search,
+)
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.command_lines import use_words
@@ -41,7 +47,6 @@ from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
-from syncswitch.trainers.options import USUAL_PROTOCOLS
 
 if TYPE_CHECKING:
     from syncswitch.searcher.search.pairs import PairsResult
@@ -198,13 +203,12 @@ def run(
     decides = make_strategy(strategy, **options)
     trainer.check_jobs(jobs)
     pairs = chosen_pairs(trainer, protocols)
-    size = trainer.workers(workers)
+    size, chosen = trainer.workers(workers), ConditionsChoice(online, switch)
     planned = [
         plan_search(
             trainer,
-            JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed),
+            JobRequest(reference, size, trainer.default_workers, pair, storage_url, seed, chosen),
             decides,
-            ConditionsChoice(online, switch),
             forks_are_wanted=is_given("share_prefix"),
             threshold_is_given=is_given("threshold"),
         )
@@ -219,21 +223,19 @@ def run(
     print_notes((job.note, too_short(job.identity, plan.strategy)))
     if dry_run:
         given = (first_seconds, second_seconds)
-        print_forecast(
-            plan.strategy, job.identity, given, trainer.measured_url(storage_url), as_json=as_json
-        )
+        measured_url = job.recordings_url or storage_url
+        print_forecast(plan.strategy, job.identity, given, measured_url, as_json=as_json)
         return
     if first_seconds is not None or second_seconds is not None:
         raise UserError("--first-seconds and --second-seconds need --dry-run")
-    called = reference or job.identity.name
     making: LoopOptions = {"checkpoints": checkpoints, "tensorboard": tensorboard}
-    found, current = _searched(planned, called, storage_url, jobs, mlflow, making)
+    found, current = _searched(planned, storage_url, jobs, mlflow, making)
     policy = found.best.policy
     plan, job = next(one for one in planned if one[1].identity.fingerprint == policy.fingerprint)
     if as_json:
         print_json(result_as_json(found.best, found.pairs))
     else:
-        how_to_use = _how_to_use(policy, plan, job, called, is_current=policy.version == current)
+        how_to_use = _how_to_use(policy, plan, job, is_current=policy.version == current)
         print_result(found.best, how_to_use, found.pairs)
         if job.command_with is not None and policy.bare_warning is not None:
             print_note(policy.bare_warning)
@@ -241,7 +243,6 @@ def run(
 
 def _searched(
     planned: Sequence[tuple[SearchPlan, Job]],
-    called: str,
     storage_url: str,
     jobs: int,
     mlflow: str | None,
@@ -262,7 +263,7 @@ def _searched(
     study = study_name(to_train[0].identity, first)
     with opened_for(to_train, storage_url, "search", jobs, mlflow, study) as opened:
         database, openings, reporter = opened
-        options["reference"] = to_train[0].reference or normal_reference(called)
+        options["reference"] = normal_reference(to_train[0].reference)
         options["reporter"] = reporter
         pairs = [
             PairToSearch(job.identity, plan, opening)
@@ -283,14 +284,13 @@ def _searched(
         return found, aliases.get(CURRENT)
 
 
-def _how_to_use(
-    policy: TimingPolicy, plan: SearchPlan, job: Job, reference: str, *, is_current: bool
-) -> str:
+def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current: bool) -> str:
     """The command line that trains with this policy."""
     if job.command_with is not None:
         return job.command_with(policy)
     version = None if is_current else policy.version
-    words = use_words(job.identity, job.reference, reference, version, plan.conditions, job.profile)
+    called = job.reference
+    words = use_words(job.identity, called, called, version, plan.conditions, job.profile)
     if is_given("storage_url"):
         words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
     return shlex.join(words)

@@ -162,7 +162,9 @@ def test_a_workload_that_no_trainer_takes_writes_nothing(
     if there == "another search":
         invoke("run", "digits", *LEAST)
     before = invoke("status", "--json").stdout
-    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle))
+    monkeypatch.setattr(
+        LocalTrainer, "job", lambda *_: Job(identity(name="chosen"), idle, "digits")
+    )
     result = invoke("run", "digits", *QUICK)
     assert result.exit_code == 2
     assert "the chosen trainer" in error_line(result)
@@ -181,7 +183,7 @@ def test_the_first_run_is_made_by_the_trainer_that_was_opened_first(
         opened.append(GeneratedTrainer())
         return opened[-1]
 
-    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer))
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer, "digits"))
     for _ in range(2):  # the second one is finished, and needs no trainer
         assert invoke("run", "digits", *OTHER).exit_code == 0
         assert [(len(trainer.runs), trainer.closed) for trainer in opened] == [(3, 1)]
@@ -199,7 +201,7 @@ def test_a_cluster_that_is_lost_at_its_start_is_tried_again(
         return GeneratedTrainer()
 
     monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer))
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), open_trainer, "digits"))
     assert invoke("run", "digits", *LEAST).exit_code == 0
 
 
@@ -212,7 +214,7 @@ def test_a_trainer_that_was_opened_for_nothing_is_closed(
         raise UserError("no reporter")
 
     monkeypatch.setattr("syncswitch.cli.search.launch.making.reporting", refuse)
-    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), lambda: trainer))
+    monkeypatch.setattr(LocalTrainer, "job", lambda *_: Job(identity(), lambda: trainer, "digits"))
     assert "no reporter" in error_line(invoke("run", "digits", *QUICK))
     assert trainer.closed == 1
 

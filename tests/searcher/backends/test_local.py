@@ -41,7 +41,7 @@ def _no_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cluster_that_is_described_is_joined_unless_another_is_asked_for(
     joining: dict[str, str],
 ) -> None:
-    joined, own = LocalTrainer(), LocalTrainer("processes")
+    joined, own = LocalTrainer(), LocalTrainer(launcher="processes")
     assert (joined.launcher_kind, joined.workers(None), joined.workers(2)) == ("tf-config", 2, 2)
     assert (own.launcher_kind, own.workers(None), own.workers(7)) == ("processes", None, 7)
     assert own.placement(2) == (NO_GPU, NO_GPU)
@@ -49,14 +49,14 @@ def test_a_cluster_that_is_described_is_joined_unless_another_is_asked_for(
 
 def test_without_one_workers_are_threads() -> None:
     assert (LocalTrainer().launcher_kind, LocalTrainer().servers) == ("in-process", 1)
-    assert LocalTrainer("processes", 3).servers == 3
+    assert LocalTrainer(launcher="processes", parameter_servers=3).servers == 3
 
 
 def test_several_parameter_servers_are_those_of_the_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TF_CONFIG", tf_config(servers=2)["TF_CONFIG"])
-    assert LocalTrainer().servers == LocalTrainer(None, 2).servers == 2
+    assert LocalTrainer().servers == LocalTrainer(parameter_servers=2).servers == 2
     with pytest.raises(UserError, match="--parameter-servers is 3, and TF_CONFIG has 2 ps"):
         LocalTrainer(parameter_servers=3)
 
@@ -83,7 +83,7 @@ def test_workers_and_gpus_that_are_not_there_are_refused(joining: dict[str, str]
     assert LocalTrainer(open_network=True).open_network
     # This test runs on machines without GPUs; with one, the second worker has none.
     with pytest.raises(UserError, match=r"--gpus-per-worker 1 needs \d+ GPUs for 1\d+ workers"):
-        LocalTrainer("processes", gpus_per_worker=1.0).check_capacity(100)
+        LocalTrainer(launcher="processes", gpus_per_worker=1.0).check_capacity(100)
 
 
 def test_parts_that_are_not_there_are_named(joining: dict[str, str]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.profile import (
     ClusterProfile,
     load_profile,
@@ -124,7 +123,7 @@ class TestWhatIsRefused:
         with pytest.raises(UserError) as error:
             load_profile(name)
         assert repr(name) in str(error.value)
-        assert DEFAULT_PROFILE in str(error.value)
+        assert "uniform" in str(error.value)
         assert "\n" not in str(error.value)
 
     def test_a_straggler_beyond_the_workers_is_named(self) -> None:
@@ -142,7 +141,7 @@ class TestWhatIsRefused:
 
 
 def test_those_that_come_with_syncswitch_are_as_they_should_be() -> None:
-    assert DEFAULT_PROFILE in profile_names()
+    assert "uniform" in profile_names()
     digests = set()
     for name in profile_names():
         profile = load_profile(name)
