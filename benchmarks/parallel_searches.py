@@ -56,7 +56,7 @@ from syncswitch.searcher.strategies.planner import (
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.loading import load_workload
-from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.replay import RecordedRun, Recording
 from syncswitch.trainers.simulated import DEFAULT_PROFILE
 from syncswitch.trainers.simulated.profile import load_profile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer, simulated_identity

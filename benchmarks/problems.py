@@ -21,7 +21,7 @@ from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
-from syncswitch.trainers.replay.recording import read_recording
+from syncswitch.trainers.replay import read_recording
 
 BETA = 0.01
 BASELINE_PERCENT = 100.0

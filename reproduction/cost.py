@@ -46,7 +46,7 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED
 from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.protocols import parse_named_pair
-from syncswitch.trainers.replay.recording import Recording, read_recording
+from syncswitch.trainers.replay import Recording, read_recording
 
 # The baseline and candidate runs in the rows of the paper's Tables IV to VI.
 _NEW_JOB_ROWS = ((5, 5), (4, 4), (3, 3), (2, 2), (1, 1), (1, 5), (1, 4), (1, 3), (1, 2))

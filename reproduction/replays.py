@@ -24,7 +24,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.metrics import whole_run_seconds
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.replay import RecordedRun, Recording
 
 # Searches that are reported together.
 _CHUNK = 25

@@ -11,7 +11,7 @@ from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.trial import Evaluation, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.trainers.job.loading import normal_reference, split_variant
-from syncswitch.trainers.replay.recording import whole_runs
+from syncswitch.trainers.replay import whole_runs
 
 if TYPE_CHECKING:
     from syncswitch.storage.database.engine import Database

@@ -121,7 +121,7 @@ HEAVY = (
 @pytest.mark.parametrize(
     ("modules", "without"),
     [
-        ("cli.search.main cli.run.main trainers.job.loading trainers.replay.trainer", HEAVY),
+        ("cli.search.main cli.run.main trainers.job.loading trainers.replay", HEAVY),
         ("storage.policies.registry", "alembic"),
         # pandas is imported only where somebody wants a table.
         ("storage.frames storage.export.tables searcher.search.search", "pandas pyarrow"),

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from syncswitch.trainers.job.data import Data, StreamedData
     from syncswitch.trainers.job.fingerprint import workload_identity
     from syncswitch.trainers.job.loading import load_workload
-    from syncswitch.trainers.job.sources.files import NumpyFiles, TFRecordFiles
-    from syncswitch.trainers.job.sources.pipelines import PipelinePieces
-    from syncswitch.trainers.job.sources.source import Source
+    from syncswitch.trainers.job.pipelines import PipelinePieces
+    from syncswitch.trainers.job.sources import NumpyFiles, Source, TFRecordFiles
     from syncswitch.trainers.job.workload import Workload
     from syncswitch.trainers.keras_api.callback import PolicyCallback
     from syncswitch.trainers.keras_api.fit import fit

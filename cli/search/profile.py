@@ -23,7 +23,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.protocols import check_protocols, choose_protocol, parse_pair
-from syncswitch.trainers.replay.recording import read_recording
+from syncswitch.trainers.replay import read_recording
 from syncswitch.trainers.simulated.profile import (
     ClusterProfile,
     load_profile,

@@ -13,9 +13,9 @@ from typing_extensions import override
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.trainers.cluster.local import load_local_workload
-from syncswitch.trainers.job.checks import check_length
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import BUILT_IN, find_module
+from syncswitch.trainers.job.schedule import check_length
 from syncswitch.trainers.protocols import check_protocols, parse_pair
 
 if TYPE_CHECKING:

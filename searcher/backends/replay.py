@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.replay.recording import REPLAY
+from syncswitch.trainers.replay import REPLAY
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class RecordedRuns(TrainerChoice):
         """
         from syncswitch.storage.database.engine import open_database
         from syncswitch.storage.database.inspection import is_same_database, shown
-        from syncswitch.trainers.replay.recording import read_recording
-        from syncswitch.trainers.replay.trainer import ReplayTrainer
+        from syncswitch.trainers.replay import ReplayTrainer, read_recording
 
         assert self.recordings_url is not None
         reference, why = request.named, "--trainer replay trains nothing, its runs are recorded"

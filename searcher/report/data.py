@@ -32,7 +32,7 @@ from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo, StoredTrial
 from syncswitch.storage.uses.store import use_curves, uses
 from syncswitch.storage.uses.summary import UseSummary, use_summary
-from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
+from syncswitch.trainers.replay import RecordedRun, whole_runs
 
 
 @dataclass(frozen=True, slots=True)

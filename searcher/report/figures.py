@@ -31,7 +31,7 @@ from syncswitch.searcher.words import counted, percent_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import BASELINE_PERCENT
-from syncswitch.trainers.replay.recording import RecordedRun
+from syncswitch.trainers.replay import RecordedRun
 
 __all__ = [
     "accuracy_by_switch",

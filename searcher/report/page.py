@@ -38,7 +38,7 @@ from syncswitch.storage.policies.registry import CURRENT
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialState
 from syncswitch.trainers.job.schedule import percent_to_worker_steps
-from syncswitch.trainers.replay.recording import REPLAY
+from syncswitch.trainers.replay import REPLAY
 
 
 def headline(data: ReportData) -> str:

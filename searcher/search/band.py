@@ -23,7 +23,7 @@ from syncswitch.storage.records.trial import (
     TrialState,
 )
 from syncswitch.storage.trials.store import TrialStore
-from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
+from syncswitch.trainers.replay import RecordedRun, whole_runs
 from syncswitch.trainers.run.guard import Guard
 
 _MOST_POINTS = 200

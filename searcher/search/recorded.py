@@ -13,7 +13,7 @@ from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec, TrialState
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial
-from syncswitch.trainers.replay.recording import RecordedRun, whole_runs
+from syncswitch.trainers.replay import RecordedRun, whole_runs
 
 
 def completed_runs(

@@ -92,7 +92,7 @@ from syncswitch.storage.trials.values import (
     condition_values,
 )
 from syncswitch.trainers.job.schedule import switch_worker_step
-from syncswitch.trainers.replay.recording import RecordedRun
+from syncswitch.trainers.replay import RecordedRun
 from syncswitch.trainers.run.guard import Guard
 from syncswitch.trainers.run.tensorboard import logged
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict

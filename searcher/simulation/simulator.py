@@ -16,7 +16,7 @@ from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import decision_after
 from syncswitch.storage.metrics import converged_accuracy
-from syncswitch.trainers.replay.recording import RecordedRun
+from syncswitch.trainers.replay import RecordedRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,7 @@ def _chosen_job(wanted: Wanted) -> tuple[Workload, WorkloadIdentity]:
     check_protocols(pair, workers)
     identity = wanted.cluster.identity(workload, workers, pair)
     # It brings NumPy along, which looking up a policy does not need.
-    from syncswitch.trainers.job.checks import check_length
+    from syncswitch.trainers.job.schedule import check_length
 
     check_length(identity)
     return workload, identity

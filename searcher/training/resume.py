@@ -227,7 +227,7 @@ def save_model(
     workload: Workload, record: TrialRecord, checkpoints: RunCheckpoints, output: Path
 ) -> None:
     """Saves the model of a run that did not diverge. Raises FatalError where that fails."""
-    from syncswitch.trainers.model.export import export_model
+    from syncswitch.trainers.model.state import export_model
 
     final = record.checkpoints.get(100.0)
     if final is None:

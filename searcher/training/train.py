@@ -44,8 +44,7 @@ from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
-from syncswitch.trainers.run.side_output import SideOutput
-from syncswitch.trainers.run.tensorboard import check_tensorboard
+from syncswitch.trainers.run.tensorboard import SideOutput, check_tensorboard
 from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ def train(
         RetryableError: The infrastructure failed; `resume=True` continues the run.
         KeyboardInterrupt: Its message says how to continue, once the training had begun.
     """
-    from syncswitch.trainers.model.export import check_model_path
+    from syncswitch.trainers.model.state import check_model_path
 
     cluster = trainer_named(trainer, trainer_options or {}) if isinstance(trainer, str) else trainer
     if not isinstance(cluster, LocalTrainer | SimulatedCluster):

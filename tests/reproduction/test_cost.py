@@ -29,7 +29,7 @@ from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
-from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.replay import RecordedRun, Recording
 from tests.run_tables import lost, rows, write_table
 from tests.searcher.generated_trainer import identity
 

@@ -29,7 +29,7 @@ from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RecordingError
 from syncswitch.storage.importing import import_runs, read_table
-from syncswitch.trainers.replay.recording import RecordedRun, read_recording
+from syncswitch.trainers.replay import RecordedRun, read_recording
 from tests.reproduction.published import INTERVAL, RUNS, Run, SwitchPoint
 from tests.reproduction.recordings import PAPER, STARTED, log_rows, needs_paper, walls, write_log
 

@@ -18,7 +18,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import PhaseRecord
-from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.replay import RecordedRun, Recording
 from tests.searcher.generated_trainer import identity
 from tests.searcher.step_recording import step_recording
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
-from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.replay import RecordedRun, Recording
 from tests.identities import GENERATED
 
 FIRST_SECONDS = 100.0

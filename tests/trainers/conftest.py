@@ -11,7 +11,7 @@ import pytest
 
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.importing import import_runs, read_table
-from syncswitch.trainers.replay.recording import Recording, read_recording
+from syncswitch.trainers.replay import Recording, read_recording
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 

@@ -16,7 +16,7 @@ from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialSpec
 from syncswitch.trainers.job.schedule import segments
 from syncswitch.trainers.protocols import Exchange, choose_protocol
-from syncswitch.trainers.replay.recording import RecordedRun, Recording
+from syncswitch.trainers.replay import RecordedRun, Recording
 from syncswitch.trainers.run.record import cut_phases
 
 WORKER_STEP_SECONDS = {"bsp": 0.01, "asp": 0.004}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from syncswitch.trainers.cluster.exchange.wire import Message, packed
-from syncswitch.trainers.job.sources.source import Source
+from syncswitch.trainers.job.sources import Source
 from syncswitch.trainers.model.shipped import ShippedSource
 from tests.trainers.jobs import CONSTANT
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from syncswitch.trainers.job.data import Data, StreamedData
-from syncswitch.trainers.job.sources.files import NumpyFiles, TFRecordFiles
-from syncswitch.trainers.job.sources.pipelines import PipelinePieces
-from syncswitch.trainers.job.sources.source import Rows, Source
+from syncswitch.trainers.job.pipelines import PipelinePieces
+from syncswitch.trainers.job.sources import NumpyFiles, Rows, Source, TFRecordFiles
 from tests.trainers.jobs import BRIEF, digits_data
 
 PARTS = 3

@@ -1,4 +1,4 @@
-"""A training command: its words, the values that differ between its runs, and how runs are read."""
+"""A training command: its words, the values that differ between its runs, and its options."""
 
 from __future__ import annotations
 

@@ -41,8 +41,7 @@ from syncswitch.trainers.command.reports import (
     size_bytes,
 )
 from syncswitch.trainers.command.script import LOOP_FILE
-from syncswitch.trainers.job.checks import check_job
-from syncswitch.trainers.job.schedule import switch_worker_step
+from syncswitch.trainers.job.schedule import check_job, switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources.nested import Leaf, apart
-from syncswitch.trainers.job.sources.pipelines import read_pipeline
-from syncswitch.trainers.job.sources.source import Array, ArraySource, Source
+from syncswitch.trainers.job.pipelines import Leaf, apart, read_pipeline
+from syncswitch.trainers.job.sources import Array, ArraySource, Source
 
 
 @dataclass(frozen=True)

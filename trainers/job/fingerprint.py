@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import WorkloadIdentity
-from syncswitch.trainers.job.checks import check_batch
 from syncswitch.trainers.job.embeddings import true_shape
 from syncswitch.trainers.job.keras_parts import (
     build_loss,
@@ -24,6 +24,7 @@ from syncswitch.trainers.job.keras_parts import (
     schedule_boundaries,
 )
 from syncswitch.trainers.job.workload import LOSS_METRIC, Workload
+from syncswitch.trainers.protocols import Exchange, choose_protocol
 
 # Names are numbered within a process, seeds do not matter, connections are described separately.
 _PASSING = {
@@ -51,7 +52,13 @@ def workload_identity(
     Raises:
         UserError: The second protocol does not support the workload's batch after the switch.
     """
-    check_batch(workload, second_protocol)
+    batch = workload.batch_after_switch
+    if batch != "same" and choose_protocol(second_protocol).exchange is not Exchange.PUSH:
+        raise UserError(
+            f"workload {workload.name!r}: batch_after_switch is {batch!r}, which is for protocols"
+            " that apply each gradient by itself, and after the switch comes"
+            f" {second_protocol!r}; switch to asp, ssp or dssp, or leave batch_after_switch out"
+        )
     rate, boundaries = _describe_learning_rate(workload)
     metric = decided_by(workload)
     return WorkloadIdentity(

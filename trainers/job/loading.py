@@ -71,7 +71,7 @@ BUILT_IN = {
 }
 
 _OF_FILE = "syncswitch_workload_"
-_SOURCES = "syncswitch.trainers.job.sources."
+_SOURCES = ("syncswitch.trainers.job.sources", "syncswitch.trainers.job.pipelines")
 
 
 def normal_reference(reference: str) -> str:
@@ -164,7 +164,7 @@ def place_of(kind: type) -> tuple[str, str]:
 
 def class_at(module: str, name: str, reference: str | None) -> type | None:
     """Finds a class of syncswitch or the workload's module that `place_of` named elsewhere."""
-    if module.startswith(_SOURCES):
+    if module in _SOURCES:
         found: Any = importlib.import_module(module)
     elif reference is None:
         return None

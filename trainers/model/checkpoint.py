@@ -22,7 +22,7 @@ from syncswitch.trainers.job.schedule import (
     percents_at_switch,
     switch_worker_step,
 )
-from syncswitch.trainers.model.embeddings.blocks import StoredEmbeddings, write_embeddings
+from syncswitch.trainers.model.embeddings import StoredEmbeddings, write_embeddings
 from syncswitch.trainers.model.layout import EmbeddingForm, EmbeddingSource, Vector
 from syncswitch.trainers.run.record import run_identity
 

@@ -14,9 +14,8 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.loading import class_at, place_of
-from syncswitch.trainers.job.sources.files import FileSet
-from syncswitch.trainers.job.sources.pipelines import PipelinePieces
-from syncswitch.trainers.job.sources.source import ArraySource, Source
+from syncswitch.trainers.job.pipelines import PipelinePieces
+from syncswitch.trainers.job.sources import ArraySource, FileSet, Source
 from syncswitch.trainers.job.workload import Workload
 
 # They call Python functions, which only the process that traced them has.

@@ -19,11 +19,11 @@ from syncswitch.trainers.job.keras_parts import (
     further_workloads,
     loss_settings,
 )
-from syncswitch.trainers.job.sources.source import ArraySource
+from syncswitch.trainers.job.sources import ArraySource
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.batches.examples import parsed, transformed
-from syncswitch.trainers.model.batches.feed import Tensors, in_order
-from syncswitch.trainers.model.embeddings.shard import Ids, checked_ids
+from syncswitch.trainers.model.batches import parsed, transformed
+from syncswitch.trainers.model.embeddings import Ids, checked_ids
+from syncswitch.trainers.model.feed import Tensors, in_order
 from syncswitch.trainers.model.function import EmbeddingRows, ModelFunction
 from syncswitch.trainers.model.tensorflow_api import tf
 

@@ -15,13 +15,32 @@ from typing import Any
 
 from typing_extensions import override
 
-from syncswitch.storage.errors import UserError
+from syncswitch.storage.errors import UserError, reason_of
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.record import event_line
-from syncswitch.trainers.run.side_output import SideOutput
 from syncswitch.trainers.trainer import Observer, Trainer, Verdict, Watching
+
+
+class SideOutput:
+    """An output that is given up, as soon as writing it fails, with one warning of the loss."""
+
+    def __init__(self, loss: str, tell: Callable[[str], object]) -> None:
+        self._loss = loss
+        self._tell = tell
+        self._is_over = False
+
+    def __call__(self, write: Callable[..., object], *arguments: object) -> None:
+        """Writes a part of the output."""
+        if self._is_over:
+            return
+        try:
+            write(*arguments)
+        except Exception as error:  # no run may fail because of it
+            self._is_over = True
+            self._tell(f"{self._loss}: {reason_of(error)}")
+
 
 _LOG = logging.getLogger(__name__)
 _numbers = itertools.count()

@@ -17,13 +17,18 @@ import numpy as np
 from syncswitch.storage.errors import WorkloadError, one_line
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.batches.examples import row_specs
-from syncswitch.trainers.model.batches.feed import HeldFeed, feed_of
-from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
-from syncswitch.trainers.model.function import ModelFunction
+from syncswitch.trainers.model.batches import row_specs
+from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
+from syncswitch.trainers.model.feed import HeldFeed, feed_of
+from syncswitch.trainers.model.function import (
+    EmbeddingSteps,
+    ModelFunction,
+    as_array,
+    trace_ids,
+    trace_step,
+)
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.model.optimizer import pack, unpack
-from syncswitch.trainers.model.steps import EmbeddingSteps, as_array, trace_ids, trace_step
 from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
 
 T = TypeVar("T")

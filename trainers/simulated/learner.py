@@ -13,15 +13,13 @@ import numpy as np
 from typing_extensions import override
 
 from syncswitch.trainers.job.hyperparameters import Configuration
-from syncswitch.trainers.model.embeddings.blocks import LocalEmbeddings
-from syncswitch.trainers.model.embeddings.shard import Ids
+from syncswitch.trainers.model.embeddings import Ids, LocalEmbeddings
+from syncswitch.trainers.model.function import FlatUpdate, flat_update, trace_update
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
-from syncswitch.trainers.model.steps import FlatUpdate, flat_update, trace_update
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean
-from syncswitch.trainers.simulated.events import Learner
 from syncswitch.trainers.simulated.gradients import (
     Gradient,
     GradientSource,
@@ -29,6 +27,7 @@ from syncswitch.trainers.simulated.gradients import (
     mean_of,
     mean_vector,
 )
+from syncswitch.trainers.simulated.timeline import Learner
 
 
 def make_update(optimizer: Optimizer, parameters: int) -> FlatUpdate:

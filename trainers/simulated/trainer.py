@@ -13,12 +13,11 @@ from typing_extensions import override
 from syncswitch.storage.errors import FatalError, SyncSwitchError, UserError, one_line
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
-from syncswitch.trainers.job.checks import check_embeddings, check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
-from syncswitch.trainers.job.schedule import checkpoint_path
+from syncswitch.trainers.job.schedule import check_embeddings, check_trial, checkpoint_path
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.embeddings.blocks import LocalEmbeddings
+from syncswitch.trainers.model.embeddings import LocalEmbeddings
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.kept import Computation, computation, leave, take
 from syncswitch.trainers.model.optimizer import make_optimizer

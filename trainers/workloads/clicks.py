@@ -19,7 +19,7 @@ import numpy as np
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import Data
-from syncswitch.trainers.job.sources.source import Array
+from syncswitch.trainers.job.sources import Array
 from syncswitch.trainers.job.workload import Workload
 
 ROWS_VARIABLE = "SYNCSWITCH_CLICKS_ROWS"

@@ -26,8 +26,7 @@ from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.values import Owner
-from syncswitch.trainers.replay.recording import Recording
-from syncswitch.trainers.replay.trainer import ReplayTrainer
+from syncswitch.trainers.replay import Recording, ReplayTrainer
 from syncswitch.trainers.trainer import Observer
 
 RECORDED = (3.125, 6.25, 12.5, 25.0, 50.0)

@@ -21,7 +21,7 @@ from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord
-from syncswitch.trainers.replay.recording import RecordedRun
+from syncswitch.trainers.replay import RecordedRun
 
 FIRST_SECONDS, SECOND_SECONDS = 100.0, 40.0
 

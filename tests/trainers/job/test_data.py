@@ -7,7 +7,7 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import Data, chance_accuracy, class_numbers
-from syncswitch.trainers.job.sources.nested import Leaf, apart, taken, together
+from syncswitch.trainers.job.pipelines import Leaf, apart, taken, together
 
 ONE = np.zeros(3)
 

@@ -309,7 +309,7 @@ def adapted(keras: Any) -> Any:
 
 @pytest.mark.parametrize("is_fresh", [True, False])
 def test_what_was_adapted_is_copied(keras: Any, is_fresh: bool) -> None:
-    from syncswitch.trainers.keras_api.compiled import copies
+    from syncswitch.trainers.keras_api.from_compiled import copies
 
     model = adapted(keras)
     inputs = [keras.ops.convert_to_tensor(one.tolist()) for one in (AGES, TOWNS, WORDS)]

@@ -8,9 +8,8 @@ import pytest
 
 from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.loading import import_file
-from syncswitch.trainers.job.sources.nested import Leaf
-from syncswitch.trainers.job.sources.pipelines import PipelinePieces
-from syncswitch.trainers.job.sources.source import Array, ArraySource, Rows, Source
+from syncswitch.trainers.job.pipelines import Leaf, PipelinePieces
+from syncswitch.trainers.job.sources import Array, ArraySource, Rows, Source
 from syncswitch.trainers.model.shipped import ShippedSource
 from tests.trainers.jobs import CONSTANT
 from tests.trainers.shipping import shipped
@@ -128,7 +127,7 @@ def test_a_class_of_ones_own_comes_with_the_workload_of_the_worker_alone(tmp_pat
 def test_a_module_is_not_imported_because_somebody_names_it(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    sources, here = "syncswitch.trainers.job.sources.files", "tests.trainers.model.test_shipped"
+    sources, here = "syncswitch.trainers.job.sources", "tests.trainers.model.test_shipped"
     for module, name in (
         ("this", "Path"),
         ("os", "Path"),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
-from syncswitch.trainers.replay.recording import Recording
+from syncswitch.trainers.replay import Recording
 from syncswitch.trainers.simulated.calibration import (
     Measured,
     Network,

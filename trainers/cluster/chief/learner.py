@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from syncswitch.trainers.cluster.exchange.plans import NO_HOLD, Hold, Task
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.job.hyperparameters import Configuration
-from syncswitch.trainers.model.embeddings.shard import Ids
+from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket

@@ -29,7 +29,7 @@ from syncswitch.trainers.job.schedule import (
     next_segment,
     switch_worker_step,
 )
-from syncswitch.trainers.model.embeddings.blocks import NoRoomForEmbeddingsError
+from syncswitch.trainers.model.embeddings import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.protocols import Exchange, choose_protocol

@@ -23,12 +23,12 @@ from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.injections import check_injections, parse_injection
-from syncswitch.trainers.job.checks import check_embeddings, check_trial
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
+from syncswitch.trainers.job.schedule import check_embeddings, check_trial
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
-from syncswitch.trainers.model.embeddings.blocks import NoRoomForEmbeddingsError
+from syncswitch.trainers.model.embeddings import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
-from syncswitch.trainers.model.embeddings.shard import (
+from syncswitch.trainers.model.embeddings import (
     NO_EMBEDDINGS,
     EmbeddingShard,
     Ids,

@@ -41,7 +41,7 @@ from syncswitch.trainers.cluster.exchange.remote import (
 from syncswitch.trainers.cluster.exchange.security import Address, Identity, Part
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned, update_of
 from syncswitch.trainers.cluster.exchange.wire import Listener, Wire, dial
-from syncswitch.trainers.model.embeddings.shard import Ids
+from syncswitch.trainers.model.embeddings import Ids
 from syncswitch.trainers.model.layout import Vector
 from syncswitch.trainers.parent import die_with_parent
 
@@ -155,8 +155,8 @@ class WorkerPart:
 
     def _build(self, plan: WorkerPlan) -> None:
         from syncswitch.trainers.cluster.exchange.worker import Worker, step_of
-        from syncswitch.trainers.model.batches.feed import feed_of
-        from syncswitch.trainers.model.steps import EmbeddingSteps
+        from syncswitch.trainers.model.feed import feed_of
+        from syncswitch.trainers.model.function import EmbeddingSteps
 
         source = plan.source.restored(self._reference)
         source.check()

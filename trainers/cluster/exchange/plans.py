@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from syncswitch.trainers.cluster.exchange.parameter_server import Caller, RowGradients, Sizes
 from syncswitch.trainers.cluster.exchange.security import Address
 from syncswitch.trainers.job.embeddings import EmbeddingTable
-from syncswitch.trainers.model.embeddings.shard import NO_EMBEDDINGS, Ids, ShardPlan
+from syncswitch.trainers.model.embeddings import NO_EMBEDDINGS, Ids, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.protocols import Exchange

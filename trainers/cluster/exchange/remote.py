@@ -28,7 +28,7 @@ from syncswitch.trainers.cluster.exchange.plans import (
 from syncswitch.trainers.cluster.exchange.security import Address, Identity
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned
 from syncswitch.trainers.cluster.exchange.wire import Message, Wire, dial
-from syncswitch.trainers.model.embeddings.shard import Ids, gradients_for, ids_for, rows_of
+from syncswitch.trainers.model.embeddings import Ids, gradients_for, ids_for, rows_of
 from syncswitch.trainers.model.layout import Vector
 
 

@@ -106,7 +106,7 @@ def update_of(shipped: Any) -> Update:
     """Returns the update of a plan's optimizer, which is None for SGD with momentum."""
     if shipped is None:
         return momentum_update
-    from syncswitch.trainers.model.steps import flat_update
+    from syncswitch.trainers.model.function import flat_update
 
     return traced_update(flat_update(shipped.restored()))
 

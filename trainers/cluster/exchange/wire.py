@@ -32,7 +32,7 @@ from syncswitch.trainers.cluster.exchange.security import (
     request_entry,
 )
 from syncswitch.trainers.cluster.exchange.vectors import aligned
-from syncswitch.trainers.job.sources.source import Array
+from syncswitch.trainers.job.sources import Array
 
 _ARRAY, _OBJECTS = 1, 2
 _Element = str | bytes | int | float | bool | None

@@ -17,10 +17,10 @@ from syncswitch.trainers.cluster.exchange.parameter_server import Caller, Parame
 from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task, WorkerPlan
 from syncswitch.trainers.cluster.exchange.remote import RemoteServers
 from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
-from syncswitch.trainers.model.batches.feed import Feed
-from syncswitch.trainers.model.embeddings.shard import Ids, RowGradient, mean_of_rows
+from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
+from syncswitch.trainers.model.feed import Feed
+from syncswitch.trainers.model.function import EmbeddingSteps, as_array, as_tensor
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.steps import EmbeddingSteps, as_array, as_tensor
 from syncswitch.trainers.model.tensorflow_api import tf
 from syncswitch.trainers.protocols import Exchange
 

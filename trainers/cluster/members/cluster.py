@@ -29,8 +29,13 @@ from syncswitch.trainers.cluster.exchange.shards import Undone, joined
 from syncswitch.trainers.cluster.exchange.vectors import mean_of
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers, kept_embeddings
-from syncswitch.trainers.model.embeddings.shard import Ids, ids_for, rows_of
+from syncswitch.trainers.model.embeddings import (
+    EmbeddingServers,
+    Ids,
+    ids_for,
+    kept_embeddings,
+    rows_of,
+)
 from syncswitch.trainers.model.layout import ModelState, Vector
 
 

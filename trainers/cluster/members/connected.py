@@ -37,7 +37,7 @@ from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
 from syncswitch.trainers.cluster.members.launcher import Launcher, Life
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
+from syncswitch.trainers.model.embeddings import EmbeddingServers
 
 
 @dataclass(eq=False)

@@ -18,19 +18,19 @@ from syncswitch.trainers.cluster.exchange.shards import (
 from syncswitch.trainers.cluster.exchange.vectors import Update, momentum_update, traced_update
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.batches.examples import row_specs
-from syncswitch.trainers.model.function import ModelFunction
-from syncswitch.trainers.model.layout import Vector
-from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
-from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
-from syncswitch.trainers.model.state import StateForm
-from syncswitch.trainers.model.steps import (
+from syncswitch.trainers.model.batches import row_specs
+from syncswitch.trainers.model.function import (
     EmbeddingSteps,
+    ModelFunction,
     flat_update,
     trace_ids,
     trace_step,
     trace_update,
 )
+from syncswitch.trainers.model.layout import Vector
+from syncswitch.trainers.model.optimizer import KerasOptimizer, MomentumSGD, make_optimizer
+from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
+from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tensorflow_api import tf
 
 # Batches are made where the data are; only they and the parameters move to the GPU.

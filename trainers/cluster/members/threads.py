@@ -12,8 +12,8 @@ from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.model.batches.feed import Feed, HeldFeed, feed_of
-from syncswitch.trainers.model.embeddings.blocks import EmbeddingServers
+from syncswitch.trainers.model.embeddings import EmbeddingServers
+from syncswitch.trainers.model.feed import Feed, HeldFeed, feed_of
 from syncswitch.trainers.model.tensorflow_api import for_threads
 
 

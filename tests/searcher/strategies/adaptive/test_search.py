@@ -25,8 +25,7 @@ from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import StoredTrial
-from syncswitch.trainers.replay.recording import Recording
-from syncswitch.trainers.replay.trainer import ReplayTrainer
+from syncswitch.trainers.replay import Recording, ReplayTrainer
 from syncswitch.trainers.trainer import Observer
 
 pytestmark = pytest.mark.usefixtures("our_tables")

@@ -20,8 +20,8 @@ from syncswitch.trainers.cluster.members.program import Program
 from syncswitch.trainers.job.data import AnyData, Data, StreamedData
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.loading import load_workload
-from syncswitch.trainers.job.sources.files import NumpyFiles
-from syncswitch.trainers.job.sources.pipelines import PipelinePieces
+from syncswitch.trainers.job.pipelines import PipelinePieces
+from syncswitch.trainers.job.sources import NumpyFiles
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.simulated.profile import load_profile

@@ -14,9 +14,9 @@ from syncswitch.trainers.cluster.exchange.parameter_server import (
     Sizes,
 )
 from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
-from syncswitch.trainers.model.embeddings.rules import MomentumRule
-from syncswitch.trainers.model.embeddings.shard import RowGradient, ShardPlan
+from syncswitch.trainers.model.embeddings import RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.model.row_rules import MomentumRule
 from tests.trainers.cluster.members.cluster_contract import in_parallel
 
 WORKERS = 4

@@ -21,7 +21,7 @@ from syncswitch.trainers.cluster.exchange.plans import Hold, Task
 from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
 from syncswitch.trainers.cluster.exchange.worker import Worker, compiled_or, step_of
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.model.batches.feed import HeldFeed, feed_of
+from syncswitch.trainers.model.feed import HeldFeed, feed_of
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
 from tests.trainers.jobs import BRIEF, CONSTANT, DENSE, normalized_model

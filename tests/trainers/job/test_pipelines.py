@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources.pipelines import PipelinePieces, read_pipeline
-from syncswitch.trainers.job.sources.source import Rows
+from syncswitch.trainers.job.pipelines import PipelinePieces, read_pipeline
+from syncswitch.trainers.job.sources import Rows
 
 
 def piece(number: Any) -> Any:
@@ -64,7 +64,7 @@ def test_what_may_never_end_is_heard_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Counted are a thousand at a time."""
-    monkeypatch.setattr("syncswitch.trainers.job.sources.pipelines._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("syncswitch.trainers.job.pipelines._PATIENCE_SECONDS", 0.0)
     read_pipeline(piece(3), "train")
     PipelinePieces(1, lambda _: piece(2_500))
     assert [line for line in caplog.messages if "still" in line] == [

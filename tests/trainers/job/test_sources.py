@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.job.sources.files import NumpyFiles, TFRecordFiles
+from syncswitch.trainers.job.sources import NumpyFiles, TFRecordFiles
 from tests.trainers.shipping import shipped
 
 

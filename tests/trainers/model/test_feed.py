@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.job.data import Data
-from syncswitch.trainers.job.sources.source import Array, ArraySource, Rows, Source
-from syncswitch.trainers.model.batches.feed import ReadFeed, feed_of, in_order
-from syncswitch.trainers.model.batches.order import Order
+from syncswitch.trainers.job.sources import Array, ArraySource, Rows, Source
+from syncswitch.trainers.model.feed import Order, ReadFeed, feed_of, in_order
 from syncswitch.trainers.model.function import ModelFunction
 from tests.trainers.jobs import CONSTANT
 

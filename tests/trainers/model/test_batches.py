@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from syncswitch.storage.errors import WorkloadError
-from syncswitch.trainers.model.batches.examples import Weighted
-from syncswitch.trainers.model.batches.outputs import Outputs
+from syncswitch.trainers.model.batches import Outputs, Weighted
 from syncswitch.trainers.model.function import ModelFunction
 from tests.trainers.jobs import CONSTANT, DENSE, digits_data
 

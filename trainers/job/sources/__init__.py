@@ -1,1 +1,0 @@
-"""Sources of examples that are not in memory."""

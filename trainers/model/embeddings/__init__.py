@@ -1,1 +1,0 @@
-"""Embeddings of which a batch moves its rows alone."""

@@ -1,1 +1,0 @@
-"""Replays recorded runs instead of training."""
