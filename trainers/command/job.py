@@ -23,7 +23,7 @@ from syncswitch.trainers.command import (
     DEFAULT_METRIC_FILE,
     DEFAULT_SILENCE_SECONDS,
 )
-from syncswitch.trainers.command.reports import compile_pattern
+from syncswitch.trainers.command.reports import pattern_reader
 from syncswitch.trainers.job.schedule import switch_worker_step
 
 PLACEHOLDERS = (
@@ -258,7 +258,7 @@ class CommandJob:
                 f" sh {program})"
             )
         if self.metric_pattern is not None:
-            compile_pattern(self.metric_pattern, self.metric)
+            pattern_reader(self.metric_pattern, self.metric)
         check_text("--metric-file", self.metric_file)
         inside = self.metric_file.removeprefix(_OUTPUT)
         if inside == self.metric_file or not inside or ".." in Path(inside).parts:

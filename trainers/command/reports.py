@@ -63,11 +63,11 @@ def parse_json(line: str, metric: Metric = _ACCURACY) -> Report | None:
     return _report(content, metric)
 
 
-def compile_pattern(text: str, metric: Metric = _ACCURACY) -> re.Pattern[str]:
-    """Compiles a regular expression with the groups `step` and `value`, maybe `seconds` and `loss`.
+def pattern_reader(text: str, metric: Metric = _ACCURACY) -> ParseLine:
+    """Makes a reader of output of a regular expression with the groups `step` and `value`.
 
-    The group of the value may also have the metric's name, or be `percent` for an accuracy. Raises
-    UserError if it is not valid, or has no such groups.
+    There may be `seconds` and `loss`. The group of the value may also have the metric's name, or be
+    `percent` for an accuracy. Raises UserError if it is not valid, or has no such groups.
     """
     name = metric.name if metric.name.isidentifier() else "value"
     example = rf"such as 'step (?P<step>\d+) {name} (?P<{name}>\S+)'"
@@ -85,18 +85,18 @@ def compile_pattern(text: str, metric: Metric = _ACCURACY) -> re.Pattern[str]:
             f"--metric-pattern {text!r} has no group named {' and none named '.join(missing)};"
             f" give one {example}"
         )
-    return pattern
-
-
-def parse_pattern(pattern: re.Pattern[str], metric: Metric = _ACCURACY) -> ParseLine:
-    """Returns a function that reads lines of output; one that does not match reports nothing."""
 
     def parse(line: str) -> Report | None:
         found = pattern.search(line)
         if found is None:
             return None
-        texts = {name: text for name, text in found.groupdict().items() if text is not None}
-        values = {name: _number(name, text) for name, text in texts.items()}
+        values: dict[str, float] = {}
+        for group, number in found.groupdict().items():
+            try:
+                if number is not None:
+                    values[group] = int(number) if group == "step" else float(number)
+            except ValueError as error:
+                raise ValueError(f"{group} is {_quoted(number)}, which is not a number") from error
         if metric.name == ACCURACY_NAME and (percent := values.pop("percent", None)) is not None:
             values["value"] = percent / 100
         if "value" in values:
@@ -104,13 +104,6 @@ def parse_pattern(pattern: re.Pattern[str], metric: Metric = _ACCURACY) -> Parse
         return _report(values, metric)
 
     return parse
-
-
-def _number(name: str, text: str) -> float | int:
-    try:
-        return int(text) if name == "step" else float(text)
-    except ValueError as error:
-        raise ValueError(f"{name} is {_quoted(text)}, which is not a number") from error
 
 
 def _report(content: dict[str, Any], metric: Metric) -> Report | None:
@@ -138,29 +131,18 @@ def _report(content: dict[str, Any], metric: Metric) -> Report | None:
         return Report(None, seconds, diverged=True)
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:
         raise ValueError(f"step is {step!r}; give a whole number, 0 or more")
-    return Report(
-        step,
-        seconds,
-        accuracy,
-        math.nan if loss is None else loss,
-        diverged,
-        _further(content, metric.name),
-    )
-
-
-def _further(content: dict[str, Any], name: str) -> dict[str, float]:
-    """Returns the other numbers of a line, and ignores what a script adds for other readers."""
-    known = {*_OWN_KEYS, name}
-    numbers = {
-        other: float(value)
-        for other, value in content.items()
-        if other not in known
+    # Other numbers are kept; what else a script adds is for other readers.
+    further = {
+        other: float(one)
+        for other, one in content.items()
+        if other not in (*_OWN_KEYS, metric.name)
         and len(other) <= _LONGEST_QUOTE
-        and isinstance(value, float | int)
-        and not isinstance(value, bool)
-        and abs(value) < _LARGEST
+        and isinstance(one, float | int)
+        and not isinstance(one, bool)
+        and abs(one) < _LARGEST
     }
-    return dict(list(numbers.items())[:MOST_FURTHER])
+    further = dict(list(further.items())[:MOST_FURTHER])
+    return Report(step, seconds, accuracy, math.nan if loss is None else loss, diverged, further)
 
 
 def _value(content: dict[str, Any], name: str) -> float | None:
@@ -214,8 +196,7 @@ class GrowingFile:
             *whole, self._rest = self._line_end.split(self._rest + block)
             if len(self._rest) > _LONGEST_LINE_BYTES:
                 whole, self._rest = [*whole, self._rest], b""
-            for line in whole:
-                yield self._numbered(line)
+            yield from map(self._numbered, whole)
             if not is_over:
                 return  # the caller has other things to look at meanwhile
         if is_over and self._rest:
@@ -274,7 +255,7 @@ class ReportLog:
     """
 
     def __init__(self, spec: TrialSpec, start_step: int = 0) -> None:
-        self._spec, self.metric = spec, spec.identity.decided_by
+        self._spec, self._total = spec, spec.identity.total_worker_steps
         self._started_at = datetime.now(timezone.utc)
         self.start_step = start_step
         self.evaluations: list[Evaluation] = []
@@ -289,24 +270,21 @@ class ReportLog:
         """The last step that was reported."""
         return self._steps[-1]
 
-    def no_accuracy(self, seconds: float, lines: int, *, is_heard: bool) -> str | None:
-        """Warns that no accuracy was in the lines so far; None if one was, or it is too early."""
-        total = self._spec.identity.total_worker_steps
-        done, where = self.step - self.start_step, ""
+    def lacks_accuracy(self, seconds: float, lines: int, *, is_heard: bool) -> str | None:
+        """Says at which step there should have been an accuracy by now; None if all is well."""
         if self.evaluations or self.diverged:
             return None
+        done = self.step - self.start_step
         if done:
-            is_late = done >= _EARLY_SHARE * (total - self.start_step)
-            where = f", at step {self.step:,} of {total:,}"
-        else:
-            is_late = is_heard and (seconds > _EARLY_SECONDS or lines >= _EARLY_LINES)
-        name = self.metric.name
-        return f"the command has not reported its {name} so far{where}" if is_late else None
+            is_late = done >= _EARLY_SHARE * (self._total - self.start_step)
+            return f", at step {self.step:,} of {self._total:,}" if is_late else None
+        is_late = is_heard and (seconds > _EARLY_SECONDS or lines >= _EARLY_LINES)
+        return "" if is_late else None
 
     @property
     def is_at_end(self) -> bool:
         """Whether all steps are done."""
-        return self.step >= self._spec.identity.total_worker_steps
+        return self.step >= self._total
 
     def add(self, report: Report, now_seconds: float) -> Evaluation | None:
         """Records a report, and returns the evaluation in it, if there is one.
@@ -319,23 +297,13 @@ class ReportLog:
             if report.step is None:
                 return None
         assert report.step is not None
-        W = self._spec.identity.total_worker_steps
-        if report.step > W:
-            raise ValueError(f"step is {report.step}, beyond the {W} of --total-steps; correct one")
+        if report.step > self._total:
+            raise ValueError(
+                f"step is {report.step}, beyond the {self._total} of --total-steps; correct one"
+            )
         last_tested = self.evaluations[-1].worker_step if self.evaluations else -1
         if report.step < self.step or report.step <= last_tested:
             return None
-        self._note_time(report, now_seconds)
-        if report.accuracy is None or self.diverged:
-            return None
-        loss = report.loss
-        further = tuple(report.further.items())
-        evaluation = Evaluation(report.step, self._seconds[-1], report.accuracy, loss, further)
-        self.evaluations.append(evaluation)
-        return evaluation
-
-    def _note_time(self, report: Report, now_seconds: float) -> None:
-        assert report.step is not None
         has_own_clock = report.seconds is not None
         if self._has_own_clock not in (None, has_own_clock):
             raise ValueError("some lines have seconds and others have none; give all, or none")
@@ -352,15 +320,23 @@ class ReportLog:
         if report.step > self.step:
             self._steps.append(report.step)
             self._seconds.append(seconds)
+        if report.accuracy is None or self.diverged:
+            return None
+        further = tuple(report.further.items())
+        evaluation = Evaluation(
+            report.step, self._seconds[-1], report.accuracy, report.loss, further
+        )
+        self.evaluations.append(evaluation)
+        return evaluation
 
     def check_whole(self) -> None:
         """Refuses a command that left out more steps at its end than between two reports."""
-        W = self._spec.identity.total_worker_steps
-        missing, longest = W - self.step, max(np.diff(self._steps), default=0)
+        missing, longest = self._total - self.step, max(np.diff(self._steps), default=0)
         if missing >= max(1, longest):
             raise UserError(
-                f"the command succeeded after step {self.step:,} of --total-steps {W:,}; give the"
-                " number of steps that it makes, or have it report up to its last one"
+                f"the command succeeded after step {self.step:,} of --total-steps"
+                f" {self._total:,}; give the number of steps that it makes, or have it report up to"
+                " its last one"
             )
 
     def record(self, *, stopped_early: bool = False) -> TrialRecord:
@@ -372,39 +348,23 @@ class ReportLog:
         that was stopped ended with its last report.
         """
         steps, seconds = list(self._steps), list(self._seconds)
-        W = self._spec.identity.total_worker_steps
         if not (stopped_early or self.diverged or self.is_at_end):
             pace = (seconds[-1] - seconds[-2]) / (steps[-1] - steps[-2])
-            seconds.append(seconds[-1] + pace * (W - steps[-1]))
-            steps.append(W)
+            seconds.append(seconds[-1] + pace * (self._total - steps[-1]))
+            steps.append(self._total)
+        phases = []
+        for segment in segments(self._spec):
+            start, end = segment.start_worker_step, min(segment.end_worker_step, steps[-1])
+            if start < end:
+                began, ended = map(float, np.interp((start, end), steps, seconds))
+                phases.append(PhaseRecord(segment.protocol, start, end, ended - began, None, None))
         return trial_record(
             self._spec,
             self._started_at,
             worker_steps=steps[-1],
             evaluations=self.evaluations,
-            phases=_phases(self._spec, steps, seconds),
+            phases=phases,
             diverged=self.diverged,
             stopped_early=stopped_early,
             training_seconds=seconds[-1],
         )
-
-
-def _phases(spec: TrialSpec, steps: list[int], seconds: list[float]) -> tuple[PhaseRecord, ...]:
-    """Makes the phases of both protocols, interpolated between known times."""
-
-    def at(step: int) -> float:
-        return float(np.interp(step, steps, seconds))
-
-    done = steps[-1]
-    return tuple(
-        PhaseRecord(
-            segment.protocol,
-            segment.start_worker_step,
-            end := min(segment.end_worker_step, done),
-            at(end) - at(segment.start_worker_step),
-            mean_staleness=None,
-            max_staleness=None,
-        )
-        for segment in segments(spec)
-        if segment.start_worker_step < done
-    )

@@ -34,10 +34,9 @@ from syncswitch.trainers.command.reports import (
     GrowingFile,
     ParseLine,
     ReportLog,
-    compile_pattern,
     last_lines,
     parse_json,
-    parse_pattern,
+    pattern_reader,
     size_bytes,
 )
 from syncswitch.trainers.command.script import LOOP_FILE
@@ -93,17 +92,14 @@ class ReapedCommand:
             return None
         return status if status >= 0 else 128 - status
 
-    def end(self) -> None:
-        """Ends the command and everything that it started, and waits until all of it is gone."""
-        assert self._reaper.stdin is not None
-        self._reaper.stdin.close()  # the reaper waits for this
-        self._reaper.wait()
-
     def __enter__(self) -> ReapedCommand:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
+        """Ends the command and everything that it started, and waits until all of it is gone."""
+        assert self._reaper.stdin is not None
+        self._reaper.stdin.close()  # the reaper waits for this
+        self._reaper.wait()
 
 
 _LOOK_SECONDS = 0.05
@@ -149,8 +145,8 @@ class CommandTrainer(Trainer):
             told = replace(plan, retry_percents=spec.retry_percents)
             run = _CommandRun(self._job, told, guarding, observer, kept, start, origin)
             self.last_folder = run.folder
-            record = run.to_its_end()
-            if run.has_guarded_itself:
+            record, has_guarded_itself = run.to_its_end()
+            if has_guarded_itself:
                 return record
             tests = [
                 replace(one, elapsed_seconds=before_seconds + one.elapsed_seconds)
@@ -247,7 +243,7 @@ class _CommandRun:
             self._source = Path(fill(job.metric_file, self._values))
             self._results = GrowingFile(self._source)
         else:
-            self._parse = parse_pattern(compile_pattern(job.metric_pattern, metric), metric)
+            self._parse = pattern_reader(job.metric_pattern, metric)
             self._results = GrowingFile(self._source, rb"[\r\n]")
         self._heard_bytes = 0
         self._reports = ReportLog(spec, start_step)
@@ -255,13 +251,8 @@ class _CommandRun:
         self._lines = 0
         self._has_warned = False
 
-    @property
-    def has_guarded_itself(self) -> bool:
-        """Whether its record comes from a loop that guards its switch itself."""
-        return self._loop_record is not None and not self._is_told_to_stop
-
-    def to_its_end(self) -> TrialRecord:
-        """Runs it; see `Trainer.train`."""
+    def to_its_end(self) -> tuple[TrialRecord, bool]:
+        """Runs it; returns its record, and whether a loop that guards its switch itself made it."""
         # Otherwise a Python program that writes to a file would buffer its lines.
         environment = {"PYTHONUNBUFFERED": "1", **os.environ, **environment_of(self._values)}
         words = self._job.template.filled(self._values)
@@ -280,10 +271,10 @@ class _CommandRun:
             self._observer.on_progress(self.spec.identity.total_worker_steps)
         self._hear_loop(is_over=True)
         if self._loop_record is not None and not self._is_told_to_stop:
-            return self._loop_record
+            return self._loop_record, True
         is_alarmed = self._guarding.alarm is not None
         is_cut = self._is_told_to_stop or (is_alarmed and not self._reports.diverged)
-        return self._reports.record(stopped_early=is_cut)
+        return self._reports.record(stopped_early=is_cut), False
 
     @property
     def _is_over(self) -> bool:
@@ -293,7 +284,9 @@ class _CommandRun:
 
     def _look(self, *, is_over: bool) -> None:
         """Reads new reports, and passes them on to the observer."""
-        self._listen()
+        found = sum(size_bytes(path) for path in {self._log, self._source})
+        if found != self._heard_bytes:
+            self._heard, self._heard_bytes = time.monotonic(), found
         self._hear_loop(is_over=False)
         for number, line in self._results.new_lines(is_over=is_over):
             self._lines += 1
@@ -349,18 +342,12 @@ class _CommandRun:
     def _warn_of_nothing(self) -> None:
         """Warns early if no accuracy was understood, as a training may take hours."""
         seconds, is_heard = time.monotonic() - self._begun, self._heard_bytes > 0
-        word = self._reports.no_accuracy(seconds, self._lines, is_heard=is_heard)
-        if word is None or self._has_warned:
-            return
-        self._has_warned = True
-        last = "".join(last_lines(self._log, 1))[:_LONGEST_LINE]
-        _LOG.warning("%s: %s; its last output: %r", word, self._wanted, last)
-
-    def _listen(self) -> None:
-        """Records when the command last wrote anything."""
-        found = sum(size_bytes(path) for path in {self._log, self._source})
-        if found != self._heard_bytes:
-            self._heard, self._heard_bytes = time.monotonic(), found
+        where = self._reports.lacks_accuracy(seconds, self._lines, is_heard=is_heard)
+        if where is not None and not self._has_warned:
+            self._has_warned = True
+            name, last = self._job.metric.name, "".join(last_lines(self._log, 1))[:_LONGEST_LINE]
+            word = f"the command has not reported its {name} so far{where}: {self._wanted}"
+            _LOG.warning("%s; its last output: %r", word, last)
 
     def _check_time(self) -> None:
         """Raises RetryableError if the run takes too long, or is silent for too long."""
@@ -375,7 +362,9 @@ class _CommandRun:
     def _check_end(self, status: int) -> None:
         """Raises RetryableError if the command failed, UserError if it said too little."""
         if status != 0:
-            raise self._failure(f"failed with exit status {status}{_signal_text(status)}")
+            killed = status - 128 in set(signal.Signals)
+            perhaps = f", perhaps killed by {signal.Signals(status - 128).name}" if killed else ""
+            raise self._failure(f"failed with exit status {status}{perhaps}")
         if not self._reports.evaluations:
             raise UserError(
                 f"the command succeeded without reporting its {self._job.metric.name}:"
@@ -395,7 +384,12 @@ class _CommandRun:
 
     def _failure(self, what: str) -> RetryableError:
         at = f"at step {self._reports.step:,} of {self.spec.identity.total_worker_steps:,}"
-        return RetryableError(f"the command {what}, {at}; {_tail(self._log)}")
+        lines = last_lines(self._log, _TAIL_LINES)
+        tail = f"it printed nothing ({self._log})"
+        if lines:
+            text = "".join(c if c.isprintable() else " " for c in " | ".join(lines))
+            tail = f"it printed last: {text[-_LONGEST_TAIL:]} (all of it: {self._log})"
+        return RetryableError(f"the command {what}, {at}; {tail}")
 
 
 def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> TrialRecord:
@@ -413,20 +407,3 @@ def _record_of(spec: TrialSpec, started_at: datetime, told: dict[str, Any]) -> T
         guard=guard,
         **told,
     )
-
-
-def _signal_text(status: int) -> str:
-    """Names the signal that a status above 128 may mean, as the end of a clause."""
-    try:
-        return f", perhaps killed by {signal.Signals(status - 128).name}"
-    except ValueError:
-        return ""
-
-
-def _tail(log: Path) -> str:
-    """Quotes the last output of a command, on one line."""
-    lines = last_lines(log, _TAIL_LINES)
-    if not lines:
-        return f"it printed nothing ({log})"
-    text = "".join(c if c.isprintable() else " " for c in " | ".join(lines))
-    return f"it printed last: {text[-_LONGEST_TAIL:]} (all of it: {log})"

@@ -21,10 +21,9 @@ from syncswitch.trainers.command.reports import (
     GrowingFile,
     Report,
     ReportLog,
-    compile_pattern,
     last_lines,
     parse_json,
-    parse_pattern,
+    pattern_reader,
     size_bytes,
 )
 from tests.identities import GENERATED
@@ -104,18 +103,18 @@ PATTERN = (
 
 
 def test_output_is_read_with_a_pattern() -> None:
-    parse = parse_pattern(compile_pattern(PATTERN))
+    parse = pattern_reader(PATTERN)
     assert parse("[rank0] step 20 acc 0.5 after 3.5 s loss 1e-3") == Report(20, 3.5, 0.5, 1e-3)
     found = parse("step 20 acc 0.5")
     assert (found.seconds, math.isnan(found.loss)) == (None, True)
     assert parse("nothing of the kind") is None
     diverged = parse("step 20 acc nan")
     assert diverged.diverged
-    in_percent = parse_pattern(compile_pattern(r"(?P<step>\d+): (?P<percent>\S+) %"))
+    in_percent = pattern_reader(r"(?P<step>\d+): (?P<percent>\S+) %")
     assert in_percent("20: 50 %") == Report(20, accuracy=0.5)
     for group in ("val_loss", "value"):
-        pattern = compile_pattern(rf"(?P<step>\d+): (?P<{group}>\S+) f1=(?P<f1>\S+)", LOSS)
-        found = parse_pattern(pattern, LOSS)("20: 1.25 f1=0.5")
+        one = pattern_reader(rf"(?P<step>\d+): (?P<{group}>\S+) f1=(?P<f1>\S+)", LOSS)
+        found = one("20: 1.25 f1=0.5")
         assert found == Report(20, None, -1.25, further={"f1": 0.5})
     for line, message in (
         ("step x acc 0.5", "step is 'x', which is not a number"),
@@ -137,7 +136,7 @@ def test_output_is_read_with_a_pattern() -> None:
 )
 def test_a_pattern_that_finds_nothing_is_refused(text: str, metric: Metric, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        compile_pattern(text, metric)
+        pattern_reader(text, metric)
 
 
 IDENTITY = replace(
@@ -354,5 +353,4 @@ def test_a_run_that_reports_no_accuracy_is_told_early(
     for report in reports:
         log.add(report, 1.0)
     seconds, lines, is_heard = output
-    expected = None if where is None else f"the command has not reported its accuracy so far{where}"
-    assert log.no_accuracy(seconds, lines, is_heard=is_heard) == expected
+    assert log.lacks_accuracy(seconds, lines, is_heard=is_heard) == where
