@@ -36,7 +36,7 @@ from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, RunEvent, TrialSpec
 from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.uses.waiting import spool_beside, spool_use
-from syncswitch.trainers.command.script import report, tell_run
+from syncswitch.trainers.command import report, tell_run
 from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record

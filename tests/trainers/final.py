@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.model.state import read_checkpoint
 from syncswitch.trainers.trainer import Observer, Trainer
 
 _GROUPS = ("parameters", "slots", "statistics")

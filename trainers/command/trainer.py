@@ -28,7 +28,7 @@ from syncswitch.storage.records.trial import (
     TrialRecord,
     TrialSpec,
 )
-from syncswitch.trainers.command import reaper
+from syncswitch.trainers.command import LOOP_FILE, reaper
 from syncswitch.trainers.command.job import CommandJob, environment_of, fill, run_values
 from syncswitch.trainers.command.reports import (
     GrowingFile,
@@ -39,7 +39,6 @@ from syncswitch.trainers.command.reports import (
     pattern_reader,
     size_bytes,
 )
-from syncswitch.trainers.command.script import LOOP_FILE
 from syncswitch.trainers.job.schedule import check_job, switch_worker_step
 from syncswitch.trainers.protocols import parse_named_pair
 from syncswitch.trainers.run.guard import Guarding

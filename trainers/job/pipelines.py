@@ -135,7 +135,13 @@ def _apart(name: str, given: Any, rows: list[Array]) -> Form:
         return tuple(parts) if isinstance(given, tuple) else parts
     kind = type(given).__name__
     if kind.startswith("Ragged"):
-        rows += _of_ragged(name, given)
+        if given.ragged_rank != 1:
+            raise WorkloadError(
+                f"{name} is ragged in {given.ragged_rank} dimensions; give a tensor that is ragged"
+                " in one, and pad the others, such as with to_tensor()"
+            )
+        values, ends = np.asarray(given.values), np.asarray(given.row_splits)
+        rows += ragged_rows(np.split(values, ends[1:-1]) if len(ends) > 1 else [values])
         return RaggedLeaf()
     if kind.startswith("SparseTensor"):
         given = _of_sparse_tensor(name, given)
@@ -149,16 +155,6 @@ def _apart(name: str, given: Any, rows: list[Array]) -> Form:
 def _is_part(one: Any) -> bool:
     """Whether this is one of several inputs, as Keras takes them, rather than a row of numbers."""
     return isinstance(one, dict | tuple) or len(getattr(one, "shape", ())) > 0
-
-
-def _of_ragged(name: str, given: Any) -> Rows:
-    if given.ragged_rank != 1:
-        raise WorkloadError(
-            f"{name} is ragged in {given.ragged_rank} dimensions; give a tensor that is ragged in"
-            " one, and pad the others, such as with to_tensor()"
-        )
-    values, ends = np.asarray(given.values), np.asarray(given.row_splits)
-    return ragged_rows(np.split(values, ends[1:-1]) if len(ends) > 1 else [values])
 
 
 def _of_sparse_tensor(name: str, given: Any) -> Any:
@@ -199,13 +195,9 @@ def _array(name: str, given: Any) -> Array:
             " them, such as with keras.utils.pad_sequences, or give a tf.RaggedTensor"
             " (tf.ragged.constant)"
         )
-    return _without_objects(name, array)
-
-
-def _without_objects(name: str, array: Array) -> Array:
-    """Makes numbers of objects if possible; text stays, missing values and mixtures are refused."""
     if array.dtype != object:
         return array
+    # Numbers are made of objects; text stays, missing values and mixtures are refused.
     kinds = sorted({type(one).__name__ for one in array.flat})
     if set(kinds) <= {"str", "bytes", "str_", "bytes_"}:
         return array
@@ -330,21 +322,11 @@ class PipelinePieces(Source):
         with self._lock:
             found = self._held.get(piece)
             if found is None or (found.done() and found.exception() is not None):
-                found = self._held[piece] = self._reader.submit(self._checked, piece)
+                found = self._held[piece] = self._reader.submit(self._read_piece, piece)
             self._held.move_to_end(piece)
             while len(self._held) > 2 * self._in_window:
                 self._held.popitem(last=False)
         return found
-
-    def _checked(self, piece: int) -> Rows:
-        rows = self._read_piece(piece)
-        for one in rows:
-            if len(one) != self._sizes[piece]:
-                raise WorkloadError(
-                    f"data: piece {piece} had {self._sizes[piece]:,} examples, and has"
-                    f" {len(one):,} now; it has to be the same whenever it is read"
-                )
-        return rows
 
     def _read_piece(self, piece: int) -> Rows:
         size = self._sizes[piece]
@@ -357,6 +339,11 @@ class PipelinePieces(Source):
                     raise WorkloadError(
                         f"data: the pipeline of piece {piece} yields ragged tensors; pad them in it"
                         " with to_tensor(shape=...)"
+                    )
+                if len(one) != size:
+                    raise WorkloadError(
+                        f"data: piece {piece} had {size:,} examples, and has {len(one):,} now; it"
+                        " has to be the same whenever it is read"
                     )
             return rows
         raise WorkloadError(
@@ -408,10 +395,7 @@ def _check_end(dataset: Any, name: str) -> None:
 
 
 def _watched(read: Iterator[Any], name: str, examples_of: Callable[[Any], int]) -> Iterator[Any]:
-    """Passes on what is read, and warns once if reading goes on for long.
-
-    Nobody can know whether a filter or generator ever comes to an end.
-    """
+    """Passes on what is read, and warns once if it goes on for long, perhaps for ever."""
     warn_at, count = time.monotonic() + _PATIENCE_SECONDS, 0
     for one in read:
         count += examples_of(one)

@@ -17,8 +17,7 @@ from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.keras_api.from_compiled import from_compiled
-from syncswitch.trainers.model.checkpoint import read_checkpoint
-from syncswitch.trainers.model.state import restored_model
+from syncswitch.trainers.model.state import read_checkpoint, restored_model
 from syncswitch.trainers.trainer import Observer
 
 _LOG = logging.getLogger(__name__)

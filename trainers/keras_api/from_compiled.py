@@ -29,28 +29,9 @@ def compiled_fields(model: Any) -> dict[str, Any]:
     check_unscaled(model.optimizer, whose)
     if model.loss is None:
         raise WorkloadError(f"{whose} is compiled without a loss; compile it with one")
-    optimizer, rate = _optimizer(model)
-    return {
-        "optimizer": optimizer,
-        "learning_rate": rate,
-        "loss": model.loss,
-        "loss_weights": _loss_weights(model),
-    }
-
-
-def _optimizer(model: Any) -> tuple[Callable[[], Any], float | Callable[[], Any]]:
-    """Returns a function that builds such optimizers, and the learning rate, which they lack."""
     config = model.optimizer.get_config()
-    rate = config["learning_rate"]
-    plain = {**config, "learning_rate": 1.0}
+    rate, plain = config["learning_rate"], {**config, "learning_rate": 1.0}
     build = type(model.optimizer).from_config
-    if isinstance(rate, dict):
-        return lambda: build(dict(plain)), lambda: keras.optimizers.schedules.deserialize(rate)
-    # Keras keeps 0.02 in float32, which is 0.019999999552965164: the same job needs the same rate.
-    return lambda: build(dict(plain)), float(str(np.float32(rate)))
-
-
-def _loss_weights(model: Any) -> Any:
     factors = (model.get_compile_config() or {}).get("loss_weights")
     values = list(factors.values()) if isinstance(factors, dict) else factors
     if any(isinstance(one, str) for one in (values if isinstance(values, list) else [values])):
@@ -58,7 +39,17 @@ def _loss_weights(model: Any) -> Any:
             f"model {model.name!r} is compiled with loss_weights {values}, which are not numbers;"
             " the third argument of compile is loss_weights, so write metrics=[...]"
         )
-    return factors
+
+    def schedule() -> Any:
+        return keras.optimizers.schedules.deserialize(rate)
+
+    return {
+        "optimizer": lambda: build(dict(plain)),
+        # Keras keeps 0.02 in float32, 0.019999999552965164: the same job needs the same rate.
+        "learning_rate": schedule if isinstance(rate, dict) else float(str(np.float32(rate))),
+        "loss": model.loss,
+        "loss_weights": factors,
+    }
 
 
 def compiled_metric(model: Any) -> tuple[Any, str | None, bool]:
@@ -357,26 +348,21 @@ def _read(given: Any, part: str) -> tuple[Any, ...]:
     if hasattr(given, "unbatch"):
         return read_pipeline(given.unbatch(), part)
     if isinstance(given, keras.utils.PyDataset):
-        return _read_batches(given, part)
+        if given.num_batches is None:
+            raise WorkloadError(f"{part} is endless; give it a __len__, its batches")
+        batches = [apart(part, given[number]) for number in range(given.num_batches)]
+        form = batches[0][1] if batches else None
+        if not isinstance(form, tuple) or len(form) not in (2, 3):
+            raise WorkloadError(f"{part} does not yield {_FORMS}")
+        columns = zip(*(rows for rows, _ in batches), strict=True)
+        found: tuple[Any, ...] = together(form, map(np.concatenate, columns))
+        return found
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise WorkloadError(
             f"{part} is a {type(given).__name__}; give a pair of inputs and labels, or these and"
             " weights, or a Dataset of batches"
         )
     return tuple(given)
-
-
-def _read_batches(given: Any, part: str) -> tuple[Any, ...]:
-    """Reads all batches of a PyDataset in their order, once."""
-    if given.num_batches is None:
-        raise WorkloadError(f"{part} is endless; give it a __len__, its batches")
-    batches = [apart(part, given[number]) for number in range(given.num_batches)]
-    form = batches[0][1] if batches else None
-    if not isinstance(form, tuple) or len(form) not in (2, 3):
-        raise WorkloadError(f"{part} does not yield {_FORMS}")
-    columns = zip(*(rows for rows, _ in batches), strict=True)
-    found: tuple[Any, ...] = together(form, map(np.concatenate, columns))
-    return found
 
 
 def _tested_parts(

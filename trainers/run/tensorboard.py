@@ -46,78 +46,6 @@ _LOG = logging.getLogger(__name__)
 _numbers = itertools.count()
 
 
-class EventFile:
-    """A new event file in a folder; unbuffered, so that a killed run loses no event.
-
-    All methods raise OSError if it cannot be written.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self._events, self._summaries = event_pb2, summary_pb2
-        # TensorBoard reads the files in a folder in the order of their names.
-        name = (
-            f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
-            f".{next(_numbers)}"
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        self._writer = RecordWriter((folder / name).open("xb", buffering=0))
-        self._write(event_pb2.Event(file_version="brain.Event:2"))
-
-    def begin_session(self, step: int, parameters: Mapping[str, bool | float | str]) -> None:
-        """Discards this step and later ones from earlier files."""
-        from tensorboard.plugins.hparams import summary_v2
-
-        started = self._events.SessionLog(status=self._events.SessionLog.START)
-        self._write(self._events.Event(step=step, session_log=started))
-        self._summarize(0, summary_v2.hparams_pb(parameters))
-
-    def end_session(self, *, is_success: bool) -> None:
-        """Records how the run ended."""
-        from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
-
-        status = api_pb2.STATUS_SUCCESS if is_success else api_pb2.STATUS_FAILURE
-        ended = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
-        content = plugin_data_pb2.HParamsPluginData(session_end_info=ended)
-        value = self._summaries.Summary.Value(
-            tag=metadata.SESSION_END_INFO_TAG,
-            metadata=metadata.create_summary_metadata(content),
-            tensor=metadata.NULL_TENSOR,
-        )
-        self._summarize(0, self._summaries.Summary(value=[value]))
-
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes numbers by name."""
-        parts = [self._summaries.Summary.Value(tag=n, simple_value=v) for n, v in values.items()]
-        self._summarize(step, self._summaries.Summary(value=parts))
-
-    def text(self, step: int, name: str, text: str) -> None:
-        """Writes a text."""
-        from tensorboard.compat.proto import tensor_pb2, types_pb2
-        from tensorboard.plugins.text import metadata
-
-        tensor = tensor_pb2.TensorProto(
-            dtype=types_pb2.DT_STRING, string_val=[text.encode(errors="replace")]
-        )
-        value = self._summaries.Summary.Value(
-            tag=name, tensor=tensor, metadata=metadata.create_summary_metadata(name, "")
-        )
-        self._summarize(step, self._summaries.Summary(value=[value]))
-
-    def close(self) -> None:
-        """Ends the file."""
-        self._writer.close()
-
-    def _summarize(self, step: int, summary: Any) -> None:
-        self._write(self._events.Event(step=step, summary=summary))
-
-    def _write(self, event: Any) -> None:
-        event.wall_time = time.time()
-        self._writer.write(event.SerializeToString())
-
-
 def check_tensorboard(folder: Path) -> None:
     """Raises UserError if logs cannot be written; creates nothing."""
     if importlib.util.find_spec("tensorboard") is None:
@@ -171,7 +99,7 @@ class TensorBoardTrainer(Trainer):
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
         folder = self._folder / run_folder_name(spec)
-        log = _RunLog(folder, spec, observer or Observer(), self._tell)
+        log = RunLog(folder, spec, observer or Observer(), self._tell)
         log.write(log.open)
         try:
             record = self._trainer.train(spec, log)
@@ -188,8 +116,11 @@ class TensorBoardTrainer(Trainer):
         self._trainer.close()
 
 
-class _RunLog(Watching):
-    """Logs one run, and passes observations on."""
+class RunLog(Watching):
+    """Logs one run into a new event file of a folder, and passes observations on.
+
+    The file is unbuffered, so that a killed run loses no event.
+    """
 
     def __init__(
         self, folder: Path, spec: TrialSpec, observer: Observer, tell: Callable[[str], object]
@@ -217,7 +148,19 @@ class _RunLog(Watching):
         super().on_event(event)
 
     def open(self) -> None:
-        self._file = EventFile(self._folder)
+        """Makes the file, and begins the log unless the run may continue another."""
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._events, self._summaries = event_pb2, summary_pb2
+        # TensorBoard reads the files in a folder in the order of their names.
+        name = (
+            f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
+            f".{next(_numbers)}"
+        )
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._writer = RecordWriter((self._folder / name).open("xb", buffering=0))
+        self._write(event_pb2.Event(file_version="brain.Event:2"))
         if not self._spec.resume:
             self._begin(0)
 
@@ -239,9 +182,11 @@ class _RunLog(Watching):
                 seconds - seconds_before
             )
         self._last = (step, seconds)
-        self._file.scalars(step, values)
+        self._scalars(step, values)
 
     def _write_event(self, event: RunEvent) -> None:
+        from tensorboard.plugins.text.summary_v2 import text_pb
+
         step = event.worker_step
         if not self._has_begun:
             self._begin(step + 1 if event.kind == "resumed" else 0)
@@ -254,12 +199,14 @@ class _RunLog(Watching):
             self._last = (step, event.elapsed_seconds)
         # TensorBoard shows only the last of several texts with the same name and step.
         name = event.kind if event.worker is None else f"{event.kind} (worker {event.worker})"
-        self._file.text(step, f"events/{name}", event_line(event))
+        text = event_line(event).encode(errors="replace")
+        self._summarize(step, text_pb(f"events/{name}", text))
         if event.kind == "switched":
             # Detours delay the switch, so the last one counts.
             self._switch_step = step
 
     def end(self, record: TrialRecord) -> None:
+        """Writes the result of a run that succeeded."""
         last, metric = record.worker_steps, self._spec.identity.decided_by
         for phase in record.phases:
             values = {"worker_steps_per_second": phase.worker_steps_per_second}
@@ -267,10 +214,10 @@ class _RunLog(Watching):
                 values["mean_staleness"] = phase.mean_staleness
                 values["max_staleness"] = phase.max_staleness
             named = {f"phase {phase.protocol}/{name}": value for name, value in values.items()}
-            self._file.scalars(phase.end_worker_step, named)
+            self._scalars(phase.end_worker_step, named)
         guard = record.guard
         held_percent = None if guard is None else guard.held_percent
-        self._file.scalars(
+        self._scalars(
             last,
             {
                 **({} if held_percent is None else {"result/held_percent": held_percent}),
@@ -280,18 +227,48 @@ class _RunLog(Watching):
                 "result/switch_overhead_seconds": record.switch_overhead_seconds,
             },
         )
-        self._file.end_session(is_success=True)
+        self._end_session(is_success=True)
 
     def fail(self) -> None:
-        self._file.end_session(is_success=False)
+        """Records that the run failed."""
+        self._end_session(is_success=False)
 
     def close(self) -> None:
-        self._file.close()
+        """Ends the file."""
+        self._writer.close()
 
     def _begin(self, step: int) -> None:
         """Begins a log that replaces earlier files from this worker-step on."""
+        from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+
         self._has_begun = True
-        self._file.begin_session(step, _parameters(self._spec))
+        started = self._events.SessionLog(status=self._events.SessionLog.START)
+        self._write(self._events.Event(step=step, session_log=started))
+        self._summarize(0, hparams_pb(_parameters(self._spec)))
+
+    def _end_session(self, *, is_success: bool) -> None:
+        from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
+
+        status = api_pb2.STATUS_SUCCESS if is_success else api_pb2.STATUS_FAILURE
+        ended = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
+        content = plugin_data_pb2.HParamsPluginData(session_end_info=ended)
+        value = self._summaries.Summary.Value(
+            tag=metadata.SESSION_END_INFO_TAG,
+            metadata=metadata.create_summary_metadata(content),
+            tensor=metadata.NULL_TENSOR,
+        )
+        self._summarize(0, self._summaries.Summary(value=[value]))
+
+    def _scalars(self, step: int, values: Mapping[str, float]) -> None:
+        parts = [self._summaries.Summary.Value(tag=n, simple_value=v) for n, v in values.items()]
+        self._summarize(step, self._summaries.Summary(value=parts))
+
+    def _summarize(self, step: int, summary: Any) -> None:
+        self._write(self._events.Event(step=step, summary=summary))
+
+    def _write(self, event: Any) -> None:
+        event.wall_time = time.time()
+        self._writer.write(event.SerializeToString())
 
 
 def _parameters(spec: TrialSpec) -> dict[str, bool | float | str]:

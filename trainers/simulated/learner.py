@@ -1,33 +1,437 @@
-"""Trains with real gradients on the virtual clock."""
+"""Gradients of many workers at once, and the training that they make in virtual-time order."""
 
 from __future__ import annotations
 
+import logging
 import math
+import operator
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial, reduce
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 from typing_extensions import override
 
+from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.hyperparameters import Configuration
-from syncswitch.trainers.model.embeddings import Ids, LocalEmbeddings
-from syncswitch.trainers.model.function import FlatUpdate, flat_update, trace_update
+from syncswitch.trainers.job.workload import Workload
+from syncswitch.trainers.model.batches import row_specs
+from syncswitch.trainers.model.embeddings import Ids, LocalEmbeddings, RowGradient, mean_of_rows
+from syncswitch.trainers.model.feed import HeldFeed, feed_of
+from syncswitch.trainers.model.function import (
+    EmbeddingSteps,
+    FlatUpdate,
+    ModelFunction,
+    as_array,
+    flat_update,
+    trace_ids,
+    trace_step,
+    trace_update,
+)
 from syncswitch.trainers.model.layout import ModelState, Vector
-from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer
+from syncswitch.trainers.model.optimizer import MomentumSGD, Optimizer, pack, unpack
+from syncswitch.trainers.model.tensorflow_api import concrete, direct, for_threads, quiet_log, tf
 from syncswitch.trainers.protocols import Exchange
 from syncswitch.trainers.protocols.steps import Group, Ticket
 from syncswitch.trainers.run.record import LossMean
-from syncswitch.trainers.simulated.gradients import (
-    Gradient,
-    GradientSource,
-    Pulled,
-    mean_of,
-    mean_vector,
-)
 from syncswitch.trainers.simulated.timeline import Learner
+
+T = TypeVar("T")
+
+
+def with_patches(model: Any) -> Any:
+    """Copies a sequential or functional model, with layers that XLA can batch.
+
+    XLA can batch matrix products of patches, but not convolutions that each have their own kernel;
+    and it is quick at comparing slices of a picture, but not at locating a maximum in a window. The
+    copy has the same variables in the same order.
+    """
+    import keras
+
+    return keras.models.clone_model(model, clone_function=_clone)
+
+
+def _clone(layer: Any) -> Any:
+    config = layer.get_config()
+    convolution, maximum = _patch_layers()
+    if type(layer) is convolution.__base__ and _is_plain(layer):
+        return convolution.from_config(config)
+    if type(layer) is maximum.__base__ and layer.data_format == "channels_last":
+        return maximum.from_config(config)
+    return type(layer).from_config(config)
+
+
+def _is_plain(layer: Any) -> bool:
+    return (
+        layer.data_format == "channels_last"
+        and layer.groups == 1
+        and tuple(layer.dilation_rate) == (1, 1)
+        and layer.padding in ("same", "valid")
+    )
+
+
+@cache
+def _patch_layers() -> tuple[Any, Any]:
+    from keras import layers
+
+    class PatchConv2D(layers.Conv2D):  # type: ignore[misc]  # Keras has no types
+        """A convolution computed as one matrix product."""
+
+        def convolution_op(self, inputs: Any, kernel: Any) -> Any:
+            """Overrides Keras's hook for the operation."""
+            slices = _slices(inputs, self.kernel_size, self.strides, self.padding, 0.0)
+            # In the order of the kernel's values.
+            patches = tf.concat(slices, axis=-1)
+            depth = patches.shape[-1]
+            product = tf.matmul(tf.reshape(patches, [-1, depth]), tf.reshape(kernel, [depth, -1]))
+            return tf.reshape(product, [-1, *patches.shape[1:3], self.filters])
+
+    class PatchMaxPooling2D(layers.MaxPooling2D):  # type: ignore[misc]  # Keras has no types
+        """Max pooling; of equal values the first gets the gradient, as in TensorFlow."""
+
+        def call(self, inputs: Any) -> Any:
+            """Overrides the layer's operation."""
+            least = inputs.dtype.min
+            return _largest(*_slices(inputs, self.pool_size, self.strides, self.padding, least))
+
+    return PatchConv2D, PatchMaxPooling2D
+
+
+@tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
+def _largest(*slices: Any) -> Any:
+    """The elementwise maximum; of equal values the first gets the gradient."""
+    largest = reduce(tf.maximum, slices)
+
+    def gradient(of_largest: Any) -> list[Any]:
+        found, is_left = [], tf.ones_like(largest, tf.bool)
+        for one in slices:
+            is_chosen = tf.logical_and(is_left, tf.equal(one, largest))
+            is_left = tf.logical_and(is_left, tf.logical_not(is_chosen))
+            found.append(tf.where(is_chosen, of_largest, tf.zeros_like(of_largest)))
+        return found
+
+    return largest, gradient
+
+
+def _slices(
+    inputs: Any, size: Sequence[int], strides: Sequence[int], padding: str, outside: float
+) -> list[Any]:
+    """The values at each place of a window, row by row, over all windows of pictures."""
+    lengths = [int(length) for length in inputs.shape[1:3]]
+    channels = inputs.shape[3]
+    if tuple(size) == tuple(strides) and not any(map(operator.mod, lengths, size)):
+        # Windows that do not overlap are a reshape, whose gradient needs no sum.
+        (rows, columns), (high, wide) = lengths, size
+        windows = tf.reshape(inputs, [-1, rows // high, high, columns // wide, wide, channels])
+        return [one for row in tf.unstack(windows, axis=2) for one in tf.unstack(row, axis=3)]
+    if padding == "same":
+        paddings = [
+            _same_padding(length, one, stride)
+            for length, one, stride in zip(lengths, size, strides, strict=True)
+        ]
+        inputs = tf.pad(inputs, [(0, 0), *paddings, (0, 0)], constant_values=outside)
+        lengths = [length + sum(pad) for length, pad in zip(lengths, paddings, strict=True)]
+    ends = [length - one + 1 for length, one in zip(lengths, size, strict=True)]
+    return [
+        inputs[:, row : row + ends[0] : strides[0], column : column + ends[1] : strides[1], :]
+        for row in range(size[0])
+        for column in range(size[1])
+    ]
+
+
+def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
+    """TensorFlow's "same" padding before and after: even, with any remainder after."""
+    outputs = -(-length // stride)
+    total = max((outputs - 1) * stride + size - length, 0)
+    return total // 2, total - total // 2
+
+
+_LOG = logging.getLogger(__name__)
+THREADS = os.cpu_count() or 1
+"""Number of calls that run at the same time."""
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The inputs of a gradient."""
+
+    worker_step: int
+    parameters: Vector
+    statistics: Vector
+    ids: Sequence[Ids] = ()  # embedding rows that the batch needs, by embedding
+    rows: Sequence[Vector] = ()  # their values
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The gradient of a batch, or the mean of several."""
+
+    loss: float
+    values: Vector
+    contribution: Vector  # to the statistics, see `ModelFunction.move`
+    rows: Sequence[RowGradient] = ()  # gradients of embedding rows
+
+
+def mean_of(parts: Sequence[Gradient]) -> Gradient:
+    """The mean of gradients; a single one is returned as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    return Gradient(
+        sum(part.loss for part in parts) / len(parts),
+        mean_vector([part.values for part in parts]),
+        mean_vector([part.contribution for part in parts]),
+        [mean_of_rows(rows) for rows in zip(*(part.rows for part in parts), strict=True)],
+    )
+
+
+def mean_vector(vectors: Sequence[Vector]) -> Vector:
+    """The mean of vectors of the same shape."""
+    mean: Vector = np.mean(vectors, axis=0, dtype=np.float32)
+    return mean
+
+
+class GradientSource:
+    """Computes the gradients of one workload, several in a call where its layers allow it.
+
+    Batches at the same parameters share one gradient, that of their mean loss. For batches that
+    each have their own parameters the call is compiled by XLA, which takes seconds. Each kind of
+    call is built at first use and checked against gradients computed one at a time.
+
+    A call with shared parameters takes `most` batches, one with individual parameters half as many;
+    1 computes one gradient at a time.
+    """
+
+    def __init__(
+        self, workload: Workload, data: AnyData, function: ModelFunction, most: int
+    ) -> None:
+        self._workload, self._data, self._function = workload, data, function
+        self._feed = feed_of(data.train, workload.batch_size, most)
+        self._threads = ThreadPoolExecutor(THREADS, "gradients")
+        self._embeddings: EmbeddingSteps | None = None
+        if function.embeddings:
+            ids = trace_ids(function, workload, row_specs(data, workload.batch_size))
+            self._embeddings, most = EmbeddingSteps(function.embeddings, ids), 1
+        self._most = most
+        self._probes = self._make_probes()
+        try:
+            self._single = for_threads(trace_step(function, data), THREADS)
+            self._call_single(self._probes[0], 0)
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+            raise WorkloadError(
+                f"workload {workload.name!r}: model, data and loss do not fit together: "
+                f"{one_line(error)}"
+            ) from error
+
+    @cached_property
+    def at_once(self) -> int:
+        """Number of gradients, each at its own parameters, in a call."""
+        places = self._most // 2
+        if places < 2:
+            return 1
+
+        def found() -> list[Gradient]:
+            function = ModelFunction(self._workload, self._data, with_patches(self._function.model))
+            # Already measured on the same layers.
+            function.statistics_decay = self._function.statistics_decay
+            gradients = tf.function(
+                lambda *stacked: tf.vectorized_map(lambda one: function.gradient(*one), stacked),
+                autograph=False,
+                jit_compile=True,
+            )
+
+            def traced(parameters: Any, statistics: Any, *numbers_and_examples: Any) -> Any:
+                batches = self._traced_batches(function, *numbers_and_examples)
+                return gradients(parameters, statistics, *batches)
+
+            self._apart = direct(concrete(traced, *self._apart_arguments(self._probes, 0, places)))
+            return self._call_apart(self._probes, 0, places)
+
+        expected = [self._call_single(one, 0) for one in self._probes]
+        return places if self._agree(found, expected) else 1
+
+    @cached_property
+    def _share_a_call(self) -> bool:
+        """Whether batches at the same parameters can be computed in one call."""
+        if self._most < 2:
+            return False
+        function = self._function
+        probes = [replace(self._probes[0], worker_step=step) for step in range(2)]
+
+        def traced(
+            parameters: Any, statistics: Any, weights: Any, *numbers_and_examples: Any
+        ) -> tuple[Any, Any, Any]:
+            values = unpack(parameters, function.parameters)
+            with tf.GradientTape() as tape:
+                tape.watch(values)
+                losses, contributions = tf.vectorized_map(
+                    lambda batch: function.loss(values, statistics, *batch),
+                    self._traced_batches(function, *numbers_and_examples),
+                )
+                loss = tf.tensordot(tf.cast(weights, losses.dtype), losses, 1)
+            zero = tf.UnconnectedGradients.ZERO
+            found = tape.gradient(loss, values, unconnected_gradients=zero)
+            dense = [tf.convert_to_tensor(one) for one in found]
+            return loss, pack(dense), tf.tensordot(weights, contributions, 1)
+
+        def found() -> list[Gradient]:
+            arguments = self._shared_arguments(probes, 2, 0)
+            self._shared = for_threads(concrete(traced, *arguments), THREADS)
+            return [self._call_shared(probes, 2, 0)]
+
+        return self._agree(found, [mean_of([self._call_single(one, 0) for one in probes])])
+
+    def submit(self, pulled: Sequence[Pulled], seed: int) -> Future[list[Gradient]]:
+        """Begins to compute up to `at_once` independent gradients."""
+        if self.at_once == 1:
+            return self._threads.submit(lambda: [self._call_single(pulled[0], seed)])
+        return self._threads.submit(self._call_apart, pulled, seed, self.at_once)
+
+    def submit_mean(self, pulled: Sequence[Pulled], seed: int) -> Callable[[], Gradient]:
+        """Begins to compute the mean gradient of batches at the same parameters; call to wait."""
+        if len(pulled) == 1 or not self._share_a_call:
+            singles = [self._threads.submit(self._call_single, one, seed) for one in pulled]
+            return lambda: mean_of([one.result() for one in singles])
+        calls = [
+            self._threads.submit(self._call_shared, pulled[i : i + self._most], len(pulled), seed)
+            for i in range(0, len(pulled), self._most)
+        ]
+        return lambda: _sum_of([one.result() for one in calls])
+
+    def wanted(self, worker_step: int, seed: int) -> list[Ids]:
+        """Numbers of the embedding rows that a batch needs, for each embedding."""
+        if self._embeddings is None:
+            return []
+        numbers = tf.constant([worker_step, seed], tf.int64)
+        try:
+            return self._embeddings.wanted(self._feed.rows(worker_step, seed), numbers)
+        except ValueError as error:
+            raise WorkloadError(f"workload {self._workload.name!r}: {error}") from error
+
+    def move(self, statistics: Vector, contribution: Vector) -> Vector:
+        """The statistics after a batch; see `ModelFunction.move`."""
+        moved: Vector = self._function.move(statistics, contribution)
+        return moved
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._threads.shutdown()
+        self._feed.close()
+
+    def _agree(self, build: Callable[[], list[Gradient]], expected: Sequence[Gradient]) -> bool:
+        """Whether a call for several gradients can be built and gives the expected ones."""
+        try:
+            with quiet_log():
+                found = build()
+            if not all(map(_is_close, found, expected)):
+                raise ValueError("several at once differ from one at a time, as with random layers")
+        except Exception as error:  # of cloning, vectorizing or compiling, by Keras or XLA
+            _LOG.info(
+                "workload %s: gradients are computed one at a time (%s)",
+                self._workload.name,
+                one_line(error),
+            )
+            return False
+        return True
+
+    def _make_probes(self) -> list[Pulled]:
+        """Two inputs with different batches, parameters and statistics."""
+        random = np.random.default_rng(0)
+
+        def small(*shape: int) -> Vector:
+            return (0.05 * random.standard_normal(shape)).astype(np.float32)
+
+        found = []
+        for step in range(2):
+            parameters = small(self._function.parameters.size)
+            statistics = (1 + random.random(self._function.statistics.size)).astype(np.float32)
+            ids = self.wanted(step, 0)
+            asked = zip(ids, self._function.embeddings, strict=True)
+            rows = [small(len(one), table.width) for one, table in asked]
+            found.append(Pulled(step, parameters, statistics, ids, rows))
+        return found
+
+    def _call_single(self, pulled: Pulled, seed: int) -> Gradient:
+        loss, contribution, *gradients = self._single(
+            tf.constant(np.concatenate([pulled.parameters, pulled.statistics])),
+            *self._feed.rows(pulled.worker_step, seed),
+            tf.constant([pulled.worker_step, seed], tf.int64),
+            *EmbeddingSteps.arguments(pulled.ids, pulled.rows),
+        )
+        dense = list(map(as_array, gradients[: len(gradients) - len(pulled.ids)]))
+        values = dense[0] if len(dense) == 1 else np.concatenate(dense)
+        rows = EmbeddingSteps.gradients(pulled.ids, gradients[len(dense) :])
+        return Gradient(float(loss), values, as_array(contribution), rows)
+
+    def _apart_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
+        full = _filled(pulled, places)
+        return [
+            tf.constant(np.stack([one.parameters for one in full])),
+            tf.constant(np.stack([one.statistics for one in full])),
+            *self._batch_arguments(pulled, seed, places),
+        ]
+
+    def _call_apart(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Gradient]:
+        found = self._apart(*self._apart_arguments(pulled, seed, places))
+        rows = zip(*map(as_array, found), strict=True)
+        return [Gradient(float(row[0]), row[1], row[2]) for row in list(rows)[: len(pulled)]]
+
+    def _shared_arguments(self, pulled: Sequence[Pulled], count: int, seed: int) -> list[Any]:
+        weights = np.zeros(self._most, np.float32)
+        weights[: len(pulled)] = 1 / count
+        first = tf.constant(pulled[0].parameters), tf.constant(pulled[0].statistics)
+        return [*first, tf.constant(weights), *self._batch_arguments(pulled, seed, self._most)]
+
+    def _batch_arguments(self, pulled: Sequence[Pulled], seed: int, places: int) -> list[Any]:
+        """The numbers of the batches and the seed as one tensor, then the examples."""
+        steps = _filled([one.worker_step for one in pulled], places)
+        rows = [self._feed.rows(one.worker_step, seed) for one in pulled]
+        # Examples in memory are the same tensors for all batches.
+        rows = rows[:1] if isinstance(self._feed, HeldFeed) else _filled(rows, places)
+        return [tf.constant([*steps, seed], tf.int64), *chain(*rows)]
+
+    def _traced_batches(self, function: ModelFunction, numbers: Any, *examples: Any) -> Any:
+        """Traces the batches of `_batch_arguments`, stacked."""
+        *steps, seed = tf.unstack(numbers)
+        width = len(row_specs(self._data, function.batch_size))
+        rows = [examples[start : start + width] for start in range(0, len(examples), width)]
+        batches = function.batches(rows, steps, seed)
+        return tf.nest.map_structure(lambda *parts: tf.stack(parts), *batches)
+
+    def _call_shared(self, pulled: Sequence[Pulled], count: int, seed: int) -> Gradient:
+        """The share of these batches in the mean of `count` gradients."""
+        found = self._shared(*self._shared_arguments(pulled, count, seed))
+        loss, gradient, contribution = map(as_array, found)
+        return Gradient(float(loss), gradient, contribution)
+
+
+def _filled(values: Sequence[T], places: int) -> list[T]:
+    """Repeats the last value up to the length for which the call was traced."""
+    return [*values, *[values[-1]] * (places - len(values))]
+
+
+def _sum_of(parts: Sequence[Gradient]) -> Gradient:
+    if len(parts) == 1:
+        return parts[0]
+    return Gradient(
+        sum(part.loss for part in parts),
+        np.add.reduce([part.values for part in parts]),
+        np.add.reduce([part.contribution for part in parts]),
+    )
+
+
+def _is_close(one: Gradient, other: Gradient) -> bool:
+    """Whether two gradients differ by no more than rounding."""
+    scale = float(np.max(np.abs(other.values))) or 1.0
+    return np.allclose(one.values, other.values, atol=_TOLERANCE * scale) and np.allclose(
+        one.contribution, other.contribution, atol=_TOLERANCE
+    )
 
 
 def make_update(optimizer: Optimizer, parameters: int) -> FlatUpdate:

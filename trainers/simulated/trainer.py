@@ -25,8 +25,7 @@ from syncswitch.trainers.model.state import StateForm
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
-from syncswitch.trainers.simulated.gradients import GradientSource
-from syncswitch.trainers.simulated.learner import TrainingLearner, make_update
+from syncswitch.trainers.simulated.learner import GradientSource, TrainingLearner, make_update
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.step_times import StepTimes
 from syncswitch.trainers.simulated.timeline import Timeline

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncswitch.storage.errors import UserError
-from syncswitch.trainers.model.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from syncswitch.trainers.model.state import Checkpoint, read_checkpoint, write_checkpoint
 from tests.properties import FIXTURES_STAY, more_examples
 from tests.warm_program import WarmProcess
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from syncswitch.trainers.model import embeddings as shards
-from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.embeddings import (
     EmbeddingShard,
     InitialEmbeddings,
@@ -39,6 +38,7 @@ from syncswitch.trainers.model.row_rules import (
     Update,
     row_rule,
 )
+from syncswitch.trainers.model.state import read_checkpoint, write_checkpoint
 from tests.trainers.clicks import CLICKS, of_keras
 from tests.trainers.model.test_checkpoint import CHECKPOINT
 

@@ -11,11 +11,15 @@ import pytest
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.checkpoint import write_checkpoint
 from syncswitch.trainers.model.function import ModelFunction
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.optimizer import make_optimizer
-from syncswitch.trainers.model.state import StateForm, check_model_path, export_model
+from syncswitch.trainers.model.state import (
+    StateForm,
+    check_model_path,
+    export_model,
+    write_checkpoint,
+)
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.trainer import Observer
 from tests.trainers.clicks import CLICKS, USERS, WIDTH

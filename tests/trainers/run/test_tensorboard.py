@@ -203,10 +203,14 @@ def test_a_part_that_failed_is_replaced_by_what_follows(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from syncswitch.trainers.run.tensorboard import EventFile
-file = EventFile(Path(sys.argv[1]))
+from syncswitch.storage.records.trial import Evaluation
+from syncswitch.trainers.run.tensorboard import RunLog
+from syncswitch.trainers.trainer import Observer
+from tests.trainers.run.test_tensorboard import SPEC
+log = RunLog(Path(sys.argv[1]), SPEC, Observer(), print)
+log.open()
 for step in range(1, 101):
-    file.scalars(step, {"accuracy/test": step / 100})
+    log.on_evaluation(Evaluation(step, step / 100, step / 100, 1.0))
 heavy = {"tensorflow", "keras", "torch"} & set(sys.modules)
 print(heavy, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

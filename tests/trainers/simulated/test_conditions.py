@@ -15,8 +15,8 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
 from syncswitch.trainers.job.workload import Batch, Workload
-from syncswitch.trainers.model.checkpoint import read_checkpoint
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.model.state import read_checkpoint
 from syncswitch.trainers.simulated.profile import ClusterProfile
 from syncswitch.trainers.simulated.trainer import SimulatedTrainer
 from tests.trainers.batch_contract import COUNTING, BatchContract

@@ -13,7 +13,7 @@ import pytest
 
 from syncswitch.trainers.job.data import chance_accuracy, class_numbers
 from syncswitch.trainers.job.loading import load_workload
-from syncswitch.trainers.model.checkpoint import read_checkpoint
+from syncswitch.trainers.model.state import read_checkpoint
 from syncswitch.trainers.workloads.resnets import (
     PADDING,
     WEIGHT_DECAY,

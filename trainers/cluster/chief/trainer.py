@@ -27,9 +27,9 @@ from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.hyperparameters import Configuration, rate_function
 from syncswitch.trainers.job.schedule import check_embeddings, check_trial
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.checkpoint import read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.embeddings import NoRoomForEmbeddingsError
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.model.state import read_checkpoint, write_checkpoint
 from syncswitch.trainers.model.tester import ModelTester
 from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog

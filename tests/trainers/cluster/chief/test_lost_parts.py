@@ -34,7 +34,7 @@ from syncswitch.trainers.cluster.exchange.wire import dial
 from syncswitch.trainers.cluster.members import connected
 from syncswitch.trainers.cluster.members.connected import ConnectedCluster
 from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
-from syncswitch.trainers.model.checkpoint import read_checkpoint
+from syncswitch.trainers.model.state import read_checkpoint
 from tests.trainers.cluster.launchers import connected_trainer, new_launcher, processes_of
 from tests.trainers.cluster.members.cluster_contract import (
     ROWS,

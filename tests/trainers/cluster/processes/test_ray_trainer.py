@@ -19,7 +19,7 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import Evaluation, TrialRecord
 from syncswitch.trainers.cluster.processes.trainer import ProcessTrainer
 from syncswitch.trainers.job.workload import Workload
-from syncswitch.trainers.model.checkpoint import read_checkpoint
+from syncswitch.trainers.model.state import read_checkpoint
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.cluster.processes.ray_cluster import InsideLauncher, LocalCluster
 from tests.trainers.jobs import CONSTANT, RecordingObserver, momentum_answer, spec_of
