@@ -164,15 +164,23 @@ def read_recording(
     ]
     counted = [trial for trial in complete if trial.candidate_percent is not None]
     counted = [trial for trial in counted if trial.simulated_cluster is None] or counted
-    _check_one_workload(workload, counted)
+    jobs = {trial.fingerprint: trial for trial in counted}
+    if len(jobs) > 1:
+        found = ", ".join(
+            f"{name[:12]} ({one.workers}{' simulated' if one.simulated_cluster else ''} workers)"
+            for name, one in jobs.items()
+        )
+        raise UserError(
+            f"{workload!r} names {len(jobs)} workloads: {found}; choose with --workers or the"
+            " fingerprint"
+        )
     runs: list[RecordedRun] = []
-    if counted:
-        job = counted[0].fingerprint
+    for job in jobs:
         whole = whole_runs(
             [trial for trial in complete if trial.fingerprint == job], store.curves(job)
         )
         runs = [whole[trial.trial_id] for trial in counted if trial.trial_id in whole]
-    registered = PolicyRegistry(database).workload(counted[0].fingerprint) if runs else None
+    registered = PolicyRegistry(database).workload(job) if runs else None
     if registered is None:
         raise UserError(
             f"no complete runs of {workload!r} with {','.join(protocols)} in {shown(database.url)},"
@@ -180,19 +188,6 @@ def read_recording(
             " import` adds them"
         )
     return Recording(registered.identity, tuple(runs), registered.reference)
-
-
-def _check_one_workload(workload: str, trials: Iterable[StoredTrial]) -> None:
-    clusters = {trial.fingerprint: trial for trial in trials}
-    if len(clusters) > 1:
-        found = ", ".join(
-            f"{name[:12]} ({one.workers}{' simulated' if one.simulated_cluster else ''} workers)"
-            for name, one in clusters.items()
-        )
-        raise UserError(
-            f"{workload!r} names {len(clusters)} workloads: {found}; choose with --workers or the"
-            " fingerprint"
-        )
 
 
 def whole_runs(
@@ -316,7 +311,9 @@ class ReplayTrainer(Trainer):
 
     @override
     def train(self, spec: TrialSpec, observer: Observer | None = None) -> TrialRecord:
-        recording = self._recording_of(spec)
+        fingerprint = spec.identity.fingerprint
+        mine = (one for one in self._recordings if one.identity.fingerprint == fingerprint)
+        recording = next(mine, self._recordings[0])
         check_trial(spec, recording.identity)
         if not spec.conditions.is_undisturbed:
             raise UserError(
@@ -326,11 +323,6 @@ class ReplayTrainer(Trainer):
         start = None if spec.fork_from is None else _load_start(spec, spec.fork_from)
         run = self._choose(recording, spec, start)
         return _Replay(spec, run, start, observer or Observer()).to_its_end()
-
-    def _recording_of(self, spec: TrialSpec) -> Recording:
-        fingerprint = spec.identity.fingerprint
-        mine = (one for one in self._recordings if one.identity.fingerprint == fingerprint)
-        return next(mine, self._recordings[0])
 
     def _choose(
         self, recording: Recording, spec: TrialSpec, start: ReplayCheckpoint | None
@@ -394,16 +386,17 @@ class _Replay:
 
     def to_its_end(self) -> TrialRecord:
         """Replays the run to its end, or until the observer stops it."""
+        run = self._run
         self._report_progress(self._start)
         for evaluation in self._ahead:
             self._write_checkpoints_before(evaluation.worker_step)
             self._report_progress(evaluation.worker_step)
-            if self._is_told_to_stop(evaluation):
-                last = self._evaluations[-1]
-                return self._record(
-                    last.worker_step, last.elapsed_seconds, diverged=False, stopped_early=True
-                )
-        run = self._run
+            step, seconds = evaluation.worker_step, evaluation.elapsed_seconds + self._shift_seconds
+            shifted = replace(evaluation, elapsed_seconds=seconds)
+            self._evaluations.append(shifted)
+            is_stop = self._observer.on_evaluation(shifted) is Verdict.STOP
+            if is_stop and step < run.worker_steps:
+                return self._record(step, seconds, diverged=False, stopped_early=True)
         is_whole = not (run.diverged or run.stopped_early)
         W = self._spec.identity.total_worker_steps
         self._write_checkpoints_before(W + 1 if is_whole else run.worker_steps)
@@ -422,14 +415,6 @@ class _Replay:
             converged=not run.diverged and is_converged(run.evaluations, last_boundary(boundaries)),
             converged_evaluations=run.converged_evaluations,
         )
-
-    def _is_told_to_stop(self, evaluation: Evaluation) -> bool:
-        seconds = evaluation.elapsed_seconds + self._shift_seconds
-        shifted = replace(evaluation, elapsed_seconds=seconds)
-        self._evaluations.append(shifted)
-        verdict = self._observer.on_evaluation(shifted)
-        is_last = evaluation.worker_step >= self._run.worker_steps
-        return verdict is Verdict.STOP and not is_last
 
     def _record(
         self, worker_steps: int, training_seconds: float, *, diverged: bool, stopped_early: bool
@@ -455,9 +440,9 @@ class _Replay:
 
     def _write_checkpoints_before(self, worker_step: int) -> None:
         while self._due and self._due[0].end_worker_step < worker_step:
-            self._checkpoints.update(self._written(self._due.popleft()))
+            self._write_checkpoint(self._due.popleft())
 
-    def _written(self, segment: Segment) -> Mapping[float, Path]:
+    def _write_checkpoint(self, segment: Segment) -> None:
         spec, done = self._spec, segment.end_worker_step
         path = checkpoint_path(spec, segment.checkpoint_percents[0], ".json")
         checkpoint = ReplayCheckpoint(
@@ -478,4 +463,4 @@ class _Replay:
             ) from error
         with whole_file(path) as file:
             file.write(msgspec.json.format(msgspec.json.encode(checkpoint), indent=2) + b"\n")
-        return dict.fromkeys(segment.checkpoint_percents, path)
+        self._checkpoints.update(dict.fromkeys(segment.checkpoint_percents, path))

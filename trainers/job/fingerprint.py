@@ -59,17 +59,28 @@ def workload_identity(
             " that apply each gradient by itself, and after the switch comes"
             f" {second_protocol!r}; switch to asp, ssp or dssp, or leave batch_after_switch out"
         )
-    rate, boundaries = _describe_learning_rate(workload)
+    boundaries: tuple[tuple[int, float], ...] | None
+    schedule, rate = build_schedule(workload), workload.learning_rate
+    if schedule is None:
+        assert not callable(rate)
+        boundaries = tuple((int(s), float(f)) for s, f in workload.learning_rate_boundaries)
+    else:
+        # There are none where the rate changes in another way than by steps.
+        rate, boundaries = schedule_boundaries(schedule) or (float(schedule(0)), None)
+    # The digest is kept with the workload, as computing it takes a model.
+    if _DIGEST not in vars(workload):
+        described = _canonical(describe_model(build_model(workload)))
+        vars(workload)[_DIGEST] = hashlib.sha256(described.encode()).hexdigest()
     metric = decided_by(workload)
     return WorkloadIdentity(
         name=workload.name,
-        model=_model_digest(workload),
+        model=vars(workload)[_DIGEST],
         data_set=workload.data_set,
         loss=_describe_loss(workload),
         optimizer=_describe_optimizer(workload, workers),
         total_worker_steps=workload.total_worker_steps,
         batch_size=workload.batch_size,
-        learning_rate=rate,
+        learning_rate=float(rate),
         momentum=0.0 if workload.optimizer else float(workload.momentum),
         learning_rate_boundaries=boundaries,
         metric=_describe_metric(workload),
@@ -82,16 +93,6 @@ def workload_identity(
         metric_lowest=metric.lowest,
         metric_highest=metric.highest,
     )
-
-
-def _model_digest(workload: Workload) -> str:
-    """Digest of the model's structure; kept with the workload, as computing it takes a model."""
-    kept = vars(workload)
-    if _DIGEST not in kept:
-        described = _canonical(describe_model(build_model(workload)))
-        kept[_DIGEST] = hashlib.sha256(described.encode()).hexdigest()
-    digest: str = kept[_DIGEST]
-    return digest
 
 
 def describe_model(model: Any) -> list[Any]:
@@ -145,18 +146,6 @@ def _describe_optimizer(workload: Workload, workers: int) -> str:
     return _canonical(described)
 
 
-def _describe_learning_rate(
-    workload: Workload,
-) -> tuple[float, tuple[tuple[int, float], ...] | None]:
-    """Returns the first learning rate and its steps, None if it changes in another way."""
-    schedule = build_schedule(workload)
-    if schedule is None:
-        assert not callable(workload.learning_rate)
-        boundaries = ((int(step), float(f)) for step, f in workload.learning_rate_boundaries)
-        return float(workload.learning_rate), tuple(boundaries)
-    return schedule_boundaries(schedule) or (float(schedule(0)), None)
-
-
 def _describe_metric(workload: Workload) -> str:
     """Describes the metric and its settings as canonical text."""
     if workload.metric == LOSS_METRIC:
@@ -182,18 +171,14 @@ def _describe_layer(layer: Any) -> list[Any]:
     function = getattr(layer, "function", None)
     if isinstance(function, FunctionType):
         # The configuration of a Lambda layer would hold the path of the file.
-        config = _describe_function(function)
+        code = function.__code__
+        constants = sorted(value for value in code.co_consts if isinstance(value, float | int))
+        config = [function.__name__, sorted(code.co_names), constants]
     variables = [
         [list(true_shape(layer, variable)), bool(variable.trainable)]
         for variable in layer.variables
     ]
     return [type(layer).__name__, config, variables, _connections(layer)]
-
-
-def _describe_function(function: FunctionType) -> list[Any]:
-    """Lists the names and constants that a function uses."""
-    constants = [value for value in function.__code__.co_consts if isinstance(value, float | int)]
-    return [function.__name__, sorted(function.__code__.co_names), sorted(constants)]
 
 
 def _connections(model: Any) -> list[Any]:
