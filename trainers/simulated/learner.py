@@ -54,26 +54,23 @@ def with_patches(model: Any) -> Any:
     """
     import keras
 
-    return keras.models.clone_model(model, clone_function=_clone)
-
-
-def _clone(layer: Any) -> Any:
-    config = layer.get_config()
     convolution, maximum = _patch_layers()
-    if type(layer) is convolution.__base__ and _is_plain(layer):
-        return convolution.from_config(config)
-    if type(layer) is maximum.__base__ and layer.data_format == "channels_last":
-        return maximum.from_config(config)
-    return type(layer).from_config(config)
 
+    def clone(layer: Any) -> Any:
+        kind = type(layer)
+        if kind is maximum.__base__ and layer.data_format == "channels_last":
+            kind = maximum
+        if (
+            kind is convolution.__base__
+            and layer.data_format == "channels_last"
+            and layer.groups == 1
+            and tuple(layer.dilation_rate) == (1, 1)
+            and layer.padding in ("same", "valid")
+        ):
+            kind = convolution
+        return kind.from_config(layer.get_config())
 
-def _is_plain(layer: Any) -> bool:
-    return (
-        layer.data_format == "channels_last"
-        and layer.groups == 1
-        and tuple(layer.dilation_rate) == (1, 1)
-        and layer.padding in ("same", "valid")
-    )
+    return keras.models.clone_model(model, clone_function=clone)
 
 
 @cache
@@ -131,10 +128,10 @@ def _slices(
         windows = tf.reshape(inputs, [-1, rows // high, high, columns // wide, wide, channels])
         return [one for row in tf.unstack(windows, axis=2) for one in tf.unstack(row, axis=3)]
     if padding == "same":
-        paddings = [
-            _same_padding(length, one, stride)
-            for length, one, stride in zip(lengths, size, strides, strict=True)
-        ]
+        paddings = []  # as TensorFlow's: even, with any remainder after
+        for length, one, stride in zip(lengths, size, strides, strict=True):
+            total = max((-(-length // stride) - 1) * stride + one - length, 0)
+            paddings.append((total // 2, total - total // 2))
         inputs = tf.pad(inputs, [(0, 0), *paddings, (0, 0)], constant_values=outside)
         lengths = [length + sum(pad) for length, pad in zip(lengths, paddings, strict=True)]
     ends = [length - one + 1 for length, one in zip(lengths, size, strict=True)]
@@ -143,13 +140,6 @@ def _slices(
         for row in range(size[0])
         for column in range(size[1])
     ]
-
-
-def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's "same" padding before and after: even, with any remainder after."""
-    outputs = -(-length // stride)
-    total = max((outputs - 1) * stride + size - length, 0)
-    return total // 2, total - total // 2
 
 
 _LOG = logging.getLogger(__name__)

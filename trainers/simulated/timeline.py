@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
@@ -98,7 +99,18 @@ class Membership:
                 self._kills[worker] += 1 if one.is_start else -1
                 if self._kills[worker] != one.is_start:
                     continue  # several kills of it overlap
-                (self._lose if one.is_start else self._return)(worker, done, now_seconds)
+                if one.is_start:
+                    self._lost_seconds[worker] = now_seconds
+                    kind, seconds = "lost", None
+                    reason = (
+                        f"worker {worker} was killed; another worker takes over its worker-step"
+                    )
+                else:
+                    kind, seconds = "returned", now_seconds - self._lost_seconds.pop(worker)
+                    reason = f"worker {worker} is back"
+                if self._online is not None:
+                    (self._online.lost if one.is_start else self._online.returned)(worker)
+                self._note(RunEvent(kind, done, now_seconds, reason, worker, seconds))
                 if one.is_start or worker not in self._resting:
                     changes.append((worker, not one.is_start))
         return changes
@@ -117,7 +129,8 @@ class Membership:
             return NO_DECISION
         self._online.observe(worker, busy_seconds)
         decision = self._online.judge(done, now_seconds, done < self._switch_worker_step)
-        self._note_all(decision)
+        for event in decision.events:
+            self._note(event)
         self._resting.update(decision.remove)
         if decision.protocol is not None:
             self.is_detour = decision.protocol == "second"
@@ -126,53 +139,9 @@ class Membership:
     def switch(self, done: int, now_seconds: float) -> None:
         """Brings every resting worker back, at the timing policy's switch."""
         if self._online is not None:
-            self._note_all(self._online.at_switch(done, now_seconds))
+            for event in self._online.at_switch(done, now_seconds).events:
+                self._note(event)
         self._resting.clear()
-
-    def _note_all(self, decision: Decision) -> None:
-        for event in decision.events:
-            self._note(event)
-
-    def _lose(self, worker: int, done: int, now_seconds: float) -> None:
-        self._lost_seconds[worker] = now_seconds
-        if self._online is not None:
-            self._online.lost(worker)
-        reason = f"worker {worker} was killed; another worker takes over its worker-step"
-        self._note(RunEvent("lost", done, now_seconds, reason, worker))
-
-    def _return(self, worker: int, done: int, now_seconds: float) -> None:
-        seconds = now_seconds - self._lost_seconds.pop(worker)
-        if self._online is not None:
-            self._online.returned(worker)
-        reason = f"worker {worker} is back"
-        self._note(RunEvent("returned", done, now_seconds, reason, worker, seconds))
-
-
-def membership_of(spec: TrialSpec, log: RunLog) -> Membership:
-    """The membership under a trial's conditions, from the position of its log on."""
-    identity, conditions = spec.identity, spec.conditions
-    workers = range(identity.workers)
-    if conditions.switch_mechanism != "hot":
-        raise UserError(
-            f"switch mechanism {conditions.switch_mechanism!r}: a simulated cluster has no"
-            " processes to start anew; use --switch hot (switch_seconds of a profile says what that"
-            " costs)"
-        )
-    found = injections(conditions.injections, identity.workers, spec.switch_percent)
-    check_injections(found, "simulated")
-    active = ActiveInjections(
-        (
-            # A killed worker that is not said to stay away for longer is back after 3 s.
-            replace(one, lasting=one.lasting or _AWAY) if one.kind == "kill" else one
-            for one in found
-        ),
-        identity.total_worker_steps,
-        done=log.done,
-        now_seconds=log.elapsed_seconds,
-        resumed=spec.resume,
-    )
-    online = controller_of(conditions.online, workers)
-    return Membership(workers, active, online, log.add_event)
 
 
 class Learner:
@@ -416,12 +385,34 @@ class Timeline:
         learner: Learner,
         on_done: Callable[[int, float], None] = lambda done, seconds: None,
     ) -> None:
+        identity, conditions = spec.identity, spec.conditions
+        if conditions.switch_mechanism != "hot":
+            raise UserError(
+                f"switch mechanism {conditions.switch_mechanism!r}: a simulated cluster has no"
+                " processes to start anew; use --switch hot (switch_seconds of a profile says what"
+                " that costs)"
+            )
+        found = injections(conditions.injections, identity.workers, spec.switch_percent)
+        check_injections(found, "simulated")
+        active = ActiveInjections(
+            (
+                # A killed worker that is not said to stay away for longer is back after 3 s.
+                replace(one, lasting=one.lasting or _AWAY) if one.kind == "kill" else one
+                for one in found
+            ),
+            identity.total_worker_steps,
+            done=log.done,
+            now_seconds=log.elapsed_seconds,
+            resumed=spec.resume,
+        )
+        workers = range(identity.workers)
+        online = controller_of(conditions.online, workers)
+        self._membership = Membership(workers, active, online, log.add_event)
         self._spec = spec
         self._log = log
         self._times = times
         self._learner = learner
         self._on_done = on_done
-        self._membership = membership_of(spec, log)
         self._steps: SegmentSteps | None = None
 
     def segments(self) -> Iterator[Segment]:
@@ -429,47 +420,36 @@ class Timeline:
 
         May be called again after the log has gone back.
         """
-        while (segment := self._log.next_segment(is_detour=self._membership.is_detour)) is not None:
-            self._play(segment)
+        log, membership = self._log, self._membership
+        while (segment := log.next_segment(is_detour=membership.is_detour)) is not None:
+            done, seconds = log.done, log.elapsed_seconds
+            if log.is_switch(segment):
+                log.add_switch(segment.protocol, self._times.switch_seconds, seconds)
+                if not log.is_before_switch:
+                    membership.switch(done, seconds)
+                seconds += self._times.switch_seconds
+            switch_at = math.inf
+            if not membership.is_detour:
+                switch_at = done + switch_worker_step(self._spec) - log.first_protocol_done
+            start_seconds = membership.begin(done, seconds, switch_at)
+            choice, members = choose_protocol(segment.protocol), membership.present
+            second_since = log.second_since(segment)
+            batches = self._learner.batches(second_since)
+            self._steps = SegmentSteps(
+                choice.machine(members), done, segment.end_worker_step, batches=batches
+            )
+            self._learner.begin(choice.exchange, members, second_since)
+            seconds, staleness = SegmentPlayer(
+                self._steps, self._times, self._learner, membership, start_seconds, self._on_done
+            ).play()
+            self._learner.finish()
+            log.add_phase(segment, self._steps.done, seconds, staleness)
             yield segment
 
     def stop(self) -> None:
         """Ends the current segment; steps under way are still finished."""
         if self._steps is not None:
             self._steps.stop()
-
-    def _play(self, segment: Segment) -> None:
-        log, membership = self._log, self._membership
-        done, seconds = log.done, log.elapsed_seconds + self._switch(segment)
-        switch_at = math.inf
-        if not membership.is_detour:
-            switch_at = done + switch_worker_step(self._spec) - log.first_protocol_done
-        start_seconds = membership.begin(done, seconds, switch_at)
-        choice = choose_protocol(segment.protocol)
-        members = membership.present
-        second_since = log.second_since(segment)
-        self._steps = SegmentSteps(
-            choice.machine(members),
-            done,
-            segment.end_worker_step,
-            batches=self._learner.batches(second_since),
-        )
-        self._learner.begin(choice.exchange, members, second_since)
-        seconds, staleness = SegmentPlayer(
-            self._steps, self._times, self._learner, membership, start_seconds, self._on_done
-        ).play()
-        self._learner.finish()
-        log.add_phase(segment, self._steps.done, seconds, staleness)
-
-    def _switch(self, segment: Segment) -> float:
-        """Switches to the segment's protocol, if it is a new one; returns the seconds it takes."""
-        log = self._log
-        if not log.is_switch(segment):
-            return 0.0
-        log.add_switch(segment.protocol, self._times.switch_seconds, log.elapsed_seconds)
-        if not log.is_before_switch:
-            self._membership.switch(log.done, log.elapsed_seconds)
-        return self._times.switch_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,30 +470,21 @@ def simulate_phases(
     conditions: RunConditions = RunConditions(),  # noqa: B008 (frozen)
 ) -> tuple[PhaseRecord, ...]:
     """The phases of a run that is played on the virtual clock without computing anything."""
-    spec = TrialSpec(_identity(job), switch_percent, seed, conditions=conditions)
+    parts = ("model", "data_set", "loss", "optimizer", "metric")
+    numbers = ("batch_size", "learning_rate", "momentum", "learning_rate_boundaries")
+    unknown: dict[str, Any] = dict.fromkeys((*parts, *numbers))
+    identity = WorkloadIdentity(
+        name="timed",
+        total_worker_steps=job.total_worker_steps,
+        evaluation_interval_worker_steps=job.total_worker_steps,
+        workers=job.workers,
+        first_protocol=job.protocols[0],
+        second_protocol=job.protocols[1],
+        **unknown,
+    )
+    spec = TrialSpec(identity, switch_percent, seed, conditions=conditions)
     log = RunLog(spec, Observer(), lambda accuracy: False)
     times = StepTimes(profile, job.values, job.total_worker_steps, seed)
     for _ in Timeline(spec, log, times, Learner()).segments():
         pass
     return log.position.phases
-
-
-def _identity(job: TimedJob) -> WorkloadIdentity:
-    """The identity of a job that is only timed."""
-    return WorkloadIdentity(
-        name="timed",
-        model=None,
-        data_set=None,
-        loss=None,
-        optimizer=None,
-        total_worker_steps=job.total_worker_steps,
-        batch_size=None,
-        learning_rate=None,
-        momentum=None,
-        learning_rate_boundaries=None,
-        metric=None,
-        evaluation_interval_worker_steps=job.total_worker_steps,
-        workers=job.workers,
-        first_protocol=job.protocols[0],
-        second_protocol=job.protocols[1],
-    )
