@@ -74,12 +74,19 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
     moved = move(start).astype(np.float64)
     unknown = np.ones(start.size, bool)
     random = np.random.default_rng(0)
+
+    def slope(direction: npt.NDArray[np.float64]) -> Any:
+        # Far enough that rounding does not matter, and no two equally far.
+        factors = random.uniform(*_FACTORS, start.size)
+        steps = direction * factors * (1 + np.abs(start) + np.abs(moved))
+        values = (start + steps).astype(np.float32)
+        with np.errstate(all="ignore"):
+            return (move(values) - moved) / (values.astype(float) - start)
+
     while unknown.any():
         # Each value up and down; one of these twice, so that no agreement is by chance.
         direction = unknown * random.choice([-1.0, 1.0], start.size)
-        slopes = np.stack(
-            [_slope(move, start, moved, one, random) for one in (direction, -direction, direction)]
-        )
+        slopes = np.stack([slope(one) for one in (direction, -direction, direction)])
         with np.errstate(invalid="ignore"):
             found = unknown & (np.ptp(slopes, axis=0) < _TOLERANCE)
         if not found.any():
@@ -88,22 +95,6 @@ def decay_of(move: Callable[[Vector], Vector], start: Vector) -> Vector:
         # Known values stay as they were from here on, as others may depend on them.
         unknown &= ~found
     return decay
-
-
-def _slope(
-    move: Callable[[Vector], Vector],
-    start: Vector,
-    moved: npt.NDArray[np.float64],
-    direction: npt.NDArray[np.float64],
-    random: np.random.Generator,
-) -> npt.NDArray[np.float64]:
-    """Divides the change of each value's end by the change of its start; `direction` is -1 to 1."""
-    # Far enough that rounding does not matter, and no two equally far.
-    factors = random.uniform(*_FACTORS, start.size)
-    values = (start + direction * factors * (1 + np.abs(start) + np.abs(moved))).astype(np.float32)
-    with np.errstate(all="ignore"):
-        slope: npt.NDArray[np.float64] = (move(values) - moved) / (values.astype(float) - start)
-    return slope
 
 
 class ModelFunction:
@@ -122,7 +113,11 @@ class ModelFunction:
         self._lookups = Lookups(thin_layers(self.model))
         self._sample = sample(workload, data, self.model)
         check_inputs(workload, data, self._sample, self.model)
-        self._takes_training = _takes_training(self.model)
+        # Keras' `fit` gives the mode to models that take it.
+        parameters = inspect.signature(self.model.call).parameters.values()
+        self._takes_training = any(
+            one.name == "training" or one.kind is one.VAR_KEYWORD for one in parameters
+        )
         self.outputs = Outputs(workload, self.model)
         self.parameters = FlatLayout.of(dense_variables(self.model), "parameter")
         self.statistics = FlatLayout.of(enumerate(moving_variables(self.model)), "statistic")
@@ -144,10 +139,9 @@ class ModelFunction:
                 return 0.05 * tf.random.stateless_normal(shape, [table, 1])
 
             def moved(statistics: Any) -> Any:
-                seed = tf.zeros([2], tf.int64)
-                inputs, _ = self._made(examples, seed)
+                inputs, _ = self._made(examples, tf.zeros([2], tf.int64))
                 with self._lookups.by(any_rows):
-                    return self._forward(values, statistics, inputs, seed)[1]
+                    return self._forward(values, statistics, inputs)[1]
 
             start = self.statistics.pack(moving_variables(self.model))
             move = tf.function(moved, autograph=False).get_concrete_function(tf.constant(start))
@@ -172,24 +166,22 @@ class ModelFunction:
     ) -> list[tuple[Any, Any, Any]]:
         """Makes several batches; see `batch`."""
         if isinstance(self._data.train, ArraySource):
+            # The numbers of the examples are those of `Order`, in a traced step.
+            B, count = self.batch_size, self._data.train.examples
+            steps = tf.convert_to_tensor(worker_steps, tf.int64)
+            places = tf.expand_dims(steps * B, -1) + tf.range(B, dtype=tf.int64)
+            epochs = tf.reshape(places // count, [-1])
+            own = tf.stack([tf.fill(epochs.shape, seed), epochs, tf.zeros_like(epochs)], axis=-1)
+            within = tf.reshape(places % count, [-1])
+            found = shuffled(within, own, tf.constant(count - 1, tf.int64))
+            indices = tf.reshape(found, places.shape)
             # One gather for all is far quicker than one for each.
-            indices = self._indices(tf.convert_to_tensor(worker_steps, tf.int64), seed)
             picked = [tf.gather(one, indices) for one in examples[0]]
             examples = list(
                 zip(*(tf.unstack(one, len(worker_steps)) for one in picked), strict=True)
             )
         seeds = [tf.stack([seed, step]) for step in worker_steps]
         return [(*self._made(one, own), own) for one, own in zip(examples, seeds, strict=True)]
-
-    def _indices(self, worker_steps: Any, seed: Any) -> Any:
-        """Returns the numbers of the examples of batches, as `Order` does, in a traced step."""
-        B, examples = self.batch_size, self._data.train.examples
-        places = tf.expand_dims(worker_steps * B, -1) + tf.range(B, dtype=tf.int64)
-        epochs = tf.reshape(places // examples, [-1])
-        seeds = tf.stack([tf.fill(epochs.shape, seed), epochs, tf.zeros_like(epochs)], axis=-1)
-        within = tf.reshape(places % examples, [-1])
-        found = shuffled(within, seeds, tf.constant(examples - 1, tf.int64))
-        return tf.reshape(found, places.shape)
 
     def _made(self, examples: Sequence[Any], seed: Any) -> tuple[Any, Any]:
         """Makes inputs, and labels or `Weighted`, of a batch of these examples, transformed."""
@@ -245,15 +237,24 @@ class ModelFunction:
         return loss, moved - self.statistics_decay * statistics
 
     def _forward(
-        self, values: list[Any], statistics: Any, inputs: Any, seed: Any
+        self,
+        values: list[Any],
+        statistics: Any,
+        inputs: Any,
+        seed: Any = (0, 0),
+        *,
+        training: bool = True,
     ) -> tuple[Any, Any, Any]:
-        """Computes outputs in training mode, the statistics after them, and losses of layers."""
+        """Computes outputs, the statistics after them, and losses of layers."""
+        trained = list(values)
+        for table in self.embeddings:  # whose rows are looked up elsewhere
+            trained.insert(table.position, tf.zeros([1, table.width]))
         outputs, untrained, extra_losses = self.model.stateless_call(
-            self._trained(values),
-            self._untrained(statistics, seed),
+            trained,
+            self._untrained(statistics, tf.convert_to_tensor(seed, tf.int64)),
             inputs,
             return_losses=True,
-            **self._mode(training=True),
+            **({"training": training} if self._takes_training else {}),
         )
         variables = self.model.non_trainable_variables
         moved = pack(
@@ -270,7 +271,8 @@ class ModelFunction:
     ) -> Any:
         """Computes the model's outputs in inference mode."""
         with self._lookups.by(_among(rows)):
-            return self._predict(unpack(parameters, self.parameters), statistics, inputs)
+            values = unpack(parameters, self.parameters)
+            return self._forward(values, statistics, inputs, training=False)[0]
 
     def ids(self, inputs: Any, trained: Any, *, training: bool) -> list[Any]:
         """Finds the rows that a batch looks up; `trained` stands for all trained values."""
@@ -283,34 +285,11 @@ class ModelFunction:
         values = [tf.fill(shape, trained) for shape in self.parameters.shapes]
         statistics = tf.fill([self.statistics.size], trained)
         with self._lookups.by(note):
-            if training:
-                self._forward(values, statistics, inputs, tf.zeros([2], tf.int64))
-            else:
-                self._predict(values, statistics, inputs)
+            self._forward(values, statistics, inputs, training=training)
         return [tf.concat(one, 0) for one in asked]
 
     def _shape_of_rows(self, table: int, ids: Any) -> Any:
         return tf.concat([tf.shape(ids), [self.embeddings[table].width]], 0)
-
-    def _predict(self, values: list[Any], statistics: Any, inputs: Any) -> Any:
-        outputs, _ = self.model.stateless_call(
-            self._trained(values),
-            self._untrained(statistics, tf.constant([0, 0], tf.int64)),
-            inputs,
-            **self._mode(training=False),
-        )
-        return outputs
-
-    def _trained(self, values: list[Any]) -> list[Any]:
-        """Returns the values of the trained variables, with a dummy row for each embedding."""
-        found = list(values)
-        for table in self.embeddings:
-            found.insert(table.position, tf.zeros([1, table.width]))
-        return found
-
-    def _mode(self, *, training: bool) -> dict[str, bool]:
-        """Returns the mode as an argument, for models that take it, as Keras' `fit` does."""
-        return {"training": training} if self._takes_training else {}
 
     def _untrained(self, statistics: Any, seed: Any) -> list[Any]:
         """Returns the values of the variables that are not trained.
@@ -339,11 +318,6 @@ def moving_variables(model: Any) -> list[Any]:
 
 def _is_moving(variable: Any) -> bool:
     return str(variable.dtype) == "float32"
-
-
-def _takes_training(model: Any) -> bool:
-    parameters = inspect.signature(model.call).parameters.values()
-    return any(one.name == "training" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 FlatUpdate = Callable[..., tuple[Vector, Vector]]

@@ -224,7 +224,6 @@ def written_checkpoints(
             yield percents, path
 
 
-_LOG = logging.getLogger(__name__)
 # Trials share seeds, and initial values take building a model; those of small models are kept.
 _KEPT_SEEDS = 8
 _FEW_VALUES = 1 << 20

@@ -58,7 +58,13 @@ class ModelTester:
             self.further: tuple[tuple[str, float], ...] = ()
             self._decided_by = decided_by(workload)
             self._update = tf.function(self._traced_update, autograph=False, reduce_retracing=True)
-            self._trace_for_all_sizes()
+            if data.test.examples > _BATCH and data.test.examples % _BATCH:
+                # Traced once for all batches, also the last one, which is smaller.
+                parameters, statistics, *values = self._zeros()
+                first = next(iter(self._batches()))
+                specs = [tf.TensorSpec([None, *one.shape[1:]], one.dtype) for one in first]
+                rows = self._rows(values)
+                self._update.get_concrete_function(parameters, statistics, rows, *specs)
         self.accuracy(*self._zeros())
         self._chance = self._read_chance() if workload.metric is None else None
 
@@ -149,16 +155,6 @@ class ModelTester:
         # If one class has a larger share of the test set, a good model may be at that share.
         return chance if chance is not None and chance <= _LARGEST_CHANCE else None
 
-    def _trace_for_all_sizes(self) -> None:
-        """Traces once for all batches, even if the last one is smaller."""
-        examples = self._data.test.examples
-        if examples < _BATCH or not examples % _BATCH:
-            return
-        parameters, statistics, *values = self._zeros()
-        first = next(iter(self._batches()))
-        specs = [tf.TensorSpec([None, *one.shape[1:]], one.dtype) for one in first]
-        self._update.get_concrete_function(parameters, statistics, self._rows(values), *specs)
-
     def _traced_update(self, parameters: Any, statistics: Any, rows: Any, *examples: Any) -> None:
         inputs, labels = self._test_batch(examples)
         outputs = self._function.predict(parameters, statistics, inputs, rows)
@@ -196,15 +192,6 @@ class ModelTester:
         parameters, statistics, *values = self._zeros()
         outputs = self._function.predict(parameters, statistics, inputs, self._rows(values))
         labels, outputs, _, loss = self._function.outputs.decisive(labels, outputs)
-        self._check_accuracy(labels, outputs)
-        if outputs.shape[-1] == 1:
-            from_logits = loss_settings(loss).get("from_logits", False)
-            return metrics.BinaryAccuracy(threshold=0.0 if from_logits else 0.5)
-        if labels.shape.rank > 1 and labels.shape[-1] == outputs.shape[-1]:
-            return metrics.CategoricalAccuracy()
-        return metrics.SparseCategoricalAccuracy()
-
-    def _check_accuracy(self, labels: Any, outputs: Any) -> None:
         if not has_accuracy(np.asarray(labels), outputs.shape):
             which = "that are neither classes nor one-hot"
             if outputs.shape[-1] == 1:
@@ -213,6 +200,12 @@ class ModelTester:
                 f"workload {self._workload.name!r}: labels {which} have no accuracy; give a metric,"
                 " such as 'mae', or 'loss' for the loss of the tests"
             )
+        if outputs.shape[-1] == 1:
+            from_logits = loss_settings(loss).get("from_logits", False)
+            return metrics.BinaryAccuracy(threshold=0.0 if from_logits else 0.5)
+        if labels.shape.rank > 1 and labels.shape[-1] == outputs.shape[-1]:
+            return metrics.CategoricalAccuracy()
+        return metrics.SparseCategoricalAccuracy()
 
     def _test_batch(self, rows: Sequence[Any]) -> tuple[Any, Any]:
         inputs, labels = parsed(self._data, self._data.test, rows)
