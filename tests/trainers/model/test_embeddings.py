@@ -40,7 +40,7 @@ from syncswitch.trainers.model.row_rules import (
 )
 from syncswitch.trainers.model.state import read_checkpoint, write_checkpoint
 from tests.trainers.clicks import CLICKS, of_keras
-from tests.trainers.model.test_checkpoint import CHECKPOINT
+from tests.trainers.model.test_state import CHECKPOINT
 
 WIDTH = 3
 RULES: list[RowRule] = [
