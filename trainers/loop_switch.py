@@ -41,8 +41,7 @@ from syncswitch.trainers.job.schedule import switch_worker_step
 from syncswitch.trainers.run.guard import Guarding
 from syncswitch.trainers.run.record import Position, trial_record
 
-Broadcast = Callable[[int | None], int | None]
-"""Passes the chief's value to every process."""
+Broadcast = Callable[[int | None], int | None]  # passes the chief's value to every process
 
 
 class Stateful(Protocol):

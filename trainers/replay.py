@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from syncswitch.storage.trials.values import StoredTrial
 
 
-REPLAY = "replay"
-"""Name of the trainer that replays recorded runs; its own runs are not recordings."""
+REPLAY = "replay"  # name of the trainer that replays recorded runs; its own runs are not recordings
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,7 @@ __all__ = [
     "switch_step",
 ]
 
-DEFAULT_FOLDER = Path("syncswitch-runs")
-"""Folder of all runs, within the working folder."""
-
+DEFAULT_FOLDER = Path("syncswitch-runs")  # folder of all runs, within the working folder
 DEFAULT_METRIC_FILE = "{output_dir}/metrics.jsonl"
 
 DEFAULT_SILENCE_SECONDS = 3600.0

@@ -20,9 +20,7 @@ from contextlib import suppress
 
 from syncswitch.trainers.parent import die_with_parent
 
-CANNOT_START = 126
-"""Exit status if the command cannot be started."""
-
+CANNOT_START = 126  # exit status if the command cannot be started
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 0.05
 _KILL_SECONDS = 30.0

@@ -162,9 +162,7 @@ def _quoted(line: str) -> str:
     return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}...")
 
 
-Line = tuple[int, str]
-"""A line's number, from 1, and its text."""
-
+Line = tuple[int, str]  # a line's number, from 1, and its text
 _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 1 << 20
 _TAIL_BYTES = 16_384

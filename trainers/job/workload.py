@@ -23,11 +23,8 @@ Loss = str | Callable[..., Any] | Mapping[str, Any] | Sequence[Any]
 """A loss as a workload accepts it."""
 
 
-LOSS_METRIC = "loss"
-"""Name of the metric that is the loss on the test set."""
-
-Goal = Literal["max", "min"]
-"""Whether a higher or a lower metric is better."""
+LOSS_METRIC = "loss"  # name of the metric that is the loss on the test set
+Goal = Literal["max", "min"]  # whether a higher or a lower metric is better
 
 
 @dataclass(frozen=True)

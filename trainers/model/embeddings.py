@@ -32,8 +32,7 @@ from syncswitch.trainers.model.row_rules import (
     Update,
 )
 
-Ids = npt.NDArray[np.int64]
-"""Numbers of rows, each once, in ascending order."""
+Ids = npt.NDArray[np.int64]  # numbers of rows, each once, in ascending order
 
 # After so many updates all rows are brought up to date, which bounds the memory of updates.
 _MOST_UPDATES = 1 << 18

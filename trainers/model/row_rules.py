@@ -17,11 +17,8 @@ from syncswitch.trainers.job.keras_parts import build_optimizer
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import Vector
 
-Slots = Sequence[Vector]
-"""The optimizer's variables of some rows, each as long as these."""
-
-Counts = npt.NDArray[np.int32]
-"""Numbers of updates."""
+Slots = Sequence[Vector]  # the optimizer's variables of some rows, each as long as these
+Counts = npt.NDArray[np.int32]  # numbers of updates
 
 # An accumulator that has shrunk to this share moves nothing any more.
 _NOTHING = 1e-12

@@ -19,18 +19,14 @@ from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialSpec
 from syncswitch.trainers.job.schedule import after_failures, switch_worker_step
 from syncswitch.trainers.run.record import Position
 
-_IN_A_ROW = 3
-"""One test may be low by chance, but not this many in a row."""
-
+_IN_A_ROW = 3  # one test may be low by chance, but not this many in a row
 _THRESHOLDS, _DEVIATIONS = 5.0, 4.0
 """Thresholds plus standard deviations that a good run may fall below the mean curve."""
 
 _PRIOR_RUNS = 4.0
 """Weight, in runs, of the prior that tests scatter by the threshold and the curve's roughness."""
 
-_NEAR = 0.05
-"""Share of the job by which a run may lag behind where the curve is steep."""
-
+_NEAR = 0.05  # share of the job by which a run may lag behind where the curve is steep
 _BLOWN_UP = 2.0
 """Factor on the highest training loss before the switch at which the loss has blown up."""
 

@@ -143,8 +143,7 @@ def _slices(
 
 
 _LOG = logging.getLogger(__name__)
-THREADS = os.cpu_count() or 1
-"""Number of calls that run at the same time."""
+THREADS = os.cpu_count() or 1  # number of calls that run at the same time
 _TOLERANCE = 1e-3
 
 

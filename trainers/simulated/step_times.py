@@ -14,8 +14,7 @@ from syncswitch.trainers.simulated.profile import ClusterProfile
 
 T = TypeVar("T")
 
-Moment = tuple[float, int]
-"""Time of an event and its worker; ties go to the lower number."""
+Moment = tuple[float, int]  # time of an event and its worker; ties go to the lower number
 NEVER: Moment = (math.inf, -1)
 
 

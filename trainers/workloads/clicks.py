@@ -22,15 +22,9 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.sources import Array
 from syncswitch.trainers.job.workload import Workload
 
-ROWS_VARIABLE = "SYNCSWITCH_CLICKS_ROWS"
-"""Environment variable with the rows of each table."""
-
-DENSE = 4
-"""Features of an example that are not row numbers."""
-
-WIDTH = 16
-"""Values of a row."""
-
+ROWS_VARIABLE = "SYNCSWITCH_CLICKS_ROWS"  # environment variable with the rows of each table
+DENSE = 4  # features of an example that are not row numbers
+WIDTH = 16  # values of a row
 _ROWS = 10_000
 # Row numbers are float32, like the other features.
 _MOST_ROWS = 1 << 24

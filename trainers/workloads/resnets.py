@@ -113,8 +113,7 @@ def _decay() -> Any:
     return regularizers.L2(WEIGHT_DECAY / 2)
 
 
-PADDING = 4
-"""Black pixels added on each side before a picture is cropped to its old size."""
+PADDING = 4  # black pixels added on each side before a picture is cropped to its old size
 
 
 def load_pictures(name: str) -> Data:
