@@ -24,7 +24,6 @@ from syncswitch.trainers.run.record import (
     Position,
     StalenessCount,
     merge_phases,
-    phase_record,
     run_identity,
     trial_record,
 )
@@ -184,7 +183,9 @@ class RunLog:
         before = self.position
         is_first = segment.protocol == self._spec.identity.first_protocol
         seconds = elapsed_seconds - before.elapsed_seconds
-        phase = phase_record(segment, done, seconds, staleness)
+        most = staleness.maximum if staleness.pushes else None
+        start = segment.start_worker_step
+        phase = PhaseRecord(segment.protocol, start, done, seconds, staleness.mean, most)
         return replace(
             before,
             done=done,

@@ -23,7 +23,7 @@ from syncswitch.storage.records.trial import (
     TrialRecord,
     TrialSpec,
 )
-from syncswitch.trainers.job.schedule import Segment, last_boundary
+from syncswitch.trainers.job.schedule import last_boundary
 
 
 def run_identity(spec: TrialSpec) -> dict[str, Any]:
@@ -143,20 +143,6 @@ class LossMean:
         mean = self.total / self.pushes if self.pushes else math.nan
         self.pushes, self.total = 0, 0.0
         return mean
-
-
-def phase_record(
-    segment: Segment, done: int, seconds: float, staleness: StalenessCount
-) -> PhaseRecord:
-    """Makes the record of a segment that ended with worker-step `done`."""
-    return PhaseRecord(
-        segment.protocol,
-        segment.start_worker_step,
-        done,
-        seconds,
-        staleness.mean,
-        staleness.maximum if staleness.pushes else None,
-    )
 
 
 class RunTimes:
