@@ -322,11 +322,21 @@ class PipelinePieces(Source):
         with self._lock:
             found = self._held.get(piece)
             if found is None or (found.done() and found.exception() is not None):
-                found = self._held[piece] = self._reader.submit(self._read_piece, piece)
+                found = self._held[piece] = self._reader.submit(self._checked, piece)
             self._held.move_to_end(piece)
             while len(self._held) > 2 * self._in_window:
                 self._held.popitem(last=False)
         return found
+
+    def _checked(self, piece: int) -> Rows:
+        rows = self._read_piece(piece)
+        for one in rows:
+            if len(one) != self._sizes[piece]:
+                raise WorkloadError(
+                    f"data: piece {piece} had {self._sizes[piece]:,} examples, and has"
+                    f" {len(one):,} now; it has to be the same whenever it is read"
+                )
+        return rows
 
     def _read_piece(self, piece: int) -> Rows:
         size = self._sizes[piece]
@@ -339,11 +349,6 @@ class PipelinePieces(Source):
                     raise WorkloadError(
                         f"data: the pipeline of piece {piece} yields ragged tensors; pad them in it"
                         " with to_tensor(shape=...)"
-                    )
-                if len(one) != size:
-                    raise WorkloadError(
-                        f"data: piece {piece} had {size:,} examples, and has {len(one):,} now; it"
-                        " has to be the same whenever it is read"
                     )
             return rows
         raise WorkloadError(
