@@ -1,4 +1,4 @@
-"""A training command: its words, the values that differ between its runs, and its options."""
+"""A training command: its words, the values that differ between its runs, how it is read."""
 
 from __future__ import annotations
 
