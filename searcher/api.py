@@ -27,10 +27,9 @@ from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
 from syncswitch.searcher.search.early_words import too_short
 from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search
-from syncswitch.searcher.selection import ClusterKind
+from syncswitch.searcher.selection import ClusterKind, policy_named
 from syncswitch.searcher.strategies.registry import STRATEGIES, make_strategy, strategy_fields
 from syncswitch.searcher.training import train as training
-from syncswitch.searcher.training.policy import policy_named
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import SyncSwitchError, UserError

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from pathlib import Path
+from typing import Literal, TypeVar
 
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import PolicyError, UserError
+from syncswitch.storage.policies.file import read_policy_file
+from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
+from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import parse_named_pair
 
-if TYPE_CHECKING:
-    from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.records.job import RegisteredWorkload, WorkloadIdentity
-    from syncswitch.storage.records.policy import TimingPolicy
-
-_T = TypeVar("_T")
+_Known = TypeVar("_Known", PolicyEntry, RegisteredWorkload)
 ClusterKind = Literal["real", "simulated"]
 
-HOW_TO_CHOOSE = "choose with --workers, --protocols, --cluster or the fingerprint"
+_HOW_TO_CHOOSE = "choose with --workers, --protocols, --cluster or the fingerprint"
+_HOW_TO_NAME = (
+    "give a policy file (.json), or WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not"
+    " the current one; see: syncswitch-search policy list"
+)
 
 
 @dataclass(frozen=True)
@@ -30,16 +37,18 @@ class Selection:
             fingerprint.
         workers: Only jobs on this many workers; None for any number.
         protocols: Only jobs with these, as `FIRST,SECOND`; None for any.
-        cluster: Only jobs on a real or on a simulated cluster. None for both: then real jobs come
-            before simulated ones of the same name.
-        choice: The version or alias of the policy.
+        cluster: Only jobs on a real cluster, on a simulated one, or on the simulated one with this
+            fingerprint. None for all: then real jobs come before simulated ones of the same name.
+        choice: The version, alias or file of the policy.
+        search_options: Further options of a search for such a job, for messages.
     """
 
     reference: str
     workers: int | None = None
     protocols: str | None = None
-    cluster: ClusterKind | None = None
-    choice: str = "current"
+    cluster: str | None = None
+    choice: str = CURRENT
+    search_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises UserError where `protocols` names no pair of protocols."""
@@ -56,37 +65,46 @@ class Selection:
         return normal_reference(self.reference)
 
     @property
-    def words(self) -> list[str]:
-        """The workload and its options, for the command line of a search."""
-        words = [self.reference]
-        if self.workers is not None:
-            words += ["--workers", str(self.workers)]
-        if self.protocols is not None:
-            words += ["--protocols", self.protocols]
-        return words
+    def options(self) -> list[str]:
+        """The options of a search for such a job."""
+        options = list(self.search_options)
+        options += [] if self.workers is None else ["--workers", str(self.workers)]
+        return options + ([] if self.protocols is None else ["--protocols", self.protocols])
+
+    @property
+    def search(self) -> str:
+        """The command that finds such a policy."""
+        return shlex.join(["syncswitch-search", "run", self.reference, *self.options])
 
     def fits(self, job: WorkloadIdentity) -> bool:
         """Whether the options allow a job of this name."""
         return (
             self.workers in (None, job.workers)
             and self.pair in (None, (job.first_protocol, job.second_protocol))
-            and self.cluster in (None, cluster_kind(job))
+            and self.cluster in (None, job.simulated_cluster, _kind(job))
         )
 
+    def meant(self, known: Iterable[PolicyEntry]) -> list[PolicyEntry]:
+        """Those of the policies that fit and have the version or alias."""
+        return [
+            entry
+            for entry in known
+            if self.fits(entry.identity)
+            and (
+                is_policy_file(self.choice)
+                or self.choice in (str(entry.policy.version), *entry.aliases)
+            )
+        ]
 
-def cluster_kind(job: WorkloadIdentity) -> ClusterKind:
-    """Whether a job is trained on a real cluster or on a simulated one."""
+
+def _kind(job: WorkloadIdentity) -> ClusterKind:
     return "real" if job.simulated_cluster is None else "simulated"
 
 
-def real_first(
-    found: Sequence[_T], job_of: Callable[[_T], WorkloadIdentity]
-) -> tuple[list[_T], list[_T]]:
+def _real_first(found: Sequence[_Known]) -> tuple[list[_Known], list[_Known]]:
     """Splits what fits into what is meant and the rest: simulated jobs give way to real ones."""
-    real = [one for one in found if cluster_kind(job_of(one)) == "real"]
-    if not real:
-        return list(found), []
-    return real, [one for one in found if one not in real]
+    real = [one for one in found if _kind(one.identity) == "real"]
+    return (real, [one for one in found if one not in real]) if real else (list(found), [])
 
 
 def only_job(
@@ -97,20 +115,20 @@ def only_job(
     `known` are the jobs that the reference names, `place` is the database, for messages. Raises
     UserError if there is none, or there are several.
     """
-    meant, others = real_first([one for one in known if selection.fits(one.identity)], _identity)
+    meant, others = _real_first([one for one in known if selection.fits(one.identity)])
     if len(meant) == 1:
         return meant[0], others
     reference = selection.reference
     if meant:
         raise UserError(
-            f"{reference!r} names {len(meant)} jobs: {named_jobs(map(_identity, meant))};"
-            f" {HOW_TO_CHOOSE}"
+            f"{reference!r} names {len(meant)} jobs: {named_jobs(one.identity for one in meant)};"
+            f" {_HOW_TO_CHOOSE}"
         )
     if known:
         raise UserError(
             f"{reference!r} has no runs on such a cluster; there is:"
-            f" {named_jobs(map(_identity, known))}; choose one of them, or leave out --workers,"
-            " --protocols and --cluster"
+            f" {named_jobs(one.identity for one in known)}; choose one of them, or leave out"
+            " --workers, --protocols and --cluster"
         )
     raise UserError(
         f"no workload {reference!r} in {place}; see: syncswitch-search trials, or find its policy"
@@ -133,34 +151,78 @@ def split_choice(text: str) -> tuple[str, str | None]:
     return (workload, choice) if is_named else (text, None)
 
 
-def policies(registry: PolicyRegistry, selection: Selection) -> list[TimingPolicy]:
-    """The policies that fit, one per fingerprint, newest first."""
-    found = registry.choose(selection.selector, selection.choice)
-    return [policy for policy in found if selection.fits(job_of(registry, policy))]
+def is_policy_file(choice: str) -> bool:
+    """Whether a policy is named by its file, which need not exist, rather than by a database."""
+    return choice.endswith(".json") or Path(choice).is_file()
 
 
-def preferred_policy(
-    registry: PolicyRegistry,
-    found: Sequence[TimingPolicy],
+def filed_policy(path: str) -> PolicyEntry:
+    """The policy of a file, with its job. Raises PolicyError if the file was altered."""
+    content = read_policy_file(path)
+    return PolicyEntry(content.policy, (), None, content.workload.identity)
+
+
+def known_policies(selection: Selection, storage_url: str) -> list[PolicyEntry]:
+    """All policies of the workload, newest first; that of the file where one is chosen."""
+    if is_policy_file(selection.choice):
+        return [filed_policy(selection.choice)]
+    with open_database(storage_url, create=False) as database:
+        return PolicyRegistry(database).entries(workload=selection.selector)
+
+
+def none_found(
+    known: Iterable[PolicyEntry],
+    selection: Selection,
+    storage_url: str,
+    what_to_do: str | None = None,
+) -> PolicyError:
+    """The error where none of the known policies of a workload is meant."""
+    reference, choice, known = selection.reference, selection.choice, list(known)
+    if names := _names([entry for entry in known if selection.fits(entry.identity)]):
+        message = f"{reference!r} has no policy {choice!r}; its versions and aliases are: {names}"
+        return PolicyError(f"{message}; {what_to_do}" if what_to_do else message)
+    options = f" with {shlex.join(selection.options)}" if selection.options else ""
+    clusters = "; ".join(dict.fromkeys(entry.identity.cluster for entry in known))
+    there = f" (there is one for {clusters})" if clusters else ""
+    place = choice if is_policy_file(choice) else shown(storage_url)
+    return PolicyError(
+        f"no policy for {reference!r}{options} in {place}{there};"
+        f" {what_to_do or f'find one with: {selection.search}'}"
+    )
+
+
+def _names(entries: Sequence[PolicyEntry]) -> str:
+    versions = sorted({entry.policy.version for entry in entries})
+    aliases = sorted({alias for entry in entries for alias in entry.aliases})
+    return ", ".join([*map(str, versions), *aliases])
+
+
+def chosen_policy(
+    database: Database,
+    selection: Selection,
     tell: Callable[[str], None],
     *,
     may_guess: bool = False,
-    how_to_choose: str = HOW_TO_CHOOSE,
-) -> TimingPolicy:
-    """The policy that is meant, of at least one, newest first; people are told where others fit.
+    how_to_choose: str = _HOW_TO_CHOOSE,
+    how_to_name: str | None = None,
+) -> PolicyEntry:
+    """The policy that is meant; people are told where others fit, too.
 
     Where several are meant, the newest will do for a look (`may_guess`). For what is going to be
-    used it would be a guess: then it raises a PolicyError, with `how_to_choose`.
+    used it would be a guess.
+
+    Raises:
+        PolicyError: There is none, or there are several.
     """
-
-    def job(policy: TimingPolicy) -> WorkloadIdentity:
-        return job_of(registry, policy)
-
-    meant, others = real_first(found, job)
+    known = PolicyRegistry(database).entries(workload=selection.selector)
+    found = selection.meant(known)
+    if not found:
+        raise none_found(known, selection, database.url, how_to_name)
+    meant, others = _real_first(found)
     if len(meant) > 1 and not may_guess:
         raise PolicyError(
-            f"{len(meant)} policies of {meant[0].workload!r} fit: {named_jobs(map(job, meant))};"
-            f" {how_to_choose}"
+            f"{len(meant)} policies of {meant[0].policy.workload!r} fit:"
+            f" {named_jobs(one.identity for one in meant)}; {how_to_choose}"
         )
     chosen, others = meant[0], meant[1:] + others
     if others:
@@ -168,18 +230,26 @@ def preferred_policy(
         if len(meant) == 1:
             which = "the real one"
         tell(
-            f"{which} of {len(found)}, for {job(chosen).cluster}; others:"
-            f" {named_jobs(map(job, others))}; {how_to_choose}"
+            f"{which} of {len(found)}, for {chosen.identity.cluster}; others:"
+            f" {named_jobs(one.identity for one in others)}; {how_to_choose}"
         )
     return chosen
 
 
-def job_of(registry: PolicyRegistry, policy: TimingPolicy) -> WorkloadIdentity:
-    """The job that a policy was found for."""
-    workload = registry.workload(policy.fingerprint)
-    assert workload is not None  # every policy refers to one
-    return workload.identity
+def policy_named(text: str, storage_url: str, tell: Callable[[str], None]) -> TimingPolicy:
+    """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
 
-
-def _identity(registered: RegisteredWorkload) -> WorkloadIdentity:
-    return registered.identity
+    Raises:
+        PolicyError: There is none, there are several, or the file was altered.
+    """
+    if is_policy_file(text):
+        return filed_policy(text).policy
+    workload, choice = split_choice(text)
+    with open_database(storage_url, create=False) as database:
+        return chosen_policy(
+            database,
+            Selection(workload, choice=choice or CURRENT),
+            tell,
+            how_to_choose="choose with the fingerprint: FINGERPRINT[@VERSION]",
+            how_to_name=_HOW_TO_NAME,
+        ).policy

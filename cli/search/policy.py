@@ -28,26 +28,26 @@ from syncswitch.cli.console import (
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options, debug_option
 from syncswitch.cli.search.rows import optional_workload, output_option, selector_of
-from syncswitch.cli.search.selection import (
-    VERSION,
-    existing,
-    narrowing_options,
-    newest,
-    none_found,
-    only,
-    selection_options,
-)
-from syncswitch.searcher.learning.words import uses_as_json, uses_sentence
+from syncswitch.cli.search.selection import VERSION, narrowing_options, selection_options
 from syncswitch.searcher.search.policy_words import (
     expected_time_text,
     guard_text,
     kept_text,
     policy_text,
     times_text,
+    uses_as_json,
+    uses_sentence,
 )
-from syncswitch.searcher.selection import ClusterKind, Selection, job_of, policies, split_choice
+from syncswitch.searcher.selection import (
+    ClusterKind,
+    Selection,
+    chosen_policy,
+    filed_policy,
+    is_policy_file,
+    none_found,
+    split_choice,
+)
 from syncswitch.searcher.speed_up import speed_up_of
-from syncswitch.searcher.training.uses import is_policy_file
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -58,6 +58,7 @@ from syncswitch.searcher.words import (
 )
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.database.inspection import holds_nothing
+from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.policies.file import policy_text as policy_file_text
 from syncswitch.storage.policies.file import policy_to_dict, read_policy_file, write_policy
@@ -202,9 +203,8 @@ def export(selection: Selection, output: Path | None, storage_url: str, as_json:
     syncswitch-run takes it with --policy, another database with policy import.
     """
     with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        found = only(registry, existing(registry, selection, storage_url))
-        workload = registry.workload(found.fingerprint)
+        found = chosen_policy(database, selection, print_note).policy
+        workload = PolicyRegistry(database).workload(found.fingerprint)
     assert workload is not None  # every policy refers to one
     if output is None:
         click.echo(policy_file_text(found, workload), nl=False)
@@ -319,28 +319,31 @@ def diff(
     database.
     """
 
-    def side(name: str) -> tuple[TimingPolicy, WorkloadIdentity]:
+    def side(name: str) -> PolicyEntry:
         if is_policy_file(name):
-            content = read_policy_file(name)
-            return content.policy, content.workload.identity
+            return filed_policy(name)
         workload, choice = split_choice(name)
         selection = Selection(workload, workers, protocols, cluster, choice or CURRENT)
         with open_database(storage_url, create=False) as database:
-            registry = PolicyRegistry(database)
-            found = only(registry, existing(registry, selection, storage_url))
-            return found, job_of(registry, found)
+            return chosen_policy(database, selection, print_note)
 
-    (a, job), (b, other_job) = side(first), side(second)
-    found = policy_differences(a, b, job, other_job)
+    before, after = side(first), side(second)
+    a, b = before.policy, after.policy
+    found = policy_differences(a, b, before.identity, after.identity)
     if as_json:
         known = ("workload", "fingerprint", "version", "created_at")
-        before, after = (
+        sides = [
             {"name": name, **{field: getattr(one, field) for field in known}}
             for name, one in ((first, a), (second, b))
-        )
+        ]
         differences = [asdict(one) for one in found]
         print_json(
-            {"before": before, "after": after, "is_equal": not found, "differences": differences}
+            {
+                "before": sides[0],
+                "after": sides[1],
+                "is_equal": not found,
+                "differences": differences,
+            }
         )
     elif found:
         rows = []
@@ -357,8 +360,8 @@ def _move(
 ) -> None:
     """Moves an alias to a version; without one, to the next lower version."""
     with open_database(storage_url, create=False) as database:
+        found = chosen_policy(database, selection, print_note).policy
         registry = PolicyRegistry(database)
-        found = only(registry, existing(registry, selection, storage_url))
         before = registry.aliases(found.fingerprint).get(alias)
         if version is None:
             _, version = registry.roll_back(found.fingerprint, alias)
@@ -390,8 +393,7 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
     from syncswitch.searcher.learning.uses import revise as revised
 
     with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        policy = only(registry, existing(registry, selection, storage_url))
+        policy = chosen_policy(database, selection, print_note).policy
         revision, new = revised(database, policy) or (None, None)
         summary = uses_of(database, policy)
     if as_json:
@@ -412,20 +414,19 @@ def revise(selection: Selection, storage_url: str, as_json: bool) -> None:
 @common_options
 def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
     """Print the policy of WORKLOAD. Exit status 1 if there is none."""
-    if holds_nothing(storage_url):
-        return _nothing(none_found([], selection, storage_url), as_json)
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        found = policies(registry, selection)
-        if not found:
-            known = registry.entries(workload=selection.selector)
-            return _nothing(none_found(known, selection, storage_url), as_json)
-        best = newest(registry, found)
-        entry = registry.entry(best.fingerprint, best.version)
-        uses = uses_of(database, best)
-    assert entry is not None  # a version is never removed
+    try:
+        if holds_nothing(storage_url):
+            raise none_found([], selection, storage_url)
+        with open_database(storage_url, create=False) as database:
+            entry = chosen_policy(database, selection, print_note, may_guess=True)
+            uses = uses_of(database, entry.policy)
+    except PolicyError as error:
+        if as_json:
+            print_json({"policy": None})
+        print_error(str(error))
+        return EXIT_FAILED
     if as_json:
-        print_json({**policy_to_dict(best), **_simulated(entry.identity)})
+        print_json({**policy_to_dict(entry.policy), **_simulated(entry.identity)})
     else:
         print_policy(entry, uses)
     return None
@@ -464,12 +465,10 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
     trial_id is the run's number in this database, if it is there.
     """
     with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        chosen = newest(registry, existing(registry, selection, storage_url))
-        entry = registry.entry(chosen.fingerprint, chosen.version)
-        trials = registry.evidence_trials(chosen.fingerprint, chosen.version)
+        entry = chosen_policy(database, selection, print_note, may_guess=True)
+        chosen = entry.policy
+        trials = PolicyRegistry(database).evidence_trials(chosen.fingerprint, chosen.version)
         uses = uses_of(database, chosen)
-        assert entry is not None  # a version is never removed
         why = None
         if is_why:
             # NumPy takes a while to import.
@@ -489,13 +488,6 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
     print_evidence(chosen, trials)
     if why is not None:
         print_why(why, chosen)
-
-
-def _nothing(message: str, as_json: bool) -> int:
-    if as_json:
-        print_json({"policy": None})
-    print_error(message)
-    return EXIT_FAILED
 
 
 def _simulated(identity: WorkloadIdentity) -> dict[str, object]:

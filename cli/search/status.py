@@ -17,8 +17,7 @@ from rich.text import Text
 from syncswitch.cli.console import Row, echo, print_json, rich_console, table_of
 from syncswitch.cli.options import common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
-from syncswitch.searcher.learning.words import uses_as_json, uses_text
-from syncswitch.searcher.search.policy_words import kept_text, sure_text
+from syncswitch.searcher.search.policy_words import kept_text, sure_text, uses_as_json, uses_text
 from syncswitch.searcher.status import RunStatus, SearchStatus, StatusReader, SwitchPointStatus
 from syncswitch.searcher.words import (
     NONE,

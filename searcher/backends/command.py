@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
 from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice, option
 from syncswitch.storage.errors import UserError
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.metric import GOALS
 from syncswitch.trainers.command import DEFAULT_FOLDER, DEFAULT_METRIC_FILE, DEFAULT_SILENCE_SECONDS
 
@@ -25,6 +26,8 @@ class UsersCommand(TrainerChoice):
     summary = "any training command of yours (--command, --total-steps)"
     default_workers = 1
     default_protocols = "first,second"
+    simulated_cluster: ClassVar[None] = None
+    search_options: ClassVar[str] = " --trainer command --command ... --total-steps ..."
 
     command: str | None = option(
         "--command",
@@ -126,6 +129,16 @@ class UsersCommand(TrainerChoice):
         from syncswitch.trainers.protocols import parse_named_pair
 
         return parse_named_pair(text or self.default_protocols)
+
+    def load(self, reference: str, workers: int) -> str:
+        """The workload of a command is its name."""
+        return reference
+
+    def identity(
+        self, workload: str, workers: int, protocols: tuple[str, str]
+    ) -> WorkloadIdentity:
+        """The job of the command of this name."""
+        return self.command_job(workload, workers, protocols).identity
 
     @override
     def job(self, request: JobRequest) -> Job:

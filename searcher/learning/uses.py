@@ -8,27 +8,25 @@ another switch takes less time, it is published as the next version.
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from syncswitch.searcher.learning.used_job import FIRST_REASON, LEARNT, Revision, UsedJob
-from syncswitch.searcher.learning.words import drift_text
 from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import read_observations
-from syncswitch.searcher.selection import job_of
+from syncswitch.searcher.search.policy_words import drift_text
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.words import measured_threshold_text
-from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.database.engine import Database
 from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
 from syncswitch.storage.provenance import software_versions
-from syncswitch.storage.records.guard import Band, later_switch_points
+from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord
-from syncswitch.storage.records.use import NextRun
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import SearchInfo
 from syncswitch.storage.trials.workloads import register_workload
@@ -36,23 +34,43 @@ from syncswitch.storage.uses.store import use_curves, uses
 from syncswitch.storage.uses.summary import use_summary
 
 
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """The switch of a training, and what its guard compares it with.
+
+    Attributes:
+        policy: The policy that it uses; None for a switch point of the user's own, and for the
+            first run of a job that is learnt from its runs.
+        switch_percent: Where it switches.
+        band: What its guard compares it with; None without a guard.
+        begins_from: The policy of simulated runs from which the first real one begins.
+        learns: Whether what it measures decides where later runs switch.
+    """
+
+    policy: TimingPolicy | None
+    switch_percent: float
+    band: Band | None = None
+    begins_from: TimingPolicy | None = None
+    learns: bool = False
+
+
 def next_run(
-    storage_url: str, identity: WorkloadIdentity, uses: int, goes_back: bool | None = None
+    database: Database, identity: WorkloadIdentity, uses: int, goes_back: bool | None = None
 ) -> NextRun:
-    """Decides where the next training of a job switches; creates the database if need be.
+    """Decides where the next training of a job switches, if `uses` trainings of it are expected.
 
     Raises:
         UserError: As `UsedJob.next_percent`.
     """
-    with open_database(storage_url, create=True) as database:
-        found = PolicyRegistry(database).lookup(identity.fingerprint, alias=CURRENT)
-        if found:
-            return _next_run(database, found[0], uses, goes_back)
-        begin = simulated_policy(database, identity)
-        if begin is None:
-            return NextRun(None, BASELINE_PERCENT, None, 0)
-        percent = begin.switch_percent
-        return NextRun(None, percent, _band_of(begin), 0, later_switch_points(percent), begin)
+    found = PolicyRegistry(database).lookup(identity.fingerprint)
+    if found:
+        job = used_job(database, found[0], goes_back)
+        band = job.band(use_curves(database, identity.fingerprint))
+        return NextRun(found[0], job.next_percent(uses), band, learns=True)
+    begin = simulated_policy(database, identity)
+    if begin is None:
+        return NextRun(None, BASELINE_PERCENT, learns=True)
+    return NextRun(None, begin.switch_percent, _band_of(begin), begin, learns=True)
 
 
 def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
@@ -63,15 +81,15 @@ def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPo
     its target and band. Training times and the effect of stale gradients are learnt from real runs
     alone.
     """
-    if identity.simulated_cluster is not None:
-        return None
-    registry = PolicyRegistry(database)
-    for policy in registry.lookup(identity.name):
-        entry = registry.entry(policy.fingerprint, policy.version)
-        if entry is not None and entry.identity.simulated_cluster is not None:
-            real = replace(entry.identity, simulated_cluster=None)
-            if real.fingerprint == identity.fingerprint and policy.threshold:
-                return policy
+    for entry in PolicyRegistry(database).entries(workload=identity.name):
+        real = replace(entry.identity, simulated_cluster=None)
+        if (
+            real != entry.identity
+            and real.fingerprint == identity.fingerprint
+            and CURRENT in entry.aliases
+            and entry.policy.threshold
+        ):
+            return entry.policy
     return None
 
 
@@ -79,24 +97,8 @@ def _band_of(policy: TimingPolicy) -> Band:
     return policy.band or Band(policy.target_accuracy, policy.threshold)
 
 
-def next_use(storage_url: str, policy: TimingPolicy, uses: int) -> NextRun | None:
-    """Decides where the next use of a policy switches; None where the policy is not `current`."""
-    with open_database(storage_url, create=False) as database:
-        found = PolicyRegistry(database).lookup(policy.fingerprint, alias=CURRENT)
-        return _next_run(database, policy, uses) if found == [policy] else None
-
-
-def _next_run(
-    database: Database, policy: TimingPolicy, uses: int, goes_back: bool | None = None
-) -> NextRun:
-    job = used_job(database, policy, goes_back)
-    percent = job.next_percent(uses)
-    band = job.band(use_curves(database, policy.fingerprint))
-    return NextRun(job.policy, percent, band, len(job.uses), later_switch_points(percent))
-
-
 def first_policy(
-    storage_url: str,
+    database: Database,
     identity: WorkloadIdentity,
     reference: str,
     record: TrialRecord,
@@ -144,9 +146,8 @@ def first_policy(
             f" workers, a switch at {begins_from.switch_percent:g} %",
             band=_band_of(begins_from),
         )
-    with open_database(storage_url, create=True) as database:
-        register_workload(database, identity, reference)
-        return PolicyRegistry(database).publish(policy)
+    register_workload(database, identity, reference)
+    return PolicyRegistry(database).publish(policy)
 
 
 def revise(database: Database, policy: TimingPolicy) -> tuple[Revision, TimingPolicy] | None:
@@ -191,24 +192,23 @@ def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = 
     return replace(job, goes_back=goes_back)
 
 
-def stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
+def _stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
     """The version of this database that is the same as a policy of a file; None without one."""
     versions = PolicyRegistry(database).policies(workload=policy.fingerprint)
     made = (policy.study, policy.created_at)
     return next((one for one in versions if (one.study, one.created_at) == made), None)
 
 
-def band(storage_url: str, policy: TimingPolicy) -> Band | None:
+def band(database: Database, policy: TimingPolicy) -> Band | None:
     """The band for the next run with a policy, from its search and all uses since."""
-    with open_database(storage_url, create=False) as database:
-        stored = stored_version(database, policy)
-        if stored is None:
-            return policy.band
-        return used_job(database, stored).band(use_curves(database, stored.fingerprint))
+    stored = _stored_version(database, policy)
+    if stored is None:
+        return policy.band
+    return used_job(database, stored).band(use_curves(database, stored.fingerprint))
 
 
 def after_use(
-    storage_url: str,
+    database: Database,
     policy: TimingPolicy,
     expected_uses: int | None = None,
     goes_back: bool | None = None,
@@ -216,7 +216,7 @@ def after_use(
     """Reviews a policy after one more recorded use.
 
     Args:
-        storage_url: The database, which has the use.
+        database: It has the use.
         policy: The policy that the run trained with.
         expected_uses: Total number of trainings of the job, by runs that learn: where another
             switch takes less time, it is published, once nothing is left to try. None where runs
@@ -226,35 +226,35 @@ def after_use(
     Returns:
         Sentences for people, without their full stops.
     """
-    with open_database(storage_url, create=False) as database:
-        stored = stored_version(database, policy)
-        if stored is None:
-            return []
-        job = used_job(database, stored, goes_back)
-        drift = use_summary(stored, job.uses).drift
-        words = [] if drift is None else [drift_text(drift)]
-        if not _is_current(database, stored):
-            return words
-        measured = None if expected_uses is None else job.with_measured_threshold()
-        if measured is not None:
-            stored = PolicyRegistry(database).publish(measured, replaces=stored.version)
-            job = replace(job, policy=stored)
-            first, metric = stored.first_protocol.upper(), stored.decided_by
-            words.append(measured_threshold_text(stored.threshold, metric, first))
-        revision = job.revision(expected_uses)
-        if revision is None:
-            return words
-        if expected_uses is None:
-            command = ["syncswitch-search", "policy", "revise", stored.workload]
-            command += ["--workers", str(stored.workers)]
-            if job_of(PolicyRegistry(database), stored).simulated_cluster is not None:
-                command += ["--cluster", "simulated"]
-            return [*words, f"{revision.why}; publish it with: {shlex.join(command)}"]
-        new = PolicyRegistry(database).publish(job.draft(revision), replaces=stored.version)
-        switch = f"a switch at {new.switch_percent:g} %"
-        if new.switch_percent == BASELINE_PERCENT:
-            switch = f"{new.first_protocol.upper()} alone"
-        return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
+    registry, stored = PolicyRegistry(database), _stored_version(database, policy)
+    if stored is None:
+        return []
+    job = used_job(database, stored, goes_back)
+    drift = use_summary(stored, job.uses).drift
+    words = [] if drift is None else [drift_text(drift)]
+    if not _is_current(database, stored):
+        return words
+    measured = None if expected_uses is None else job.with_measured_threshold()
+    if measured is not None:
+        stored = registry.publish(measured, replaces=stored.version)
+        job = replace(job, policy=stored)
+        first, metric = stored.first_protocol.upper(), stored.decided_by
+        words.append(measured_threshold_text(stored.threshold, metric, first))
+    revision = job.revision(expected_uses)
+    if revision is None:
+        return words
+    if expected_uses is None:
+        command = ["syncswitch-search", "policy", "revise", stored.workload]
+        command += ["--workers", str(stored.workers)]
+        workload = registry.workload(stored.fingerprint)
+        if workload is not None and workload.identity.simulated_cluster is not None:
+            command += ["--cluster", "simulated"]
+        return [*words, f"{revision.why}; publish it with: {shlex.join(command)}"]
+    new = registry.publish(job.draft(revision), replaces=stored.version)
+    switch = f"a switch at {new.switch_percent:g} %"
+    if new.switch_percent == BASELINE_PERCENT:
+        switch = f"{new.first_protocol.upper()} alone"
+    return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
 
 
 def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:

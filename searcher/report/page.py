@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncswitch.searcher.command_lines import search_words, use_words
-from syncswitch.searcher.learning.words import uses_sentence, uses_text
 from syncswitch.searcher.report import figures
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.drawing import Drawing
@@ -21,6 +20,8 @@ from syncswitch.searcher.search.policy_words import (
     policy_sentences,
     sure_text,
     times_text,
+    uses_sentence,
+    uses_text,
 )
 from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
 from syncswitch.searcher.words import (

@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
-from syncswitch.searcher.backends.base import USUAL_PROTOCOLS, USUAL_WORKERS, ClusterChoice
-from syncswitch.searcher.selection import job_of, preferred_policy
-from syncswitch.searcher.training.uses import (
-    Tell,
-    asked,
-    is_policy_file,
-    known_band,
-    own_seed,
-    run_text,
-)
+from syncswitch.searcher.backends.base import ClusterChoice
+from syncswitch.searcher.backends.command import UsersCommand
+from syncswitch.searcher.learning.uses import NextRun, next_run
+from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
+from syncswitch.searcher.training.uses import UsesHome
+from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError, SyncSwitchError, UserError
-from syncswitch.storage.records.guard import later_switch_points
+from syncswitch.storage.policies.registry import CURRENT, PolicyEntry
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT
 from syncswitch.trainers.job.loading import find_module, normal_reference
-from syncswitch.trainers.protocols import check_protocols, parse_pair
+from syncswitch.trainers.job.schedule import check_length
+from syncswitch.trainers.protocols import check_protocols
 
-if TYPE_CHECKING:
-    from syncswitch.storage.policies.registry import PolicyRegistry
-    from syncswitch.storage.records.guard import Band
-    from syncswitch.storage.records.job import WorkloadIdentity
-    from syncswitch.storage.records.policy import TimingPolicy
-    from syncswitch.storage.records.use import NextRun
-    from syncswitch.trainers.job.workload import Workload
-
-
-_HOW_TO_NAME = (
-    "give a policy file (.json), or WORKLOAD or FINGERPRINT with @VERSION or @ALIAS where it is not"
-    " the current one; see: syncswitch-search policy list"
-)
-
-
-_Found = tuple["TimingPolicy", "WorkloadIdentity"]
-"""A policy, and the job that it was found for."""
-
-
-Interrupted = Callable[["Workload", float | None], tuple[int, float] | None]
+Interrupted = Callable[[Any, float | None], tuple[int, float] | None]
 """Finds the run that goes on, for a workload and the percent where it must have switched.
 
 None as the percent stands for any. It gives the seed and switch, or None where another run begins.
@@ -53,69 +34,52 @@ None as the percent stands for any. It gives the seed and switch, or None where 
 class Wanted:
     """A training as its user asked for it.
 
-    None as `workers` or `pair` stands for those of the policy, as `seed` for that of the run that
-    goes on, or one that no other run has. The database need not be there. `tell` shows people how
-    the run trains.
+    Attributes:
+        trainer: What trains, and how.
+        reference: The workload, or the name of a command.
+        workers: Number of workers; None for the policy's.
+        pair: The protocols; None for the policy's.
+        seed: None for that of the run that goes on, or one that no other run has.
+        home: The database, which need not be there.
+        choice: Version, alias or file of the policy.
+        interrupted: Finds the run that goes on.
     """
 
-    cluster: ClusterChoice
+    trainer: ClusterChoice | UsersCommand
     reference: str
     workers: int | None
     pair: tuple[str, str] | None
     seed: int | None
-    storage_url: str
-    interrupted: Interrupted
-    tell: Tell
+    home: UsesHome
+    choice: str = CURRENT
+    interrupted: Interrupted = lambda *_: None
 
     @property
-    def options(self) -> str:
-        """The options of a search for such a job, each with a space before it."""
-        words = self.cluster.search_options
-        words += f" --workers {self.workers}" if self.workers else ""
-        return words + (f" --protocols {','.join(self.pair)}" if self.pair else "")
+    def selection(self) -> Selection:
+        """The policies that fit."""
+        return Selection(
+            self.reference,
+            self.workers,
+            None if self.pair is None else ",".join(self.pair),
+            self.trainer.simulated_cluster or "real",
+            self.choice,
+            tuple(shlex.split(self.trainer.search_options)),
+        )
 
     @property
-    def job_text(self) -> str:
-        """The cluster as far as the user has named it, for example `8 real workers, bsp,asp`."""
-        kind = "real" if self.cluster.simulated_cluster is None else "simulated"
-        noun = "worker" if self.workers == 1 else "workers"
-        text = f"{self.workers or ''} {kind} {noun}".strip()
-        text += f" of{options}" if (options := self.cluster.search_options) else ""
-        return f"{text}, {','.join(self.pair)}" if self.pair else text
-
-    def fitting(self, found: list[_Found]) -> list[_Found]:
-        """The policies for as many workers and these protocols, on any kind of cluster."""
-        return [
-            (policy, job)
-            for policy, job in found
-            if self.workers in (None, job.workers)
-            and self.pair in (None, (job.first_protocol, job.second_protocol))
-        ]
-
-    def of_cluster(self, found: list[_Found]) -> list[TimingPolicy]:
-        """The policies of these that were found on this kind of cluster."""
-        kind = self.cluster.simulated_cluster
-        return [policy for policy, job in found if job.simulated_cluster == kind]
+    def is_real(self) -> bool:
+        """Whether the run is on no simulated cluster."""
+        return self.trainer.simulated_cluster is None
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A run that is about to begin.
+    """A run that is about to begin, with the workload as its trainer loaded it."""
 
-    It is a use of its `policy`, which is None for a switch point of the user's own, and for the
-    first run of a job that is learnt from its runs. Without a `band` it has no guard. It `learns`
-    if what it measures decides where later runs switch.
-    """
-
-    workload: Workload
+    workload: Any
     identity: WorkloadIdentity
-    switch_percent: float
     seed: int
-    policy: TimingPolicy | None = None
-    band: Band | None = None
-    retry_percents: tuple[float, ...] = ()
-    learns: bool = False
-    begins_from: TimingPolicy | None = None
+    run: NextRun
 
 
 def check_when(
@@ -145,21 +109,24 @@ def check_when(
 
 def chosen_by_user(wanted: Wanted, switch_percent: float) -> Chosen:
     """A run at a switch point of the user's own; its usual seed is 0, to compare such runs."""
-    workload, identity = _chosen_job(wanted)
-    return Chosen(workload, identity, switch_percent, wanted.seed or 0)
+    workload, identity = _own_job(wanted)
+    return Chosen(workload, identity, wanted.seed or 0, NextRun(None, switch_percent))
 
 
-def chosen_by_learning(wanted: Wanted, uses: int) -> Chosen:
-    """The run that the runs so far call for; `uses` is how often the job is trained in all."""
-    from syncswitch.searcher.learning.uses import next_run
+def chosen_by_learning(wanted: Wanted, uses: int, goes_back: bool | None = None) -> Chosen:
+    """The run that the runs so far call for; `uses` is how often the job is trained in all.
 
-    workload, identity = _chosen_job(wanted)
-    planned = next_run(wanted.storage_url, identity, uses)
+    It creates the database if need be. Raises UserError where no cluster of this size can run these
+    protocols, or the job is too short for it.
+    """
+    workload, identity = _own_job(wanted)
+    with open_database(wanted.home.url, create=True) as database:
+        planned = next_run(database, identity, uses, goes_back)
     return _learning(wanted, workload, identity, planned, normal_reference(wanted.reference))
 
 
 def chosen_by_policy(
-    wanted: Wanted, choice: str, *, is_guarded: bool, learnt_uses: int | None
+    wanted: Wanted, *, is_guarded: bool = True, learnt_uses: int | None = None
 ) -> Chosen:
     """A run that switches where its policy says, or where learning wants to try.
 
@@ -169,61 +136,94 @@ def chosen_by_policy(
     Raises:
         PolicyError: There is no policy for exactly this job.
     """
-    from syncswitch.searcher.learning import uses as learning
-
-    cluster = wanted.cluster
-    if not is_guarded or cluster.simulated_cluster is not None:
-        learnt_uses = None
-    find_module(wanted.reference)
-    found = named_policies(normal_reference(wanted.reference), choice, wanted.storage_url)
-    if learnt_uses is not None and not wanted.of_cluster(wanted.fitting(found)):
-        begun = _begun(wanted, found, learnt_uses)
+    trainer, home, selection = wanted.trainer, wanted.home, wanted.selection
+    if isinstance(trainer, ClusterChoice):
+        find_module(wanted.reference)
+    known = known_policies(selection, home.url)
+    candidates = selection.meant(known)
+    elsewhere = replace(selection, cluster=None).meant(known)
+    learns = learnt_uses if is_guarded and wanted.is_real else None
+    if not candidates and learns is not None:
+        begun = _begun(wanted, elsewhere, learns)
         if begun is not None:
             return begun
-    candidates = policies_of_cluster(wanted, choice, found)
-    workload = cluster.load(wanted.reference, max(one.workers for one in candidates))
-    policy, identity = _fitting_policy(wanted, candidates, workload, choice)
+    if not candidates:
+        if elsewhere and wanted.is_real:
+            raise _only_simulated(wanted, elsewhere)
+        raise none_found(known, selection, home.url)
+    workload: Any = trainer.load(
+        wanted.reference, max(entry.identity.workers for entry in candidates)
+    )
+    policy, identity = _exact(wanted, candidates, workload)
     planned: NextRun | None = None
-    if learnt_uses is not None and policy.guarded:
-        uses = learnt_uses
-        planned = asked(
-            lambda: learning.next_use(wanted.storage_url, policy, uses),
-            wanted.storage_url,
-            None,
-            wanted.tell,
-        )
+    if learns is not None and policy.guarded:
+        uses = learns
+        planned = home.asked(lambda database: next_run(database, identity, uses), None)
     if planned is not None and planned.band is not None:
         return _learning(wanted, workload, identity, planned)
-    band = known_band(policy, wanted.storage_url, wanted.tell) if is_guarded else None
     percent, seed = policy.switch_percent, wanted.seed
-    retries = later_switch_points(percent) if band else ()
+    band = home.band(policy) if is_guarded else None
     if seed is None:
         goes_on = wanted.interrupted(workload, percent)
-        seed = goes_on[0] if goes_on else own_seed(wanted.storage_url, identity)
-        wanted.tell(f"this run has seed {seed}")
-    return Chosen(workload, identity, percent, seed, policy, band, retries)
+        seed = goes_on[0] if goes_on else home.own_seed(identity)
+        home.tell(f"this run has seed {seed}")
+    return Chosen(workload, identity, seed, NextRun(policy, percent, band))
 
 
-def _begun(wanted: Wanted, found: list[_Found], uses: int) -> Chosen | None:
+def _exact(
+    wanted: Wanted, candidates: Sequence[PolicyEntry], workload: Any
+) -> tuple[TimingPolicy, WorkloadIdentity]:
+    """The first of at least one policy that was found for exactly this job, and the job."""
+    for entry in candidates:
+        identity = _job_like(entry.identity, wanted, workload)
+        if identity.fingerprint == entry.policy.fingerprint:
+            return entry.policy, identity
+    policy, reference = candidates[0].policy, wanted.reference
+    search = replace(wanted.selection, workers=policy.workers).search
+    raise PolicyError(
+        f"policy {wanted.choice!r} is for workload {policy.workload!r} as it was with "
+        f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
+        f"for {reference!r} as it is now with {identity.total_worker_steps:,} (fingerprint "
+        f"{identity.fingerprint[:12]}); find its own with: {search}"
+    )
+
+
+def _job_like(job: WorkloadIdentity, wanted: Wanted, workload: Any) -> WorkloadIdentity:
+    """The wanted job on as many workers and with the protocols of another one."""
+    return wanted.trainer.identity(workload, job.workers, (job.first_protocol, job.second_protocol))
+
+
+def _begun(wanted: Wanted, found: Sequence[PolicyEntry], uses: int) -> Chosen | None:
     """The first real run of a job, from a policy of the same job on a simulated cluster."""
-    from syncswitch.searcher.learning.uses import next_run
-
-    for _, job in wanted.fitting(found):
-        if job.simulated_cluster is None:
-            continue
-        workload = wanted.cluster.load(wanted.reference, job.workers)
-        pair = (job.first_protocol, job.second_protocol)
-        identity = wanted.cluster.identity(workload, job.workers, pair)
+    for job in (entry.identity for entry in found):
+        workload: Any = wanted.trainer.load(wanted.reference, job.workers)
+        identity = _job_like(job, wanted, workload)
         if replace(job, simulated_cluster=None).fingerprint == identity.fingerprint:
-            planned = next_run(wanted.storage_url, identity, uses)
+            with open_database(wanted.home.url, create=False) as database:
+                planned = next_run(database, identity, uses)
             name = normal_reference(wanted.reference)
             return _learning(wanted, workload, identity, planned, name)
     return None
 
 
+def _only_simulated(wanted: Wanted, found: Sequence[PolicyEntry]) -> PolicyError:
+    jobs = "; ".join(f"{one.policy.workload!r} on {one.identity.cluster}" for one in found)
+    choice, reference, selection = wanted.choice, wanted.reference, wanted.selection
+    # Of several the newest; its name alone may mean any of them.
+    newest = f"{found[0].policy.fingerprint[:12]}@{choice}"
+    which = choice if is_policy_file(choice) else newest
+    sweep = ["syncswitch-search", "sweep", reference, "--policy", which, *selection.options]
+    return PolicyError(
+        f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
+        f" {reference!r}; a guarded run that learns begins from it, as long as the workload is"
+        f" the same: leave out --policy, --no-learn and --no-guard; or try it on the real job"
+        f" with: {shlex.join(sweep)}; or search for the real job with: {selection.search}"
+    )
+
+
 def _learning(
     wanted: Wanted,
-    workload: Workload,
+    workload: Any,
     identity: WorkloadIdentity,
     planned: NextRun,
     reference: str | None = None,
@@ -232,92 +232,47 @@ def _learning(
 
     `reference` makes a job known to a database that does not know it yet.
     """
-    goes_on = wanted.interrupted(workload, None)
-    percent, seed = goes_on[1] if goes_on else planned.switch_percent, wanted.seed
+    goes_on, seed = wanted.interrupted(workload, None), wanted.seed
+    if goes_on:
+        planned = replace(planned, switch_percent=goes_on[1])
     if seed is None:
-        seed = goes_on[0] if goes_on else own_seed(wanted.storage_url, identity, reference)
-    wanted.tell(run_text(identity, seed, percent, planned))
-    return Chosen(
-        workload,
-        identity,
-        percent,
-        seed,
-        planned.policy,
-        planned.band,
-        tuple(one for one in planned.retry_percents if one > percent),
-        learns=True,
-        begins_from=planned.begins_from,
+        seed = goes_on[0] if goes_on else wanted.home.own_seed(identity, reference)
+    wanted.home.tell(_run_text(identity, seed, planned))
+    return Chosen(workload, identity, seed, planned)
+
+
+def _run_text(identity: WorkloadIdentity, seed: int, planned: NextRun) -> str:
+    """A line on how a run that learns trains."""
+    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+    policy, percent, found = planned.policy, planned.switch_percent, planned.begins_from
+    begin, is_switch = f"this run, with seed {seed},", percent < BASELINE_PERCENT
+    if found is not None:
+        how = f"switches to {second} at {percent:g} %, guarded" if is_switch else f"uses {first}"
+        return (
+            f"{begin} begins from what simulated runs found (version {found.version} for"
+            f" {found.workers} simulated workers): it {how}; from then on only runs on this cluster"
+            " decide"
+        )
+    if policy is None or percent == policy.switch_percent:
+        how = f"switches to {second} at {percent:g} %" if is_switch else f"uses {first} alone"
+        return f"{begin} {how}"
+    how = f"a switch to {second} at {percent:g} %" if is_switch else f"{first} alone"
+    return (
+        f"{begin} tries {how}, as that may save later runs more time than it costs; policy version"
+        f" {policy.version} says {policy.switch_percent:g} %, and --no-learn keeps to it"
     )
 
 
-def _chosen_job(wanted: Wanted) -> tuple[Workload, WorkloadIdentity]:
-    """The job of a run that follows no policy.
-
-    Raises:
-        UserError: No cluster of this size can run these protocols, or the job is too short for it.
-    """
-    workers, pair = size_and_pair(wanted)
-    workload = wanted.cluster.load(wanted.reference, workers)
+def _own_job(wanted: Wanted) -> tuple[Any, WorkloadIdentity]:
+    """The job of a run that follows no policy."""
+    trainer, (workers, pair) = wanted.trainer, size_and_pair(wanted)
+    workload: Any = trainer.load(wanted.reference, workers)
+    if isinstance(trainer, UsersCommand):
+        return workload, trainer.identity(workload, workers, pair)
     check_protocols(pair, workers)
-    identity = wanted.cluster.identity(workload, workers, pair)
-    # It brings NumPy along, which looking up a policy does not need.
-    from syncswitch.trainers.job.schedule import check_length
-
+    identity = trainer.identity(workload, workers, pair)
     check_length(identity)
     return workload, identity
-
-
-def named_policies(name: str, choice: str, storage_url: str) -> list[_Found]:
-    """The policies that a user may mean, on any cluster, newest first."""
-    if is_policy_file(choice):
-        from syncswitch.storage.policies.file import read_policy_file
-
-        content = read_policy_file(choice)
-        return [(content.policy, content.workload.identity)]
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.registry import PolicyRegistry
-
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        found = registry.choose(name, choice)
-        return [(policy, job_of(registry, policy)) for policy in found]
-
-
-def policies_of_cluster(wanted: Wanted, choice: str, found: list[_Found]) -> list[TimingPolicy]:
-    """The policies of this kind of cluster among those found; at least one.
-
-    Raises:
-        PolicyError: There is none, or a real cluster has none but those of simulated ones.
-    """
-    fitting = wanted.fitting(found)
-    if here := wanted.of_cluster(fitting):
-        return here
-    reference, options = wanted.reference, wanted.options
-    search = f"syncswitch-search run {reference}{options}"
-    if fitting and wanted.cluster.simulated_cluster is None:
-        jobs = "; ".join(f"{policy.workload!r} on {job.cluster}" for policy, job in fitting)
-        # Of several the newest; its name alone may mean any of them.
-        newest = fitting[0][0]
-        which = choice if is_policy_file(choice) else f"{newest.fingerprint[:12]}@{choice}"
-        raise PolicyError(
-            f"policy {choice!r} was found for a simulated job ({jobs}), not for the real"
-            f" {reference!r}; a guarded run that learns begins from it, as long as the workload is"
-            f" the same: leave out --policy, --no-learn and --no-guard; or try it on the real job"
-            f" with: syncswitch-search sweep {shlex.join([reference, '--policy', which])}{options};"
-            f" or search for the real job with: {search}"
-        )
-    have = "; ".join(job.cluster for _, job in found)
-    if is_policy_file(choice):
-        raise PolicyError(
-            f"the policy in {choice} was found for {have}, and this run is on {wanted.job_text}:"
-            f" train on what it was found for, or find a policy for this one with: {search}"
-        )
-    raise PolicyError(
-        f"no policy {choice!r} of workload {reference!r}"
-        + (f" for{options}" if options else "")
-        + (f" (there is one for {have})" if have else "")
-        + f"; find one with: {search}"
-    )
 
 
 def size_and_pair(wanted: Wanted) -> tuple[int, tuple[str, str]]:
@@ -325,68 +280,11 @@ def size_and_pair(wanted: Wanted) -> tuple[int, tuple[str, str]]:
 
     So runs can be compared. Without a policy for such a cluster they are the usual ones.
     """
-    workers, pair = wanted.workers, wanted.pair
-    if workers is not None and pair is not None:
-        return workers, pair
-    with suppress(SyncSwitchError):
-        name = normal_reference(wanted.reference)
-        for _, job in named_policies(name, "current", wanted.storage_url):
-            if job.simulated_cluster == wanted.cluster.simulated_cluster:
+    workers, pair, trainer = wanted.workers, wanted.pair, wanted.trainer
+    if workers is None or pair is None:
+        selection = Selection(wanted.reference, cluster=wanted.selection.cluster)
+        with suppress(SyncSwitchError):
+            for entry in selection.meant(known_policies(selection, wanted.home.url))[:1]:
+                job = entry.identity
                 return workers or job.workers, pair or (job.first_protocol, job.second_protocol)
-    return workers or USUAL_WORKERS, pair or parse_pair(USUAL_PROTOCOLS)
-
-
-def _fitting_policy(
-    wanted: Wanted, candidates: list[TimingPolicy], workload: Workload, choice: str
-) -> tuple[TimingPolicy, WorkloadIdentity]:
-    """The first of at least one policy that was found for exactly this job, and the job."""
-    for policy in candidates:
-        pair = (policy.first_protocol, policy.second_protocol)
-        identity = wanted.cluster.identity(workload, policy.workers, pair)
-        if identity.fingerprint == policy.fingerprint:
-            return policy, identity
-    policy, reference = candidates[0], wanted.reference
-    raise PolicyError(
-        f"policy {choice!r} is for workload {policy.workload!r} as it was with "
-        f"{policy.total_worker_steps:,} worker-steps (fingerprint {policy.fingerprint[:12]}), not "
-        f"for {reference!r} as it is now with {workload.total_worker_steps:,} (fingerprint "
-        f"{identity.fingerprint[:12]}); find its own with: syncswitch-search run {reference}"
-        f"{wanted.cluster.search_options} --workers {policy.workers}"
-    )
-
-
-def policy_named(text: str, storage_url: str, tell: Tell) -> TimingPolicy:
-    """The policy of a file, or of `WORKLOAD[@VERSION|@ALIAS]` in the database.
-
-    Raises:
-        PolicyError: There is none, there are several, or the file was altered.
-    """
-    from syncswitch.storage.database.engine import open_database
-    from syncswitch.storage.policies.file import read_policy_file
-    from syncswitch.storage.policies.registry import CURRENT, PolicyRegistry
-
-    if is_policy_file(text):
-        return read_policy_file(text).policy
-    # The last one: a folder may have this character in its name, too.
-    reference, _, choice = text.rpartition("@") if "@" in text else (text, "", CURRENT)
-    selector = normal_reference(reference)
-    with open_database(storage_url, create=False) as database:
-        registry = PolicyRegistry(database)
-        found = registry.choose(selector, choice)
-        if not found:
-            raise PolicyError(
-                f"no policy {text!r}{_versions_of(registry, selector)}; {_HOW_TO_NAME}"
-            )
-        how_to_choose = "choose with the fingerprint: FINGERPRINT[@VERSION]"
-        return preferred_policy(registry, found, tell, how_to_choose=how_to_choose)
-
-
-def _versions_of(registry: PolicyRegistry, selector: str) -> str:
-    """The versions and aliases of a workload, to show that one does not exist."""
-    entries = registry.entries(workload=selector)
-    if not entries:
-        return ""
-    aliases = sorted({alias for entry in entries for alias in entry.aliases})
-    versions = sorted({entry.policy.version for entry in entries})
-    known = ", ".join([*map(str, versions), *aliases])
-    return f" (versions and aliases of {selector!r}: {known})"
+    return workers or trainer.default_workers, pair or trainer.pair(None)

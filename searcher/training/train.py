@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ from syncswitch.searcher.backends.local import LocalTrainer
 from syncswitch.searcher.backends.registry import trainer_named
 from syncswitch.searcher.backends.simulated import SimulatedCluster
 from syncswitch.searcher.training.policy import (
+    Chosen,
     Wanted,
     check_when,
     chosen_by_learning,
@@ -28,23 +29,18 @@ from syncswitch.searcher.training.resume import (
     interrupted_run,
     save_model,
 )
-from syncswitch.searcher.training.uses import (
-    Tell,
-    UsesHome,
-    after_use,
-    first_policy,
-    note_bare_use,
-    recorded_alone,
-)
+from syncswitch.searcher.training.uses import Tell, UsesHome
 from syncswitch.storage.database.defaults import database_url
 from syncswitch.storage.errors import RetryableError, UserError
 from syncswitch.storage.export.mlflow import check_mlflow, copy_run
+from syncswitch.storage.policies.registry import CURRENT
+from syncswitch.storage.records.guard import later_switch_points
 from syncswitch.storage.records.job import LARGEST_SEED, WorkloadIdentity
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.conditions import ConditionsChoice
 from syncswitch.trainers.job.loading import normal_reference
 from syncswitch.trainers.protocols import alone, parse_pair
-from syncswitch.trainers.run.tensorboard import SideOutput, check_tensorboard
+from syncswitch.trainers.run.tensorboard import SideOutput, check_tensorboard, logged
 from syncswitch.trainers.trainer import Observer
 
 if TYPE_CHECKING:
@@ -182,24 +178,22 @@ def train(
     pair = None if protocols is None else parse_pair(protocols)
     if protocol is not None:
         pair, switch_at = alone(protocol), 100.0
-    wanted = Wanted(cluster, workload, workers, pair, seed, storage_url, interrupted, tell)
+    uses_home = UsesHome(storage_url, tell)
+    wanted = Wanted(
+        cluster, workload, workers, pair, seed, uses_home, policy or CURRENT, interrupted
+    )
     if switch_at is not None:
-        run = chosen_by_user(wanted, switch_at)
+        chosen = chosen_by_user(wanted, switch_at)
     elif learn:
-        run = chosen_by_learning(wanted, uses)
+        chosen = chosen_by_learning(wanted, uses)
     else:
         learnt_uses = None if learn is False or policy is not None else uses
-        run = chosen_by_policy(
-            wanted, policy or "current", is_guarded=guarded, learnt_uses=learnt_uses
-        )
-    loaded, identity, used = run.workload, run.identity, run.policy
-    note_bare_use(used, run.band, tell)
+        chosen = chosen_by_policy(wanted, is_guarded=guarded, learnt_uses=learnt_uses)
+    loaded, identity, run = chosen.workload, chosen.identity, chosen.run
     output, usual_folder = home(loaded)
     check_model_path(output)
-    spec = TrialSpec(
-        identity,
-        run.switch_percent,
-        run.seed,
+    spec = replace(
+        trial_of(chosen, tell),
         conditions=cluster.conditions(
             ConditionsChoice(online, switch, tuple(inject)),
             identity.workers,
@@ -207,28 +201,36 @@ def train(
             identity.first_protocol,
         ),
         resume=resume,
-        band=run.band,
-        retry_percents=run.retry_percents,
     )
     cluster.check_capacity(identity.workers)
     kept = RunCheckpoints(
         spec, checkpoints or usual_folder, checkpoint_every, spares=[usual_folder]
     )
-    alone_seconds = tuple(recorded_alone(storage_url, identity))
-    home_of_uses = UsesHome(storage_url, policy or "current", output, tell)
+    alone_seconds = tuple(uses_home.times_alone(identity))
     watching = observer if callable(observer) else lambda _: nullcontext(observer or Observer())
     try:
         with closing(kept.open()):
-            record = trained(loaded, workload, cluster, kept, tensorboard, tell, watching)
+            how = f"switch-{spec.switch_percent:g}-seed-{spec.seed}"
+            name = f"{identity.name}-{identity.fingerprint[:12]}-{how}"
+            try:
+                opened = cluster.open(loaded, workload, identity.workers)
+                with (
+                    logged(opened, tensorboard, name, tell) as trains,
+                    watching(identity) as watches,
+                ):
+                    record = trains.train(kept.spec, watches)
+            except RetryableError as error:
+                raise RetryableError(f"{error}; {kept.how_to_go_on}") from error
             # A run that is killed from here on continues, and saves and records the same again.
             if not record.diverged:
                 save_model(loaded, record, kept, output)
             kept.name_use()
+            used = run.policy
             if run.learns and used is None:
                 name = normal_reference(workload)
-                used = first_policy(identity, name, record, storage_url, tell, run.begins_from)
-            home_of_uses.record(used, kept.use_id, record)
-            after_use(used, storage_url, tell, uses if run.learns else None)
+                used = uses_home.first_policy(identity, name, record, run.begins_from)
+            uses_home.record(used, kept.use_id, record, choice=policy, model=output)
+            uses_home.tell_lessons(used, uses if run.learns else None)
             SideOutput("checkpoints that are needed no longer stay; remove them", tell)(kept.remove)
             check_sound(record, workload)
             if mlflow is not None:
@@ -251,31 +253,14 @@ def check_copies(tensorboard: Path | None, mlflow: str | None) -> None:
         check_mlflow(mlflow)
 
 
-def trained(
-    workload: Workload,
-    reference: str,
-    cluster: ClusterChoice,
-    checkpoints: RunCheckpoints,
-    tensorboard_folder: Path | None,
-    tell: Tell,
-    watching: Watching,
-) -> TrialRecord:
-    """Trains with an observer and TensorBoard's logs.
+def trial_of(chosen: Chosen, tell: Tell) -> TrialSpec:
+    """The run as trainers take it.
 
-    Raises:
-        RetryableError: The infrastructure failed; the message says how to go on.
+    People are told where it has no guard, and its policy was found for guarded runs.
     """
-    from syncswitch.trainers.run.tensorboard import logged
-
-    spec = checkpoints.spec
-    identity, how = spec.identity, f"switch-{spec.switch_percent:g}-seed-{spec.seed}"
-    name = f"{identity.name}-{identity.fingerprint[:12]}-{how}"
-    try:
-        opened = cluster.open(workload, reference, identity.workers)
-        with (
-            logged(opened, tensorboard_folder, name, tell) as trainer,
-            watching(identity) as observer,
-        ):
-            return trainer.train(spec, observer)
-    except RetryableError as error:
-        raise RetryableError(f"{error}; {checkpoints.how_to_go_on}") from error
+    run = chosen.run
+    if run.policy is not None and run.band is None and run.policy.bare_warning is not None:
+        tell(run.policy.bare_warning)
+    percent = run.switch_percent
+    retries = later_switch_points(percent) if run.band is not None else ()
+    return TrialSpec(chosen.identity, percent, chosen.seed, band=run.band, retry_percents=retries)

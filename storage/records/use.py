@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from syncswitch.storage.records.guard import Band
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 
@@ -32,29 +31,6 @@ class PolicyUse:
     def fingerprint(self) -> str:
         """The fingerprint of the job, and so of the policy."""
         return self.record.spec.identity.fingerprint
-
-
-@dataclass(frozen=True, slots=True)
-class NextRun:
-    """The next training of a job that learns from all its runs.
-
-    Attributes:
-        policy: The policy that the run uses; None before the first one.
-        switch_percent: The switch of the run, which may differ from the policy's.
-        band: Results that it is compared with; None before the first run of the first protocol
-            alone.
-        number: Number of runs before it.
-        retry_percents: Percents at which it switches again if that fails, see `TrialSpec`.
-        begins_from: A policy of simulated runs whose switch and target the first real run takes;
-            None if the job has runs of its own, or there is no such policy.
-    """
-
-    policy: TimingPolicy | None
-    switch_percent: float
-    band: Band | None
-    number: int
-    retry_percents: tuple[float, ...] = ()
-    begins_from: TimingPolicy | None = None
 
 
 def whole_use(policy: TimingPolicy, use_id: str, record: TrialRecord) -> PolicyUse | None:

@@ -66,7 +66,8 @@ def test_a_policy_is_used_as_its_search_says(folder: Path, mlflow_uri: str) -> N
     uses = CliRunner().invoke(search, ["uses", "list", "tiny", "--json"])
     assert len(json.loads(uses.stdout)) == 2
     other = refused(*words[:1], "--trainer", "simulated")
-    assert "for --trainer simulated --profile uniform (there is one for 2 simulated" in other
+    assert "with --trainer simulated --profile uniform in " in other
+    assert "(there is one for 2 simulated" in other
     assert f"syncswitch-search run {words[0]} --trainer simulated --profile uniform" in other
     for keeps_to_it in (["--no-learn"], ["--no-guard"], ["--policy", "1"]):
         assert "was found for a simulated job" in refused(words[0], *keeps_to_it)

@@ -49,8 +49,8 @@ from syncswitch.searcher.comparison import (
     plan_sweep,
 )
 from syncswitch.searcher.search.policy_words import speed_up_text
+from syncswitch.searcher.selection import policy_named
 from syncswitch.searcher.speed_up import SpeedUp
-from syncswitch.searcher.training.policy import policy_named
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile, is_zipfile
 
 import pytest
@@ -21,9 +22,9 @@ from syncswitch.cli.search.main import main as search
 from syncswitch.searcher.training import train
 from syncswitch.storage import frames
 from syncswitch.storage.database.engine import open_database
-from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.storage.uses.spool import take_in
 from syncswitch.trainers.model.kept import kept_for_the_next
+from syncswitch.trainers.trainer import Trainer
 from tests.tiny_job import write_tiny_job
 
 JOB = ("--trainer", "simulated", "--workers", "2")
@@ -106,14 +107,14 @@ def strike(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], No
     """Has a fault come when the next training is about to begin."""
 
     def arrange(fault: Callable[[], None]) -> None:
-        real = train.trained
+        real = train.logged
 
-        def trained(*arguments: object) -> TrialRecord:
-            monkeypatch.setattr(train, "trained", real)
+        def logged(*arguments: Any) -> Trainer:
+            monkeypatch.setattr(train, "logged", real)
             fault()
-            return real(*arguments)  # type: ignore[arg-type]
+            return real(*arguments)
 
-        monkeypatch.setattr(train, "trained", trained)
+        monkeypatch.setattr(train, "logged", logged)
 
     return arrange
 

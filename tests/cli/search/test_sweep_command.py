@@ -12,7 +12,8 @@ from command_line import Invoke, error_line, export
 from generated_trainer import identity
 
 from syncswitch.searcher.backends.local import LocalTrainer
-from syncswitch.searcher.training.policy import Wanted, named_policies, policies_of_cluster
+from syncswitch.searcher.training.policy import Wanted, chosen_by_policy
+from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry
@@ -248,9 +249,9 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
         TrialStore(database).register(job, "digits", search)
         policy = replace(POLICY, fingerprint=job.fingerprint, study=search.study)
         PolicyRegistry(database).publish(policy)
-    wanted = Wanted(LocalTrainer(), "digits", None, None, None, url, lambda *_: None, print)
+    wanted = Wanted(LocalTrainer(), "digits", None, None, None, UsesHome(url, print))
     with pytest.raises(PolicyError) as caught:
-        policies_of_cluster(wanted, "current", named_policies("digits", "current", url))
+        chosen_by_policy(wanted)
     hint = str(caught.value).split("try it on the real job with: ")[1].split("; or ")[0]
     program, *arguments = shlex.split(hint)
     assert program == "syncswitch-search"
@@ -264,9 +265,9 @@ def test_the_hint_about_a_simulated_policy_can_be_run_as_it_is(invoke: Invoke, u
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("nothing generated", "no policy 'nothing'; give a policy file (.json), or WORKLOAD"),
-        ("generated@9 generated", "no policy 'generated@9' (versions and aliases of"),
-        ("generated@ generated", "'generated': 1, current)"),
+        ("nothing generated", "; give a policy file (.json), or WORKLOAD"),
+        ("generated@9 generated", "'generated' has no policy '9'; its versions and aliases are: 1"),
+        ("generated@ generated", "no policy for 'generated@' in sqlite:///"),
         ("generated generated", "2 policies of 'generated' fit: 8 workers"),
         ("no.json generated", "cannot read the policy file no.json"),
         ("altered.json generated", "policy file altered.json was altered"),

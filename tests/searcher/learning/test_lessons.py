@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from syncswitch.searcher.learning.used_job import lessons_of
-from syncswitch.searcher.learning.words import uses_sentence, uses_text
+from syncswitch.searcher.search.policy_words import uses_sentence, uses_text
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment, History
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.observation import Observation, TrialCost

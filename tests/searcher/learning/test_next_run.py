@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from syncswitch.searcher.learning.uses import (
+    NextRun,
     after_use,
     first_policy,
     next_run,
@@ -18,12 +19,13 @@ from syncswitch.searcher.learning.uses import (
 from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
-from syncswitch.storage.records.guard import GuardOutcome, later_switch_points
+from syncswitch.storage.records.guard import GuardOutcome
+from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
-from syncswitch.storage.records.use import NextRun, whole_use
+from syncswitch.storage.records.use import whole_use
 from syncswitch.storage.trials.workloads import register_workload
-from syncswitch.storage.uses.store import record_use, uses_of
+from syncswitch.storage.uses.store import record_use, uses, uses_of
 from tests.storage.conftest import IDENTITY, POLICY, RECORD, sent_back
 from tests.warm_server import at_once
 
@@ -36,17 +38,32 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/job.db"
 
 
-def trained(planned: NextRun) -> TrialRecord:
+def planned_run(
+    url: str, expected_uses: int = 30, identity: WorkloadIdentity = IDENTITY
+) -> NextRun:
+    with open_database(url, create=True) as database:
+        return next_run(database, identity, expected_uses)
+
+
+def published(url: str, made: TrialRecord, begins_from: TimingPolicy | None = None) -> TimingPolicy:
+    identity = made.spec.identity
+    with open_database(url, create=True) as database:
+        policy = first_policy(database, identity, "digits", made, begins_from)
+    assert policy is not None
+    return policy
+
+
+def trained(planned: NextRun, number: int = 0) -> TrialRecord:
     """One whole run; with too early a switch it is sent back."""
     percent = planned.switch_percent
     switch = round(W * percent / 100)
     phases = [PhaseRecord("bsp", 0, switch, 10.0 * switch / W, 0.0, 0)] if switch else []
     if switch < W:
         phases.append(PhaseRecord("asp", switch, W, 4.0 * (W - switch) / W, 1.0, 3))
-    accuracy = 0.9 + 0.002 * (-1) ** planned.number
+    accuracy = 0.9 + 0.002 * (-1) ** number
     return replace(
         RECORD,
-        spec=replace(RECORD.spec, switch_percent=percent, seed=planned.number, replicate=0),
+        spec=replace(RECORD.spec, switch_percent=percent, seed=number, replicate=0),
         evaluations=tuple(Evaluation(step, step / 100, accuracy, 0.3) for step in (500, W)),
         phases=tuple(phases),
         converged_accuracy=accuracy,
@@ -56,22 +73,21 @@ def trained(planned: NextRun) -> TrialRecord:
     )
 
 
-def record(url: str, policy: TimingPolicy | None, made: TrialRecord, uses: int = 30) -> list[str]:
+def record(url: str, policy: TimingPolicy, made: TrialRecord, expected_uses: int = 30) -> list[str]:
     """Records the use of a policy; gives what is said after it."""
-    assert policy is not None
     use = whole_use(policy, uuid.uuid4().hex, made)
     assert use is not None
     with open_database(url, create=False) as database:
         assert record_use(database, use)
-    return after_use(url, policy, uses)
+        return after_use(database, policy, expected_uses)
 
 
-def make_run(url: str, uses: int = 30) -> NextRun:
+def make_run(url: str, expected_uses: int = 30) -> NextRun:
     """As syncswitch-run --learn does it."""
-    planned = next_run(url, IDENTITY, uses)
-    assert planned.retry_percents == later_switch_points(planned.switch_percent)
-    made = trained(planned)
-    record(url, planned.policy or first_policy(url, IDENTITY, "digits", made), made, uses)
+    planned = planned_run(url, expected_uses)
+    with open_database(url, create=False) as database:
+        made = trained(planned, len(uses(database, IDENTITY.fingerprint)))
+    record(url, planned.policy or published(url, made), made, expected_uses)
     return planned
 
 
@@ -82,7 +98,7 @@ def versions(url: str) -> list[TimingPolicy]:
 
 def test_from_nothing_to_a_policy(url: str) -> None:
     plans = [make_run(url)]
-    assert plans[0] == NextRun(None, 100.0, None, 0)
+    assert plans[0] == NextRun(None, 100.0, learns=True)
     (first,) = versions(url)
     assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
     assert first.reason == "nothing but the first protocol alone was tried so far"
@@ -105,26 +121,27 @@ def test_from_nothing_to_a_policy(url: str) -> None:
 
 def test_after_all_uses_it_answers_with_what_it_knows(url: str) -> None:
     for _ in range(3):
-        make_run(url, uses=3)
+        make_run(url, 3)
     answer = versions(url)[-1]
     assert answer.version == 2
-    assert make_run(url, uses=3).switch_percent == answer.switch_percent
+    assert make_run(url, 3).switch_percent == answer.switch_percent
 
 
 def test_a_first_run_that_diverged_teaches_nothing(url: str) -> None:
-    made = replace(trained(next_run(url, IDENTITY, 30)), diverged=True)
-    assert first_policy(url, IDENTITY, "digits", made) is None
-    assert next_run(url, IDENTITY, 30) == NextRun(None, 100.0, None, 0)
+    made = replace(trained(planned_run(url)), diverged=True)
+    with open_database(url, create=False) as database:
+        assert first_policy(database, IDENTITY, "digits", made) is None
+    assert planned_run(url) == NextRun(None, 100.0, learns=True)
 
 
 def test_learning_goes_on_after_a_search(url: str) -> None:
     with open_database(url, create=True) as database:
         register_workload(database, IDENTITY, "digits")
         found = PolicyRegistry(database).publish(replace(POLICY, guarded=True))
-    planned = next_run(url, IDENTITY, 1000)
+    planned = planned_run(url, 1000)
     assert planned.policy == found
     assert planned.switch_percent != found.switch_percent
-    assert next_run(url, IDENTITY, 1).policy == found
+    assert planned_run(url, 1).policy == found
 
 
 def begun(url: str, held_percent: float) -> list[TimingPolicy]:
@@ -134,15 +151,14 @@ def begun(url: str, held_percent: float) -> list[TimingPolicy]:
     with open_database(url, create=True) as database:
         register_workload(database, simulated, "digits")
         PolicyRegistry(database).publish(found)
-    planned = next_run(url, IDENTITY, 30)
+    planned = planned_run(url)
     assert (planned.policy, planned.switch_percent) == (None, 12.5)
     assert planned.begins_from is not None
     assert planned.band is not None
-    assert planned.retry_percents == later_switch_points(12.5)
     failed = sent_back(12.5)
     guard = GuardOutcome(held_percent, () if held_percent == 12.5 else failed.failed)
     made = replace(trained(planned), guard=guard)
-    record(url, first_policy(url, IDENTITY, "digits", made, planned.begins_from), made)
+    record(url, published(url, made, planned.begins_from), made)
     return [one for one in versions(url) if one.fingerprint == IDENTITY.fingerprint]
 
 
@@ -173,16 +189,15 @@ def test_a_job_whose_metric_has_no_usual_threshold_measures_it_in_its_first_runs
     told: list[list[str]] = []
 
     def make() -> NextRun:
-        planned, accuracy = next_run(url, identity, 30), next(accuracies)
-        made = trained(planned)
+        planned, accuracy = planned_run(url, identity=identity), next(accuracies)
+        made = trained(planned, len(told))
         made = replace(
             made,
             spec=replace(made.spec, identity=identity),
             evaluations=tuple(replace(one, accuracy=accuracy) for one in made.evaluations),
             converged_accuracy=accuracy,
         )
-        policy = planned.policy or first_policy(url, identity, "digits", made)
-        told.append(record(url, policy, made))
+        told.append(record(url, planned.policy or published(url, made), made))
         return planned
 
     plans = [make() for _ in range(3)]

@@ -139,7 +139,8 @@ def test_runners_at_the_same_moment_publish_one_version(
 
 def _revise(given: tuple[str, TimingPolicy]) -> list[str]:
     url, policy = given
-    return after_use(url, policy, 4)
+    with open_database(url, create=False) as database:
+        return after_use(database, policy, 4)
 
 
 def test_what_is_proposed_after_a_use_can_be_done(database: Database, policy: TimingPolicy) -> None:
@@ -155,18 +156,18 @@ def test_what_is_proposed_after_a_use_can_be_done(database: Database, policy: Ti
     other = PolicyRegistry(database).publish(replace(POLICY, **changes))
     for one, identity in ((policy, IDENTITY), (other, simulated)):
         record_uses(database, one, [True, False, False, False], identity=identity)
-        (proposal,) = after_use(database.url, one)
+        (proposal,) = after_use(database, one)
         why, command = proposal.split("; publish it with: syncswitch-search ")
         assert why.startswith("3 of 4 switches failed with version 1, and a later switch is")
         done = json.loads(revised(f"{command} --json").stdout)
         assert (done["revision"]["failed"], done["policy"]["version"]) == (3, 2)
         assert done["policy"]["fingerprint"] == identity.fingerprint
-    assert after_use(database.url, replace(policy, study="of another database"), 4) == []
+    assert after_use(database, replace(policy, study="of another database"), 4) == []
 
 
 def test_a_job_that_has_changed_is_said(database: Database, policy: TimingPolicy) -> None:
     record_uses(database, policy, [True] * 20 + [False] * 8)
-    words = after_use(database.url, policy)
+    words = after_use(database, policy)
     drift = (
         "of the last 10 runs 2 kept the accuracy, of the 19 before them 19: the job has changed,"
         " search again"
@@ -181,7 +182,7 @@ def test_a_target_that_was_measured_too_high_is_found_out(
     database: Database, policy: TimingPolicy
 ) -> None:
     record_uses(database, policy, [False, True, False])
-    found, job = band(database.url, policy), used_job(database, policy)
+    found, job = band(database, policy), used_job(database, policy)
     assert found is not None
     # Two runs of the search, and those that the guard sent back.
     assert found.target_accuracy == pytest.approx((2 * 0.9 + 0.902 + 0.902) / 4)

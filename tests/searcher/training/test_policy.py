@@ -15,10 +15,9 @@ from syncswitch.searcher.training.policy import (
     Chosen,
     Wanted,
     chosen_by_policy,
-    named_policies,
-    policies_of_cluster,
     size_and_pair,
 )
+from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.file import write_policy
@@ -39,18 +38,14 @@ def wanted(
     workers: int | None = None,
     pair: tuple[str, str] | None = None,
     *,
+    choice: str = "current",
     reference: str = "digits",
     cluster: LocalTrainer = LocalTrainer(),  # noqa: B008 (frozen)
 ) -> Wanted:
     def tell(line: str) -> None:
         print(line, file=sys.stderr)
 
-    return Wanted(cluster, reference, workers, pair, None, url, lambda *_: None, tell)
-
-
-def found_by(request: Wanted, choice: str) -> list[TimingPolicy]:
-    found = named_policies("digits", choice, request.storage_url)
-    return policies_of_cluster(request, choice, found)
+    return Wanted(cluster, reference, workers, pair, None, UsesHome(url, tell), choice)
 
 
 def policy_of(identity: WorkloadIdentity) -> TimingPolicy:
@@ -87,7 +82,7 @@ def test_only_a_simulated_policy_is_an_error_that_says_how_to_try_it(
         (4, ("bsp", "asp"), " --workers 4 --protocols bsp,asp"),
     ):
         with pytest.raises(PolicyError) as caught:
-            found_by(wanted(sqlite_url, workers, pair), choice)
+            chosen_by_policy(wanted(sqlite_url, workers, pair, choice=choice))
         assert str(caught.value) == (
             f"policy {choice!r} was found for a simulated job ('digits' on 4 simulated workers,"
             f" bsp,asp), not for the real 'digits'; a guarded run that learns begins from it, as"
@@ -102,12 +97,13 @@ def test_of_a_real_policy_and_a_simulated_one_the_real_one_is_meant(
     publish: Callable[..., None], sqlite_url: str
 ) -> None:
     publish(IDENTITY, SIMULATED, LARGER)
-    found = found_by(wanted(sqlite_url), "current")
-    assert [policy.fingerprint for policy in found] == [IDENTITY.fingerprint]
+    run = chosen(sqlite_url, uses=None).run
+    assert run.policy is not None
+    assert run.policy.fingerprint == IDENTITY.fingerprint
     with pytest.raises(PolicyError, match=r"on 500 simulated workers, bsp,asp\), not for the"):
-        found_by(wanted(sqlite_url, 500), "current")
+        chosen_by_policy(wanted(sqlite_url, 500))
     with pytest.raises(PolicyError) as caught:
-        found_by(wanted(sqlite_url, 2), "current")
+        chosen_by_policy(wanted(sqlite_url, 2))
     for have in ("500 simulated workers", "4 simulated workers", "4 workers"):
         assert f"{have}, bsp,asp" in str(caught.value)
 
@@ -123,19 +119,19 @@ def test_a_run_without_a_policy_is_on_the_cluster_of_the_current_one(
 
 
 def test_a_file_says_it_too(tmp_path: Path) -> None:
-    file, unused = str(tmp_path / "my policy.json"), wanted("sqlite:///unused.db")
+    file, url = str(tmp_path / "my policy.json"), "sqlite:///unused.db"
     write_policy(Path(file), policy_of(IDENTITY), RegisteredWorkload(IDENTITY, "digits"))
-    assert found_by(unused, file) == [policy_of(IDENTITY)]
+    found = chosen_by_policy(wanted(url, choice=file, cluster=KnownJob()))
+    assert found.run.policy == policy_of(IDENTITY)
     write_policy(Path(file), policy_of(SIMULATED), RegisteredWorkload(SIMULATED, "digits"))
     with pytest.raises(PolicyError, match=r"a simulated job \('digits' on 4 simulated") as caught:
-        found_by(unused, file)
+        chosen_by_policy(wanted(url, choice=file))
     assert f"syncswitch-search sweep digits --policy '{file}'; or" in str(caught.value)
     with pytest.raises(PolicyError) as caught:
-        found_by(wanted("sqlite:///unused.db", 8), file)
+        chosen_by_policy(wanted(url, 8, choice=file))
     assert str(caught.value) == (
-        f"the policy in {file} was found for 4 simulated workers, bsp,asp, and this run is on 8"
-        " real workers: train on what it was found for, or find a policy for this one with:"
-        " syncswitch-search run digits --workers 8"
+        f"no policy for 'digits' with --workers 8 in {file} (there is one for 4 simulated workers,"
+        " bsp,asp); find one with: syncswitch-search run digits --workers 8"
     )
 
 
@@ -152,7 +148,7 @@ class KnownJob(LocalTrainer):
 
 def chosen(url: str, *, uses: int | None, is_guarded: bool = True) -> Chosen:
     request = wanted(url, cluster=KnownJob())
-    return chosen_by_policy(request, "current", is_guarded=is_guarded, learnt_uses=uses)
+    return chosen_by_policy(request, is_guarded=is_guarded, learnt_uses=uses)
 
 
 def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(
@@ -165,8 +161,9 @@ def test_a_run_that_learns_begins_from_a_simulated_policy_of_just_this_job(
     for uses, is_guarded in ((None, True), (30, False)):
         with pytest.raises(PolicyError, match="was found for a simulated job"):
             chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
-    run = chosen(sqlite_url, uses=30)
-    assert (run.identity, run.policy, run.learns) == (IDENTITY, None, True)
+    found = chosen(sqlite_url, uses=30)
+    run = found.run
+    assert (found.identity, run.policy, run.learns) == (IDENTITY, None, True)
     assert run.switch_percent == POLICY.switch_percent
     assert run.begins_from is not None
     assert run.begins_from.fingerprint == SIMULATED.fingerprint
@@ -179,16 +176,15 @@ def test_a_run_may_try_another_switch_than_its_policy(
     with open_database(sqlite_url, create=False) as database:
         TrialStore(database).register(IDENTITY, "digits", SEARCH)
         found = PolicyRegistry(database).publish(GUARDED)
-    run = chosen(sqlite_url, uses=1000)
+    run = chosen(sqlite_url, uses=1000).run
     assert (run.learns, run.policy) == (True, found)
     assert run.switch_percent != found.switch_percent
-    assert run.retry_percents[-1] == 50
     assert capsys.readouterr().err.endswith(
         f"tries a switch to ASP at {run.switch_percent:g} %, as that may save later runs more time"
         f" than it costs; policy version 1 says {found.switch_percent:g} %, and --no-learn keeps to"
         " it\n"
     )
-    last = chosen(sqlite_url, uses=1)
+    last = chosen(sqlite_url, uses=1).run
     assert (last.learns, last.switch_percent) == (True, found.switch_percent)
 
 
@@ -206,7 +202,6 @@ def test_a_run_keeps_to_its_policy(
     with open_database(sqlite_url, create=False) as database:
         TrialStore(database).register(IDENTITY, "digits", SEARCH)
         PolicyRegistry(database).publish(policy)
-    run = chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
+    run = chosen(sqlite_url, uses=uses, is_guarded=is_guarded).run
     assert (run.learns, run.switch_percent) == (False, policy.switch_percent)
-    has_band = is_guarded and policy.band is not None
-    assert (bool(run.retry_percents), run.band is not None) == (has_band, has_band)
+    assert (run.band is not None) == (is_guarded and policy.band is not None)
