@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.problems import BASELINE_PERCENT, Problem, earliest_acceptable, is_acceptable
 from reproduction.measures import ratio_of_means, share
-from syncswitch.searcher.simulation.estimates import Estimate, mean
-from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
+from reproduction.simulator import PlayedRun, SimulatedSearch, search_with
+from syncswitch.searcher.speed_up import Estimate, mean
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy

@@ -40,8 +40,8 @@ from benchmarks.problems import (
     recorded_jobs,
 )
 from reproduction.replays import PlayedRecording
+from reproduction.simulator import Ledger, RunAt, SimulatedSearch
 from syncswitch.searcher.search.plan import replicate_seed
-from syncswitch.searcher.simulation.simulator import Ledger, RunAt, SimulatedSearch
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.observation import Observation

@@ -16,7 +16,7 @@ import numpy as np
 
 from reproduction.logs import write_table
 from reproduction.replays import PlayedRecording
-from syncswitch.searcher.simulation.simulator import PlayedRun
+from reproduction.simulator import PlayedRun
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.storage.database.engine import open_database

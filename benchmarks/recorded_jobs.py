@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems import BASELINE_PERCENT, BETA
+from reproduction.simulator import PlayedRun
 from syncswitch.searcher.search.band import measured_band
-from syncswitch.searcher.simulation.simulator import PlayedRun
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.records.guard import Band

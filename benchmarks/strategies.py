@@ -41,7 +41,7 @@ from benchmarks.contenders import (
     score,
 )
 from benchmarks.problems import Problem, generated_problem, recorded_jobs
-from syncswitch.searcher.simulation.estimates import Estimate
+from syncswitch.searcher.speed_up import Estimate
 from tests.reproduction.recordings import PAPER
 
 CHUNK = 10

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reproduction.replays import PlayedRecording
-from syncswitch.searcher.simulation.estimates import Estimate, half_width, mean
-from syncswitch.searcher.simulation.forecast import ratio_or_infinity
-from syncswitch.searcher.simulation.simulator import PlayedRun, SimulatedSearch, search_with
+from reproduction.simulator import PlayedRun, SimulatedSearch, search_with
+from syncswitch.searcher.forecast import ratio_or_infinity
+from syncswitch.searcher.speed_up import Estimate, half_width, mean
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.paper import PaperStrategy

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
-from syncswitch.searcher.simulation.simulator import (
+from reproduction.simulator import (
     PlayedRun,
     SimulatedSearch,
     played_run,

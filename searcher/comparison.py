@@ -17,8 +17,7 @@ from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop
-from syncswitch.searcher.simulation.estimates import mean
-from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up
+from syncswitch.searcher.speed_up import SpeedUp, mean, measured_speed_up
 from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Wait
 from syncswitch.searcher.strategies.baseline import (
     ROUNDING,

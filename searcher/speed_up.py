@@ -1,4 +1,4 @@
-"""The gain of a policy in training time, with its interval; pure."""
+"""Means, and the gain of a policy in training time, with their intervals; pure."""
 
 from __future__ import annotations
 
@@ -21,6 +21,29 @@ _LONG_PHASE = 0.1
 _SwitchPoint = TypeVar("_SwitchPoint", bound=Hashable)
 # Wider intervals only mean that too few runs were timed.
 _WIDEST = math.log(100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """The mean with Student's interval, which has no width for a single value."""
+    value, half = statistics.fmean(values), half_width(values)
+    return Estimate(value, value - half, value + half)
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of Student's interval of the mean; 0 for a single value."""
+    n = len(values)
+    if n < 2:
+        return 0.0
+    return student_half_width(statistics.stdev(values) / math.sqrt(n), n - 1, 0.95)
 
 
 @dataclass(frozen=True, slots=True)

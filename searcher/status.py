@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 
+from syncswitch.searcher.forecast import RestOfSearch, rest_of_search
 from syncswitch.searcher.search.liveness import state_of
 from syncswitch.searcher.search.observations import read_observations, total_cost
-from syncswitch.searcher.simulation.forecast import RestOfSearch, rest_of_search
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation

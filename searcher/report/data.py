@@ -13,8 +13,7 @@ from syncswitch.searcher.learning.uses import policy_explained, search_explained
 from syncswitch.searcher.search.explanation import Explanation
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.selection import ClusterKind, Selection, only_job
-from syncswitch.searcher.simulation.estimates import Estimate, mean
-from syncswitch.searcher.speed_up import SpeedUp, speed_up_of
+from syncswitch.searcher.speed_up import Estimate, SpeedUp, mean, speed_up_of
 from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Strategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of

@@ -26,7 +26,7 @@ from syncswitch.searcher.report.drawing import (
     drawn,
     literal,
 )
-from syncswitch.searcher.simulation.estimates import Estimate
+from syncswitch.searcher.speed_up import Estimate
 from syncswitch.searcher.words import counted, percent_text
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric

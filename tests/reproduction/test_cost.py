@@ -22,8 +22,8 @@ from reproduction.measures import (
 from reproduction.program import main
 from reproduction.published import TABLES
 from reproduction.replays import PlayedRecording, simulate
-from syncswitch.searcher.simulation.estimates import Estimate
-from syncswitch.searcher.simulation.simulator import SimulatedSearch
+from reproduction.simulator import SimulatedSearch
+from syncswitch.searcher.speed_up import Estimate
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.early_stopping import StopRule
 from syncswitch.searcher.strategies.paper import PaperStrategy

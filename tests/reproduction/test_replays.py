@@ -12,7 +12,7 @@ import pytest
 
 from reproduction import replays
 from reproduction.replays import PlayedRecording, simulate
-from syncswitch.searcher.simulation.simulator import PlayedRun
+from reproduction.simulator import PlayedRun
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule

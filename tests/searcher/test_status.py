@@ -18,10 +18,10 @@ from command_line import LEAST, Invoke, database_file
 from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher import status as status_reading
+from syncswitch.searcher.forecast import RestOfSearch
 from syncswitch.searcher.search.observations import observations_of
 from syncswitch.searcher.search.plan import SearchPlan, study_name
 from syncswitch.searcher.search.search import Search, SearchStudy
-from syncswitch.searcher.simulation.forecast import RestOfSearch
 from syncswitch.searcher.status import SearchStatus, StatusReader, search_status
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.storage.database.engine import open_database

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncswitch.cli.console import Row, echo, finite, print_json, print_rows, print_text
+from syncswitch.searcher.forecast import Forecast, forecast
 from syncswitch.searcher.search.pairs import PairOutcome, best_of, why_dropped
 from syncswitch.searcher.search.policy_words import policy_text
 from syncswitch.searcher.search.search import SearchResult, SwitchPointResult
-from syncswitch.searcher.simulation.forecast import Forecast, forecast
 from syncswitch.searcher.speed_up import speed_up_of
 from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.words import (

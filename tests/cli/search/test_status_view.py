@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from syncswitch.cli.search.status import overview
-from syncswitch.searcher.simulation.forecast import RestOfSearch
+from syncswitch.searcher.forecast import RestOfSearch
 from syncswitch.searcher.status import RunStatus, SearchStatus, SwitchPointStatus
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.metric import Metric

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from step_recording import FIRST_SECONDS, GRID, TARGET, step_recording
 
-from syncswitch.searcher.search.plan import SearchPlan
-from syncswitch.searcher.search.search import Patience, Search, SearchResult
-from syncswitch.searcher.simulation.simulator import (
+from reproduction.simulator import (
     PlayedRun,
     SimulatedSearch,
     played_run,
     search_with,
 )
+from syncswitch.searcher.search.plan import SearchPlan
+from syncswitch.searcher.search.search import Patience, Search, SearchResult
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.early_stopping import StopRule

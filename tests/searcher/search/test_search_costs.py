@@ -10,7 +10,7 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Patience, Search, SearchResult
-from syncswitch.searcher.simulation.estimates import mean
+from syncswitch.searcher.speed_up import mean
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.queries.search_costs import SearchCost, StudyCost, study_costs

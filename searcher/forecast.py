@@ -6,15 +6,15 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from syncswitch.searcher.simulation.simulator import PlayedRun, search_with
 from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, NextTrial, Strategy
-from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.planner import asked_trials, course_of
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.searcher.strategies.planner import asked_trials, course_of, decision_after
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.errors import UserError
 
@@ -60,54 +60,71 @@ def forecast(strategy: Strategy, first_seconds: float, second_seconds: float) ->
         if not (math.isfinite(value) and value > 0):
             raise UserError(f"the training time with the {name} protocol is {value}: give seconds")
     knees = (strategy.highest_percent / 2**halvings for halvings in range(strategy.settings + 1))
-    jobs = (_ImaginedJob(strategy, knee, first_seconds, second_seconds) for knee in knees)
-    return [_foreseen(strategy, job) for job in jobs]
+    return [_foreseen(strategy, knee, first_seconds, second_seconds) for knee in knees]
 
 
-@dataclass(frozen=True, slots=True)
-class _ImaginedJob:
-    """A job whose curve has its knee at the answer."""
+def _foreseen(
+    strategy: Strategy, knee_percent: float, first_seconds: float, second_seconds: float
+) -> Forecast:
+    """The searches of a job whose curve has its knee at the answer."""
 
-    strategy: Strategy
-    knee_percent: float
-    first_seconds: float
-    second_seconds: float
+    def loss_without_luck(percent: float, _: int) -> float:
+        return 0.0 if percent >= knee_percent else _HOPELESS_LOSS
 
-    def run(self, percent: float, loss: float) -> PlayedRun:
-        target = _TARGET if self.strategy.target_accuracy is None else self.strategy.target_accuracy
-        share = percent / self.strategy.highest_percent
-        first_seconds = share * self.first_seconds
-        seconds = first_seconds + (1 - share) * self.second_seconds
-        return PlayedRun(target - loss, False, seconds, first_seconds)
-
-    def run_without_luck(self, percent: float, _: int) -> PlayedRun:
-        return self.run(percent, 0.0 if percent >= self.knee_percent else _HOPELESS_LOSS)
-
-    def run_at(self, percent: float, replicate: int, *, search: int) -> PlayedRun:
-        """Returns a generated run of the search with this number."""
+    def loss_in(search: int, percent: float, replicate: int) -> float:
         chance = np.random.default_rng([_STREAM, search, round(percent * 1e6), replicate])
-        below = max(0.0, math.log2(self.knee_percent / percent))
+        below = max(0.0, math.log2(knee_percent / percent))
         noise = _STANDARD_DEVIATION * float(chance.standard_normal())
         # A measured threshold fits any scale of the noise.
-        scale = self.strategy.threshold or USUAL_THRESHOLD
-        return self.run(percent, scale * (_SLOPE * below + noise))
+        return (strategy.threshold or USUAL_THRESHOLD) * (_SLOPE * below + noise)
 
-
-def _foreseen(strategy: Strategy, job: _ImaginedJob) -> Forecast:
-    if strategy.repeats is not None:
-        searches = [search_with(strategy, job.run_without_luck)]
-    else:
-        runs_of = [functools.partial(job.run_at, search=number) for number in range(_SEARCHES)]
-        searches = [search_with(strategy, run_at) for run_at in runs_of]
-    paid = statistics.fmean(search.seconds for search in searches) / job.first_seconds
-    policy = job.run(job.knee_percent, 0.0).seconds / job.first_seconds
+    losses: list[Callable[[float, int], float]] = [loss_without_luck]
+    if strategy.repeats is None:
+        losses = [functools.partial(loss_in, search) for search in range(_SEARCHES)]
+    searches = [_searched(strategy, first_seconds, second_seconds, loss_at) for loss_at in losses]
+    paid = statistics.fmean(paid for _, paid in searches) / first_seconds
+    share = knee_percent / strategy.highest_percent
+    policy = (share * first_seconds + (1 - share) * second_seconds) / first_seconds
     return Forecast(
-        switch_percent=job.knee_percent,
-        runs=statistics.fmean(search.runs for search in searches),
+        switch_percent=knee_percent,
+        runs=statistics.fmean(runs for runs, _ in searches),
         search_cost=paid,
         amortized_recurrences=ratio_or_infinity(paid, 1 - policy),
         speed_up=1 / policy,
     )
+
+
+def _searched(
+    strategy: Strategy,
+    first_seconds: float,
+    second_seconds: float,
+    loss_at: Callable[[float, int], float],
+) -> tuple[int, float]:
+    """Lets a strategy search: the number of its runs, and what they cost in seconds."""
+    target = _TARGET if strategy.target_accuracy is None else strategy.target_accuracy
+    runs: list[Observation] = []
+    shared: dict[int, float] = defaultdict(float)  # the first phase that a replicate has
+    paid = 0.0
+    while isinstance(decision := decision_after(strategy, tuple(runs)), NextTrial):
+        for percent, replicate in asked_trials(strategy, runs, decision):
+            share = percent / strategy.highest_percent
+            first = share * first_seconds
+            cost = first + (1 - share) * second_seconds - min(first, shared[replicate])
+            if strategy.share_prefix:
+                shared[replicate] = max(shared[replicate], first)
+            paid += cost
+            paces = (first_seconds if share else None, second_seconds if share < 1 else None)
+            accuracy = target - loss_at(percent, replicate)
+            runs.append(
+                Observation(
+                    percent,
+                    accuracy,
+                    trial_number=len(runs),
+                    replicate=replicate,
+                    cost=TrialCost(cost, *paces),
+                )
+            )
+    return len(runs), paid
 
 
 def ratio_or_infinity(value: float, unit: float) -> float:

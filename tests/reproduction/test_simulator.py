@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.problems import generated_problem
-from syncswitch.searcher.simulation.simulator import (
+from reproduction.simulator import (
     PlayedRun,
     SimulatedSearch,
     played_run,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.searcher.simulation.forecast import RestOfSearch, forecast, rest_of_search
+from syncswitch.searcher.forecast import RestOfSearch, forecast, rest_of_search
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.base import Decided, Strategy
 from syncswitch.searcher.strategies.observation import Observation, TrialCost

@@ -1,1 +1,0 @@
-"""Searches without training: replayed on recorded runs, or forecast."""
