@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.problems import BASELINE_PERCENT, BETA
 from reproduction.simulator import PlayedRun
-from syncswitch.searcher.search.band import measured_band
+from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.strategies.baseline import ROUNDING
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.records.guard import Band

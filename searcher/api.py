@@ -24,7 +24,7 @@ from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.report.data import load_report
 from syncswitch.searcher.report.page import page_of, write_page
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER
-from syncswitch.searcher.search.early_words import too_short
+from syncswitch.searcher.search.plan import too_short
 from syncswitch.searcher.search.reporter import Reporter
 from syncswitch.searcher.search.search import Search
 from syncswitch.searcher.selection import ClusterKind, policy_named

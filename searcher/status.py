@@ -15,13 +15,16 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 
 from syncswitch.searcher.forecast import RestOfSearch, rest_of_search
-from syncswitch.searcher.search.liveness import state_of
-from syncswitch.searcher.search.observations import read_observations, total_cost
-from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.search.observations import read_observations, state_of, total_cost
+from syncswitch.searcher.strategies.base import (
+    SearchProgress,
+    Strategy,
+    SwitchPointSummary,
+    summary_of,
+)
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import course_of
-from syncswitch.searcher.strategies.progress import SearchProgress, SwitchPointSummary, summary_of
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 from syncswitch.storage.database.engine import Database, open_database
@@ -284,7 +287,7 @@ def search_status(
         identity: The job.
         rows: Its trials by their number.
         finished: The completed ones, as `observations_of` gives them.
-        states: The state of each trial, as `liveness.state_of` gives it.
+        states: The state of each trial, as `observations.state_of` gives it.
         now: The present, with a time zone.
         registered_at: When the search began.
         policy: The policy that it published.

@@ -22,7 +22,7 @@ from syncswitch.cli.search.rows import (
     selector_of,
     write_rows,
 )
-from syncswitch.searcher.search.liveness import state_of
+from syncswitch.searcher.search.observations import state_of
 from syncswitch.searcher.words import (
     NONE,
     accuracy_interval,

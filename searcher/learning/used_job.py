@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.search.observations import cost_of
+from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.baseline import measured_threshold

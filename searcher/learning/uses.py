@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from syncswitch.searcher.learning.used_job import FIRST_REASON, LEARNT, Revision, UsedJob
-from syncswitch.searcher.search.band import measured_band
 from syncswitch.searcher.search.explanation import Explanation, explain
 from syncswitch.searcher.search.observations import read_observations
 from syncswitch.searcher.search.policy_words import drift_text
+from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
 from syncswitch.searcher.strategies.planner import course_of
 from syncswitch.searcher.strategies.registry import stored_strategy

@@ -1,11 +1,18 @@
-"""Turns stored trials into what a strategy sees of them; no other module makes observations."""
+"""What the stored trials of a search say: what they measured, and whether anyone runs them.
+
+No other module makes observations.
+"""
 
 from __future__ import annotations
 
 import math
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
+
+import psutil
 
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.planner import Key
@@ -15,13 +22,18 @@ from syncswitch.storage.queries.search_costs import SearchCost, search_cost
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.trial import TrialState
 from syncswitch.storage.trials.optuna_tables import given_up_trials
-from syncswitch.storage.trials.values import StoredTrial
+from syncswitch.storage.trials.values import Owner, StoredTrial
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 REPLICATE = "replicate"
 """User attribute of Optuna's trials that holds the replicate."""
+
+HEARTBEAT_SECONDS = 120.0
+"""A searcher on another machine that is silent for longer counts as dead."""
+
+_START_TIME_TOLERANCE_SECONDS = 2.0
 
 
 def observations_of(rows: Iterable[StoredTrial]) -> list[Observation]:
@@ -117,3 +129,37 @@ def total_cost(identity: WorkloadIdentity, rows: Iterable[StoredTrial]) -> Searc
     phases = (phase for row in known for phase in row.phases)
     pace = seconds_at_pace(phases, identity.first_protocol, identity.total_worker_steps)
     return search_cost(known, pace)
+
+
+def is_alive(owner: Owner) -> bool:
+    """Returns whether a process of this machine still runs, and not another with its number."""
+    try:
+        process = psutil.Process(owner.process_id)
+        started_at = process.create_time()
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+    return abs(started_at - owner.process_started_at) <= _START_TIME_TOLERANCE_SECONDS
+
+
+def is_run_by_anyone(row: StoredTrial, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> bool:
+    """Returns whether a running trial goes on, by its process here or its heartbeat elsewhere."""
+    owner = row.owner
+    if owner is None or row.heartbeat_at is None:
+        return False
+    if owner.host == socket.gethostname():
+        return is_alive(owner)
+    silent = (datetime.now(timezone.utc) - row.heartbeat_at).total_seconds()
+    return silent <= heartbeat_seconds
+
+
+def state_of(row: StoredTrial) -> TrialState:
+    """Returns the stored state, or `stale` for a running trial whose process is dead."""
+    return (
+        TrialState.STALE
+        if row.state == TrialState.RUNNING and not is_run_by_anyone(row)
+        else row.state
+    )

@@ -22,7 +22,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from syncswitch.searcher.search.liveness import is_run_by_anyone
+from syncswitch.searcher.search.observations import is_run_by_anyone
 from syncswitch.storage.database.check import RESTORE, Finding, database_findings, listed
 from syncswitch.storage.database.engine import Database, examined
 from syncswitch.storage.database.inspection import (

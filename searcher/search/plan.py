@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from syncswitch.searcher.strategies.base import Strategy
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, possible_accuracy
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import LARGEST_SEED, RunConditions, WorkloadIdentity
+from syncswitch.trainers.job.schedule import percent_to_worker_steps, round_worker_steps
 
 # Options that depend on what the database holds when a study begins are not part of its name.
 _FIRST_WRITERS = {"recorded", "wanted"}
@@ -97,6 +99,25 @@ class SearchPlan:
                 "--target-runs says how many runs stand behind --target-accuracy, which is not"
                 " given; give both or neither"
             )
+
+
+def too_short(identity: WorkloadIdentity, strategy: Strategy) -> str | None:
+    """Returns a warning if the job is too short to tell switch points apart."""
+    total = identity.total_worker_steps
+    size = round_worker_steps(identity.first_protocol, identity.workers)
+    percents: dict[int, list[float]] = defaultdict(list)
+    for percent in strategy.grid():
+        percents[percent_to_worker_steps(percent, total, size)].append(percent)
+    same = next(((step, found) for step, found in percents.items() if len(found) > 1), None)
+    if same is None:
+        return None
+    step, found = same
+    listed = " and ".join(f"{percent:g}" for percent in sorted(found))
+    return (
+        f"{listed} % of this job's {total:,} worker-steps are one switch, after {step:,}, as a"
+        f" round has {size:,}: the search could not tell them apart; give fewer --settings, or a"
+        " longer job"
+    )
 
 
 def study_name(identity: WorkloadIdentity, plan: SearchPlan) -> str:

@@ -1,19 +1,34 @@
-"""Recorded runs of a job that count again, so that nobody makes them twice."""
+"""Recorded runs of a job: those that count again, and what the first protocol alone measured."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
+import numpy as np
+
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
+from syncswitch.searcher.strategies.base import Strategy
+from syncswitch.searcher.strategies.baseline import measured_threshold
 from syncswitch.searcher.strategies.comparison import ComparisonStrategy
+from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
-from syncswitch.storage.records.trial import BASELINE_PERCENT, TrialRecord, TrialSpec, TrialState
+from syncswitch.storage.records.trial import (
+    BASELINE_PERCENT,
+    Evaluation,
+    TrialRecord,
+    TrialSpec,
+    TrialState,
+)
 from syncswitch.storage.trials.store import TrialStore
 from syncswitch.storage.trials.values import Owner, StoredTrial
 from syncswitch.trainers.replay import RecordedRun, whole_runs
+
+_MOST_POINTS = 200
 
 
 def completed_runs(
@@ -59,6 +74,74 @@ def usable_runs(
         if row.study in studies and is_whole and is_alike and row.conditions == conditions:
             found.setdefault((row.switch_percent, row.seed), row)
     return list(found.values())
+
+
+def sound_baseline(runs: Iterable[Observation], highest_percent: float) -> list[int]:
+    """The numbers of the runs of the first protocol alone that did not diverge."""
+    return [
+        run.trial_number
+        for run in runs
+        if run.switch_percent == highest_percent and not run.diverged
+    ]
+
+
+def measured_band(
+    target_accuracy: float, threshold: float, curves: Iterable[Sequence[Evaluation]]
+) -> Band:
+    """Returns mean and deviation of the accuracy of runs of the first protocol along their way.
+
+    The points are the tests of the longest run. A run that was not tested there counts with the
+    accuracy interpolated between its neighbouring tests, and a stopped run as far as it went. Of
+    more than 200 points, 200 are kept, evenly spread, the last one among them.
+
+    Runs that diverged are not among them.
+    """
+    known = [
+        ([test.worker_step for test in curve], [test.accuracy for test in curve])
+        for curve in curves
+        if curve
+    ]
+    longest, _ = max(known, key=lambda curve: (curve[0][-1], -len(curve[0])), default=((), ()))
+    kept = np.linspace(0, len(longest) - 1, min(len(longest), _MOST_POINTS)).round().astype(int)
+    points = tuple(_point(longest[place], known) for place in kept)
+    return Band(target_accuracy, threshold, len(known), points)
+
+
+def _point(worker_step: int, curves: Iterable[tuple[list[int], list[float]]]) -> BandPoint:
+    accuracies = [
+        float(np.interp(worker_step, steps, tests))
+        for steps, tests in curves
+        if steps[0] <= worker_step <= steps[-1]
+    ]
+    deviation = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
+    return BandPoint(worker_step, statistics.fmean(accuracies), deviation)
+
+
+def comparison_band(
+    store: TrialStore, strategy: Strategy, spec: TrialSpec, trainer: str
+) -> Band | None:
+    """Returns the band of a guarded comparison, from all runs of the first protocol alone.
+
+    None if the comparison is not guarded, for the runs of the first protocol alone, and without
+    any of these.
+    """
+    is_guarded = isinstance(strategy, ComparisonStrategy) and strategy.guarded
+    if not is_guarded or spec.switch_percent >= BASELINE_PERCENT:
+        return None
+    usable = usable_runs(store, spec.identity, trainer, spec.conditions)
+    rows = [row for row in usable if row.switch_percent == BASELINE_PERCENT and not row.diverged]
+    accuracies = [row.converged_accuracy or 0.0 for row in rows]
+    threshold: float | None = strategy.threshold
+    if strategy.threshold_runs:
+        threshold = measured_threshold(accuracies)
+    if not rows or threshold is None:
+        return None
+    fingerprint = spec.identity.fingerprint
+    stored = store.trials(fingerprint=fingerprint)
+    complete = [row for row in stored if row.state == TrialState.COMPLETE]
+    whole = whole_runs(complete, store.curves(fingerprint))
+    curves = (whole[row.trial_id].evaluations for row in rows if row.trial_id in whole)
+    return measured_band(statistics.fmean(accuracies), threshold, curves)
 
 
 def recorded_result(store: TrialStore, spec: TrialSpec, trainer: str) -> TrialRecord | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.progress import SearchProgress
+from syncswitch.searcher.strategies.base import SearchProgress, Strategy
 from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.metric import Metric
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord

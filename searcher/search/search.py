@@ -32,13 +32,13 @@ from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateF
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from syncswitch.searcher.search.band import alarmed, comparison_band, guard_of, measured_band
 from syncswitch.searcher.search.checkpoints import DEFAULT_FOLDER, Prefixes, as_whole
-from syncswitch.searcher.search.early_words import never_moved
-from syncswitch.searcher.search.liveness import HEARTBEAT_SECONDS, is_alive, is_run_by_anyone
 from syncswitch.searcher.search.observations import (
+    HEARTBEAT_SECONDS,
     REPLICATE,
     in_flight_runs,
+    is_alive,
+    is_run_by_anyone,
     observations_of,
     total_cost,
 )
@@ -46,19 +46,27 @@ from syncswitch.searcher.search.optuna_storage import open_storage, readable
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed, study_name
 from syncswitch.searcher.search.recorded import (
     baseline_of_pairs,
+    comparison_band,
     completed_runs,
+    measured_band,
     recorded_replicates,
     recorded_result,
+    sound_baseline,
 )
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
 from syncswitch.searcher.search.sampler import BinarySearchSampler
 from syncswitch.searcher.speed_up import speed_ups
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Decided, Strategy, Wait
+from syncswitch.searcher.strategies.base import (
+    Decided,
+    Strategy,
+    SwitchPointSummary,
+    Wait,
+    is_guarded,
+)
 from syncswitch.searcher.strategies.early_stopping import StopRule, may_stop
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.planner import PlannedTrial, SearchCourse, course_of, plan_trial
-from syncswitch.searcher.strategies.progress import SwitchPointSummary
 from syncswitch.searcher.strategies.registry import stored_strategy
 from syncswitch.storage.database.driver_errors import is_away
 from syncswitch.storage.database.engine import RESTART_SECONDS, Database
@@ -72,6 +80,7 @@ from syncswitch.storage.errors import (
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.provenance import software_versions
 from syncswitch.storage.queries.search_costs import SearchCost
+from syncswitch.storage.records.guard import FailedSwitch, GuardOutcome
 from syncswitch.storage.records.job import RunConditions, WorkloadIdentity
 from syncswitch.storage.records.policy import Evidence, TimingPolicy
 from syncswitch.storage.records.trial import (
@@ -105,6 +114,7 @@ PARAMETER = "switch_percent"
 
 VALUE = "converged_accuracy"
 _OWNER = "owner"
+_LEAST_TESTS = 5
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _Answer = TypeVar("_Answer")
@@ -418,64 +428,84 @@ class SearchStudy:
             self._study.tell(number, value, state=state, skip_if_finished=True)
 
 
-@dataclass
 class TrialObserver(Observer):
     """Sends the heartbeats of a run, and decides when it ends early.
 
-    `stop` decides that the accuracy is known, `guard` that the switch fails (`alarm` is why),
-    `is_decided` that the run is no longer needed (it `is_cancelled` then). `inherited` are the
-    tests before the checkpoint that the run starts from. `switch_worker_step` is 0 if the second
-    protocol never begins. `heartbeat` records the worker-step, and the last test if there was one
-    since; `look` is given all tests after each one.
+    It goes by the search as it was when the run was planned: a search without company would not
+    know what else has been measured since. A run that is no longer needed `is_cancelled`, and
+    `alarm` is why a guard ended one.
     """
 
-    trial: ReportedTrial
-    reporter: Reporter
-    heartbeat: Callable[[int, Evaluation | None], None]
-    heartbeat_interval_seconds: float
-    stop: StopRule | None = None
-    inherited: Sequence[Evaluation] = ()
-    switch_worker_step: int = 0
-    guard: Guard | None = None
-    look: Callable[[Sequence[Evaluation]], None] = lambda _: None
-    is_decided: Callable[[], bool] = lambda: False
-    is_cancelled: bool = False
-    alarm: RunEvent | None = None
-
-    def __post_init__(self) -> None:
-        self._next_heartbeat_at = time.monotonic() + self.heartbeat_interval_seconds
-        self._next_look_at = self._next_heartbeat_at
-        self._evaluations = list(self.inherited)
+    def __init__(
+        self, loop: TrialLoop[Any], trial: ReportedTrial, spec: TrialSpec, state: SearchState
+    ) -> None:
+        self.is_cancelled = False
+        self.alarm: RunEvent | None = None
+        self._loop, self._trial, self._spec, self._state = loop, trial, spec, state
+        self._interval_seconds = loop.patience.heartbeat_interval_seconds
+        self._next_heartbeat_at = self._next_look_at = time.monotonic() + self._interval_seconds
+        self._evaluations = list(spec.inherited_evaluations)
         self._untold: Evaluation | None = None
+        self._switch_worker_step = _planned_switch_worker_step(spec)
+        self._stop: StopRule | None = None
+        if may_stop(state.measured_strategy, spec.switch_percent, state.course.runs):
+            boundaries = spec.identity.learning_rate_boundaries
+            self._stop = StopRule.of(state.measured_strategy, boundaries)
+        self._guard = self._guard_of_candidate()
+
+    def _guard_of_candidate(self) -> Guard | None:
+        """The guard that ends a run as soon as its switch fails.
+
+        None if the search wants to know how much a failing run loses, if runs are made to their
+        end, and as long as the accuracy of the first protocol is unknown.
+        """
+        strategy, known, spec = self._state.measured_strategy, self._state.course.runs, self._spec
+        is_candidate = spec.switch_percent < strategy.highest_percent
+        is_wanted = is_candidate and strategy.early_stop and strategy.judges_single_runs
+        if not is_wanted or not spec.conditions.is_undisturbed:
+            return None
+        baseline = sound_baseline(known, strategy.highest_percent)
+        target = strategy.progress(known).target_accuracy if baseline else None
+        if target is None:
+            return None
+        runs = self._loop.completed(self._state)
+        curves = (runs[number].evaluations for number in baseline if number in runs)
+        band = measured_band(target, strategy.threshold, curves)
+        return Guard(band, spec.identity.total_worker_steps, spec.identity.decided_by)
 
     def on_progress(self, worker_step: int) -> None:
-        """Sends a heartbeat at most once per interval."""
+        """Sends a heartbeat at most once per interval, with the last test if it was not told."""
         now = time.monotonic()
         if now >= self._next_heartbeat_at:
-            self._next_heartbeat_at = now + self.heartbeat_interval_seconds
+            self._next_heartbeat_at = now + self._interval_seconds
             untold, self._untold = self._untold, None
-            self.heartbeat(worker_step, untold)
-        self.reporter.on_progress(self.trial, worker_step)
+            # A lost heartbeat does no harm, but losing the run for it would.
+            with contextlib.suppress(RetryableError):
+                study, number = self._loop.study, self._trial.number
+                study.store.heartbeat(study.name, number, worker_step)
+                if untold is not None:
+                    study.note_evaluation(number, untold)
+        self._loop.reporter.on_progress(self._trial, worker_step)
 
     def on_evaluation(self, evaluation: Evaluation) -> Verdict:
         """Ends the run if its accuracy is known, if it fails, or is not needed."""
         self._untold = evaluation
-        self.reporter.on_evaluation(self.trial, evaluation)
+        self._loop.reporter.on_evaluation(self._trial, evaluation)
         if self._is_needless():
             self.is_cancelled = True
             return Verdict.STOP
         self._evaluations.append(evaluation)
-        self.look(self._evaluations)
-        is_known = self.stop is not None and self.stop.knows(
-            self._evaluations, self.switch_worker_step
+        self._loop.warn_once(never_moved(self._spec.identity, self._evaluations))
+        is_known = self._stop is not None and self._stop.knows(
+            self._evaluations, self._switch_worker_step
         )
         return Verdict.STOP if is_known or self._fails(evaluation) else Verdict.CONTINUE
 
     def _fails(self, newest: Evaluation) -> bool:
         """Asks the guard, except at the end of the run, whose last test is its result."""
-        if self.guard is None or newest.worker_step >= self.trial.total_worker_steps:
+        if self._guard is None or newest.worker_step >= self._trial.total_worker_steps:
             return False
-        reason = self.guard.alarm(self._evaluations, self.switch_worker_step)
+        reason = self._guard.alarm(self._evaluations, self._switch_worker_step)
         if reason is None:
             return False
         is_told = self.alarm is not None  # the test that ends the run may alarm again
@@ -489,14 +519,53 @@ class TrialObserver(Observer):
         now = time.monotonic()
         if now < self._next_look_at:
             return False
-        self._next_look_at = now + self.heartbeat_interval_seconds
+        self._next_look_at = now + self._interval_seconds
         with contextlib.suppress(RetryableError):
-            return self.is_decided()
+            return self._loop.is_decided()
         return False
 
     def on_event(self, event: RunEvent) -> None:
         """Passes the event on."""
-        self.reporter.on_event(self.trial, event)
+        self._loop.reporter.on_event(self._trial, event)
+
+    def judged(self, record: TrialRecord) -> TrialRecord:
+        """The record of the run, with the alarm that ended it.
+
+        Nothing is lost by an alarm: whatever was trained is the price of the run.
+        """
+        alarm = self.alarm
+        if alarm is None:
+            return record
+        accuracy = record.evaluations[-1].accuracy if record.evaluations else None
+        percent, at_step = record.spec.switch_percent, alarm.worker_step
+        failed = FailedSwitch(
+            percent,
+            alarm.reason,
+            at_step,
+            alarm.elapsed_seconds,
+            lost_seconds=0.0,
+            accuracy=accuracy,
+        )
+        return replace(record, guard=GuardOutcome(None, (failed,)), events=(*record.events, alarm))
+
+
+def never_moved(identity: WorkloadIdentity, evaluations: Sequence[Evaluation]) -> str | None:
+    """A warning if the metric was the same in all tests of the first half of a run.
+
+    Only the first test in the second half warns, while it is the newest.
+    """
+    half = identity.total_worker_steps / 2
+    is_now = len(evaluations) >= _LEAST_TESTS and evaluations[-1].worker_step >= half
+    if not is_now or evaluations[-2].worker_step >= half:
+        return None
+    if len({one.accuracy for one in evaluations}) > 1:
+        return None
+    metric = identity.decided_by
+    return (
+        f"{metric.name} was {metric.text(evaluations[-1].accuracy)} in all {len(evaluations)} tests"
+        " of half a run: a search cannot tell switch points apart by what never moves; check the"
+        " metric, the labels and the learning rate"
+    )
 
 
 class LoopOptions(TypedDict, total=False):
@@ -537,8 +606,8 @@ class TrialLoop(ABC, Generic[_Answer]):
         plan.check()
         self._database, self._identity, self._plan = database, identity, plan
         self._open_trainer, self._tensorboard = open_trainer, options.get("tensorboard")
-        self._reporter = options.get("reporter") or Reporter()
-        self._patience = options.get("patience") or Patience()
+        self.reporter = options.get("reporter") or Reporter()
+        self.patience = options.get("patience") or Patience()
         self._owner = Owner.current()
         self.store = TrialStore(database)
         self.study_name = study_name(identity, plan)
@@ -613,8 +682,8 @@ class TrialLoop(ABC, Generic[_Answer]):
                         case PlannedTrial():
                             self._make(state)
                         case Wait(switch_percent):
-                            self._reporter.on_wait(switch_percent)
-                            time.sleep(self._patience.poll_seconds)
+                            self.reporter.on_wait(switch_percent)
+                            time.sleep(self.patience.poll_seconds)
                         case answer:
                             return answer
                 except RetryableError as error:
@@ -631,9 +700,9 @@ class TrialLoop(ABC, Generic[_Answer]):
         if threshold != self._told_threshold:
             self._told_threshold = threshold
             self.store.set_threshold(self.study_name, threshold)
-            self._reporter.on_threshold(state.measured_strategy, self._identity)
+            self.reporter.on_threshold(state.measured_strategy, self._identity)
         most_runs = self.strategy.most_runs if self.strategy.repeats else None
-        self._reporter.on_state(len(state.finished), most_runs, progress)
+        self.reporter.on_state(len(state.finished), most_runs, progress)
 
     def _make(self, state: SearchState) -> None:
         """Makes the planned run, unless others took all that are needed."""
@@ -650,12 +719,12 @@ class TrialLoop(ABC, Generic[_Answer]):
 
     def _try_again(self, error: RetryableError) -> None:
         """Waits a little before the next attempt; raises RetryableError after the last one."""
-        patience, gave_up = self._patience, None
+        patience, gave_up = self.patience, None
         if isinstance(error, DatabaseAwayError):
             now = time.monotonic()
             if self._away_since is None:
                 self._away_since = now
-                self._reporter.on_database_away(patience.restart_seconds)
+                self.reporter.on_database_away(patience.restart_seconds)
             elif now - self._away_since >= patience.restart_seconds:
                 gave_up = f"{now - self._away_since:.0f} s without the database: {error}"
         else:
@@ -670,13 +739,13 @@ class TrialLoop(ABC, Generic[_Answer]):
         time.sleep(patience.retry_seconds)
 
     def _look(self) -> SearchState:
-        state, stale = self.study.repaired(self._patience)
+        state, stale = self.study.repaired(self.patience)
         if stale:
-            self._reporter.on_repaired(stale)
+            self.reporter.on_repaired(stale)
         return state
 
     def _look_again(self) -> SearchState:
-        time.sleep(min(0.05, self._patience.poll_seconds))
+        time.sleep(min(0.05, self.patience.poll_seconds))
         return self._look()
 
     def _close_trainer(self) -> None:
@@ -703,7 +772,7 @@ class TrialLoop(ABC, Generic[_Answer]):
             is_speculative=claim.is_speculative,
             metric=self._identity.decided_by,
         )
-        self._reporter.on_run(trial)
+        self.reporter.on_run(trial)
         try:
             record, is_cancelled = self._trained(claim, trial, trainer)
             _check(record)
@@ -715,13 +784,13 @@ class TrialLoop(ABC, Generic[_Answer]):
         except BaseException as error:
             self._give_back(claim.number, error)
             if isinstance(error, RetryableError):
-                self._reporter.on_failed(trial, str(error))
+                self.reporter.on_failed(trial, str(error))
             raise
         if is_cancelled:
-            self._reporter.on_cancelled(trial, record)
+            self.reporter.on_cancelled(trial, record)
             self.study.fail(claim.number)
             return
-        self._reporter.on_finished(trial, record)
+        self.reporter.on_finished(trial, record)
         self.study.note_result(claim.number, record.diverged, record.training_seconds)
         self.study.complete(claim.number, record.converged_accuracy)
 
@@ -753,16 +822,14 @@ class TrialLoop(ABC, Generic[_Answer]):
             if not self.study.is_running(claim.number):
                 raise RetryableError(f"trial {claim.number} was taken for stale before it began")
             try:
-                observer = self._observer(trial, spec, claim.state)
-                record = trainer.train(spec, observer)
-                if observer.alarm is not None:
-                    record = alarmed(record, observer.alarm)
+                observer = TrialObserver(self, trial, spec, claim.state)
+                record = observer.judged(trainer.train(spec, observer))
             except UserError as error:
                 if spec.fork_from is None:
                     raise
                 # The run can be made without its checkpoint; a true fault shows again then.
                 self.prefixes.distrust(spec.fork_from)
-                self._reporter.on_failed(trial, str(error))
+                self.reporter.on_failed(trial, str(error))
             else:
                 is_whole = spec.fork_from is None or fork is not None
                 return record if is_whole else as_whole(record), observer.is_cancelled
@@ -777,44 +844,13 @@ class TrialLoop(ABC, Generic[_Answer]):
             speculative=claim.is_speculative,
         )
 
-    def _observer(self, trial: ReportedTrial, spec: TrialSpec, state: SearchState) -> TrialObserver:
-        """Returns what watches a run.
-
-        It goes by the search as it was when the run was planned: a search without company would not
-        know what else has been measured since.
-        """
-        known, strategy = state.course.runs, state.measured_strategy
-
-        def heartbeat(worker_step: int, evaluation: Evaluation | None) -> None:
-            # A lost heartbeat does no harm, but losing the run for it would.
-            with contextlib.suppress(RetryableError):
-                self.store.heartbeat(self.study_name, trial.number, worker_step)
-                if evaluation is not None:
-                    self.study.note_evaluation(trial.number, evaluation)
-
-        stop = None
-        if may_stop(strategy, spec.switch_percent, known):
-            stop = StopRule.of(strategy, self._identity.learning_rate_boundaries)
-        return TrialObserver(
-            trial,
-            self._reporter,
-            heartbeat,
-            self._patience.heartbeat_interval_seconds,
-            stop=stop,
-            inherited=spec.inherited_evaluations,
-            switch_worker_step=_planned_switch_worker_step(spec),
-            guard=guard_of(strategy, known, spec, lambda: self._completed(state)),
-            look=self._warn_once,
-            is_decided=self.is_decided,
-        )
-
-    def _completed(self, state: SearchState) -> dict[int, RecordedRun]:
+    def completed(self, state: SearchState) -> dict[int, RecordedRun]:
+        """The complete runs of the search, by trial number."""
         return completed_runs(self.store, self.study_name, state.rows.values())
 
-    def _warn_once(self, evaluations: Sequence[Evaluation]) -> None:
-        """Warns of a metric that never moves, early, as runs may take hours."""
-        word = None if self._has_warned else never_moved(self._identity, evaluations)
-        if word is not None:
+    def warn_once(self, word: str | None) -> None:
+        """Warns early of a search that makes no sense, as runs may take hours."""
+        if word is not None and not self._has_warned:
             self._has_warned = True
             _LOG.warning(word)
 
@@ -955,9 +991,8 @@ class Search(TrialLoop[SearchResult]):
         sound = [run for run in runs if not run.diverged]
         timed = [(run.switch_percent, state.rows[run.trial_number]) for run in sound]
         speed_up = speed_ups(identity, timed, highest).get(percent)
-        completed = self._completed(state)
-        baseline = [run.trial_number for run in sound if run.switch_percent == highest]
-        is_guarded: bool = getattr(strategy, "guarded", False)
+        completed = self.completed(state)
+        baseline = sound_baseline(runs, highest)
         return TimingPolicy(
             **identity.policy_fields,
             version=1,
@@ -984,8 +1019,8 @@ class Search(TrialLoop[SearchResult]):
             created_at=datetime.now(timezone.utc).isoformat(),
             software=software_versions(),
             confidence=decided.confidence,
-            guarded=is_guarded,
-            keep=None if is_guarded else getattr(strategy, "keep", None),
+            guarded=is_guarded(strategy),
+            keep=None if is_guarded(strategy) else getattr(strategy, "keep", None),
             kept_share=decided.kept_share,
             delivered_share=decided.delivered_share,
             baseline_kept_share=decided.baseline_kept_share,

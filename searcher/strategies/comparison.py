@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from syncswitch.searcher.strategies.base import Decision, NextTrial, Strategy, Wait
+from syncswitch.searcher.strategies.base import (
+    Decision,
+    NextTrial,
+    SearchProgress,
+    Strategy,
+    Wait,
+    summary_of,
+)
 from syncswitch.searcher.strategies.baseline import check_baseline
 from syncswitch.searcher.strategies.observation import Observation
-from syncswitch.searcher.strategies.progress import SearchProgress, summary_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
+from syncswitch.searcher.strategies.base import (
+    Decided,
+    Decision,
+    NextTrial,
+    SearchProgress,
+    Strategy,
+    summary_of,
+)
 from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
 from syncswitch.searcher.strategies.observation import Observation, mean_accuracy
-from syncswitch.searcher.strategies.progress import SearchProgress, summary_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ from syncswitch.cli.console import (
 from syncswitch.searcher.backends.base import Job
 from syncswitch.searcher.mlflow import copy_to_mlflow
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.strategies.base import Strategy
-from syncswitch.searcher.strategies.progress import SearchProgress
+from syncswitch.searcher.strategies.base import SearchProgress, Strategy
 from syncswitch.searcher.words import counted, measured_threshold_text
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing

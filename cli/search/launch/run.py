@@ -41,7 +41,7 @@ from syncswitch.searcher.backends.base import (
 from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.command_lines import use_words
-from syncswitch.searcher.search.early_words import too_short
+from syncswitch.searcher.search.plan import too_short
 from syncswitch.searcher.strategies.registry import make_strategy
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError

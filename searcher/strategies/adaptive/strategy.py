@@ -20,16 +20,18 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial, Strategy
+from syncswitch.searcher.strategies.base import (
+    Decided,
+    Decision,
+    NextTrial,
+    SearchProgress,
+    Strategy,
+    SwitchPointBelief,
+    summary_of,
+)
 from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
 from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, Observation
-from syncswitch.searcher.strategies.progress import (
-    SearchProgress,
-    SwitchPointBelief,
-    SwitchPointSummary,
-    summary_of,
-)
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
 if TYPE_CHECKING:
@@ -42,45 +44,19 @@ def halvings(settings: int) -> tuple[float, ...]:
     return tuple(100.0 / 2**halved for halved in range(settings + 1))
 
 
-@dataclass(frozen=True)
-class History:
-    """The completed runs of a job that count.
+def counted_runs(
+    finished: Iterable[Observation], grid: Iterable[float], limits: AccuracyRange = SHARES
+) -> tuple[Observation, ...]:
+    """The runs that count, in the order in which they were made, as if none had been stopped.
 
-    Attributes:
-        grid: Switch points in percent, ascending.
-        runs: The runs in the order in which they were made. There is one for each switch point and
-            replicate: another one with the same seed and the same start says little new.
+    There is one for each switch point and replicate: another one with the same seed and the same
+    start says little new.
     """
-
-    grid: tuple[float, ...]
-    runs: tuple[Observation, ...]
-
-    @classmethod
-    def of(
-        cls,
-        finished: Iterable[Observation],
-        grid: tuple[float, ...],
-        limits: AccuracyRange = SHARES,
-    ) -> History:
-        """Leaves out runs that do not count, whatever the order of the others."""
-        runs: dict[tuple[float, int], Observation] = {}
-        for run in sorted(finished, key=_order):
-            if run.switch_percent in grid:
-                runs.setdefault((run.switch_percent, run.replicate), run)
-        return cls(grid, tuple(corrected(runs.values(), limits)))
-
-    def at(self, index: int) -> list[Observation]:
-        """Returns the completed runs of a switch point."""
-        return [run for run in self.runs if run.switch_percent == self.grid[index]]
-
-    def made(self, index: int) -> int:
-        """Returns the number of completed runs of a switch point."""
-        return len(self.at(index))
-
-    def next_replicate(self, index: int) -> int:
-        """Returns the lowest replicate that a switch point does not have yet."""
-        used = {run.replicate for run in self.at(index)}
-        return next(number for number in itertools.count() if number not in used)
+    runs: dict[tuple[float, int], Observation] = {}
+    for run in sorted(finished, key=_order):
+        if run.switch_percent in grid:
+            runs.setdefault((run.switch_percent, run.replicate), run)
+    return tuple(corrected(runs.values(), limits))
 
 
 def _order(run: Observation) -> tuple[int, float, int, float, bool]:
@@ -235,20 +211,21 @@ class Assessment:
         self._is_guarded = strategy.guarded
         self._grid = strategy.grid()
         self._last = len(self._grid) - 1
-        self._history = History.of(finished, self._grid, strategy.accuracy_range)
-        baseline = self._history.at(self._last)
+        self._runs = counted_runs(finished, self._grid, strategy.accuracy_range)
+        baseline = self._runs_at(self._last)
         check_baseline(baseline)
-        self._costs = TrialCosts.of(
-            self._history.runs, strategy.highest_percent, strategy.share_prefix
-        )
-        self._missing = strategy.missing_for_threshold(self._history.runs)
+        self._costs = TrialCosts.of(self._runs, strategy.highest_percent, strategy.share_prefix)
+        self._missing = strategy.missing_for_threshold(self._runs)
         self._has_target = not self._missing and (
             strategy.target_accuracy is not None or any(not run.diverged for run in baseline)
         )
 
+    def _runs_at(self, index: int) -> list[Observation]:
+        return [run for run in self._runs if run.switch_percent == self._grid[index]]
+
     def decision(self) -> Decision:
         """Implements `Strategy.decide`."""
-        read = {(run.switch_percent, run.replicate) for run in self._history.runs}
+        read = {(run.switch_percent, run.replicate) for run in self._runs}
         unread = [percent for percent, n in self._strategy.recorded if (percent, n) not in read]
         if unread:
             return NextTrial(unread[0], unread.count(unread[0]))
@@ -300,7 +277,11 @@ class Assessment:
         verdicts = dict(zip(self._grid, self._verdicts(decision), strict=True))
         rejected = [percent for percent, verdict in verdicts.items() if verdict is False]
         return SearchProgress(
-            summaries=self._summaries(verdicts),
+            # In the order in which the switch points were first tried.
+            summaries=tuple(
+                summary_of(percent, self._runs_at(self._grid.index(percent)), verdicts[percent])
+                for percent in dict.fromkeys(run.switch_percent for run in self._runs)
+            ),
             lower_percent=max(rejected, default=self._strategy.lowest_percent),
             upper_percent=min(percent for percent, verdict in verdicts.items() if verdict),
             target_accuracy=self._outlook.belief.target_accuracy if self._has_target else None,
@@ -321,7 +302,7 @@ class Assessment:
             Datum(
                 self._grid.index(run.switch_percent), run.accuracy, run.diverged, failed=run.alarmed
             )
-            for run in self._history.runs
+            for run in self._runs
         )
         belief = believe(
             Prior(self._grid, strategy.threshold, strategy.largest_loss),
@@ -357,7 +338,7 @@ class Assessment:
             least_runs = 1
         else:
             needed, least_runs = answer, min(self._strategy.own_runs, self._strategy.runs)
-        is_tried = self._history.made(needed) >= least_runs
+        is_tried = len(self._runs_at(needed)) >= least_runs
         return needed if not is_tried and self._may_run(needed) else None
 
     def _paying(self) -> int | None:
@@ -404,7 +385,7 @@ class Assessment:
             for index in range(self._last)
             if any(
                 run.accuracy >= least and not (run.diverged or run.alarmed)
-                for run in self._history.at(index)
+                for run in self._runs_at(index)
             )
         ]
         return [*held, self._last]
@@ -422,7 +403,7 @@ class Assessment:
         for index in range(self._last, -1, -1):
             if self._outlook.good_probabilities[index] < _ACCEPTANCE:
                 break
-            if self._history.made(index) or self._may_run(index):
+            if len(self._runs_at(index)) or self._may_run(index):
                 answer = index
         return answer if times[answer] < times[-1] else self._last
 
@@ -457,21 +438,16 @@ class Assessment:
         """Returns whether one more run is within R and the budget; a use is made anyway."""
         if self._uses_left is not None:
             return True
-        if self._history.made(index) >= self._strategy.runs:
+        if len(self._runs_at(index)) >= self._strategy.runs:
             return False
         if self._strategy.budget is None:
             return True
         return self._costs.paid + self._next_cost(index) <= self._strategy.budget
 
     def _next_cost(self, index: int) -> float:
-        return self._costs.next(self._grid[index], self._history.next_replicate(index))
-
-    def _summaries(self, verdicts: dict[float, bool | None]) -> tuple[SwitchPointSummary, ...]:
-        """Returns summaries in the order in which the switch points were first tried."""
-        return tuple(
-            summary_of(percent, self._history.at(self._grid.index(percent)), verdicts[percent])
-            for percent in dict.fromkeys(run.switch_percent for run in self._history.runs)
-        )
+        used = {run.replicate for run in self._runs_at(index)}
+        replicate = next(number for number in itertools.count() if number not in used)
+        return self._costs.next(self._grid[index], replicate)
 
     def _verdicts(self, decision: Decision) -> list[bool | None]:
         """Returns whether each switch point is acceptable; None while that is open."""

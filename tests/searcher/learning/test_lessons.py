@@ -8,7 +8,11 @@ import pytest
 
 from syncswitch.searcher.learning.used_job import lessons_of
 from syncswitch.searcher.search.policy_words import uses_sentence, uses_text
-from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment, History
+from syncswitch.searcher.strategies.adaptive.strategy import (
+    AdaptiveStrategy,
+    Assessment,
+    counted_runs,
+)
 from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.storage.uses.summary import UseSummary
@@ -48,8 +52,7 @@ def test_each_switch_that_failed_is_a_lesson_and_that_which_held() -> None:
         (25.0, False),
     ]
     assert [one.cost for one in lessons] == [COST, None, None]
-    history = History.of(lessons, (6.25, 12.5, 25.0, 100.0))
-    assert [history.made(index) for index in range(4)] == [1, 1, 1, 0]
+    assert len(counted_runs(lessons, (6.25, 12.5, 25.0, 100.0))) == 3
     alone = lessons_of(Observation(100.0, 0.9, cost=COST), 3, 7, [(25.0, None)])
     assert alone == lessons_of(Observation(25.0, 0.9, cost=COST, alarmed=True), 3, 7)
 
@@ -69,8 +72,8 @@ def test_uses_with_one_seed_count_each_but_the_first_protocol_alone_once() -> No
         *lessons_of(Observation(100.0, 0.9), 2, seed=7),
         *lessons_of(Observation(25.0, 0.9, alarmed=True), 3, seed=7),
     ]
-    history = History.of(runs, (25.0, 100.0))
-    assert (history.made(0), history.made(1)) == (4, 2)
+    counted = [run.switch_percent for run in counted_runs(runs, (25.0, 100.0))]
+    assert (counted.count(25.0), counted.count(100.0)) == (4, 2)
 
 
 @pytest.mark.parametrize("good_from_percent", [12.5, 25.0, 50.0, 100.0])

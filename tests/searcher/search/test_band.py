@@ -9,7 +9,7 @@ import pytest
 from generated_trainer import GeneratedTrainer
 from searches import search
 
-from syncswitch.searcher.search.band import measured_band
+from syncswitch.searcher.search.recorded import measured_band
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.registry import PolicyRegistry
 from syncswitch.storage.records.guard import Band, BandPoint

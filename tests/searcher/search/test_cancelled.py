@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from generated_trainer import GeneratedTrainer
+from generated_trainer import GeneratedTrainer, identity
 from searches import SINGLE, search
 
 from syncswitch.searcher.search.reporter import ReportedTrial, Reporter
-from syncswitch.searcher.search.search import Patience, SearchResult, TrialObserver
+from syncswitch.searcher.search.search import (
+    Patience,
+    SearchResult,
+    SearchState,
+    TrialObserver,
+)
+from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import RetryableError
 from syncswitch.storage.records.trial import Evaluation, TrialRecord, TrialSpec
@@ -88,7 +96,14 @@ def test_a_busy_database_cancels_nothing() -> None:
         return answer
 
     run = ReportedTrial(0, 25.0, 1, None, 100, "bsp", is_speculative=True)
-    observer = TrialObserver(run, Reporter(), lambda *_: None, 0.0, is_decided=is_decided)
+    loop: Any = SimpleNamespace(
+        reporter=Reporter(),
+        patience=Patience(heartbeat_interval_seconds=0.0),
+        is_decided=is_decided,
+        warn_once=lambda _: None,
+    )
+    state = SearchState(PaperStrategy(), [], {})
+    observer = TrialObserver(loop, run, TrialSpec(identity(), 25.0, seed=0), state)
     verdicts = [observer.on_evaluation(Evaluation(step, 1.0, 0.5, 1.0)) for step in (10, 20, 30)]
     assert verdicts == [Verdict.CONTINUE, Verdict.CONTINUE, Verdict.STOP]
     assert observer.is_cancelled

@@ -18,11 +18,10 @@ from syncswitch.searcher.search.explanation import (
     why_sentences,
 )
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
-from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy
+from syncswitch.searcher.strategies.base import Decided, NextTrial, Strategy, SwitchPointBelief
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.searcher.strategies.planner import course_of
-from syncswitch.searcher.strategies.progress import SwitchPointBelief
 from syncswitch.storage.records.metric import Metric
 
 FIRST_SECONDS, SECOND_SECONDS = 60.0, 15.0
@@ -70,10 +69,10 @@ def test_what_was_believed_after_each_run_is_what_the_strategy_believed(found: E
         assert one.beliefs == ADAPTIVE.beliefs(runs[:number])
     assert found.answer == ADAPTIVE.decide(runs)
     assert found.is_decided
-    belief, answer = found.answer_belief, found.answer
-    assert belief is not None
+    answer = found.answer
     assert answer is not None
     assert answer.switch_percent == ANSWER_PERCENT
+    (belief,) = (one for one in found.beliefs if one.switch_percent == ANSWER_PERCENT)
     assert (belief.good_probability, belief.kept_share) == (answer.confidence, answer.kept_share)
     assert belief.low_accuracy < 0.9 < belief.high_accuracy
 

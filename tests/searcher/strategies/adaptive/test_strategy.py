@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from syncswitch.searcher.strategies.adaptive.strategy import (
     AdaptiveStrategy,
     Assessment,
-    History,
+    counted_runs,
 )
 from syncswitch.searcher.strategies.base import Decided, NextTrial
 from syncswitch.searcher.strategies.observation import Observation, TrialCost
@@ -274,12 +274,7 @@ def test_the_first_run_of_each_replicate_counts_whatever_the_order(
         if run.switch_percent in HISTORY_GRID:
             first.setdefault((run.switch_percent, run.replicate), run)
     chance.shuffle(runs)
-    history = History.of(runs, HISTORY_GRID)
-    assert history.runs == tuple(first.values())
-    for index, percent in enumerate(HISTORY_GRID):
-        used = {replicate for at, replicate in first if at == percent}
-        assert history.made(index) == len(used)
-        assert history.next_replicate(index) == min(set(range(5)) - used)
+    assert counted_runs(runs, HISTORY_GRID) == tuple(first.values())
 
 
 def test_only_runs_that_count_say_what_stopping_changes() -> None:
@@ -287,5 +282,5 @@ def test_only_runs_that_count_say_what_stopping_changes() -> None:
     whole = Observation(100, 0.90, trial_number=1, plateau_accuracy=0.89)
     again = replace(whole, trial_number=2, plateau_accuracy=0.5)
     foreign = replace(again, switch_percent=33.0)
-    corrected, _ = History.of([stopped, whole, again, foreign], HISTORY_GRID).runs
+    corrected, _ = counted_runs([stopped, whole, again, foreign], HISTORY_GRID)
     assert corrected.accuracy == pytest.approx(0.81)
