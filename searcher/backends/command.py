@@ -134,9 +134,7 @@ class UsersCommand(TrainerChoice):
         """The workload of a command is its name."""
         return reference
 
-    def identity(
-        self, workload: str, workers: int, protocols: tuple[str, str]
-    ) -> WorkloadIdentity:
+    def identity(self, workload: str, workers: int, protocols: tuple[str, str]) -> WorkloadIdentity:
         """The job of the command of this name."""
         return self.command_job(workload, workers, protocols).identity
 

@@ -13,7 +13,7 @@ from syncswitch.searcher.report import figures
 from syncswitch.searcher.report.data import ReportData
 from syncswitch.searcher.report.drawing import Drawing
 from syncswitch.searcher.search.explanation import why_sentences
-from syncswitch.searcher.search.liveness import state_of
+from syncswitch.searcher.search.observations import state_of
 from syncswitch.searcher.search.policy_words import (
     guard_text,
     kept_text,
