@@ -57,8 +57,8 @@ def detections(
     for number, row in enumerate(seconds.tolist()):
         for worker, busy_seconds in enumerate(row):
             detector.observe(worker, busy_seconds)
-        for finding in detector.judge(float(number)) if number >= START_ROUND else ():
-            if finding.kind == "detected":
+        for finding in detector.judge(0, float(number)) if number >= START_ROUND else ():
+            if finding.kind == "detected" and finding.worker is not None:
                 yield number, finding.worker
                 if leave:
                     detector.leave(finding.worker)

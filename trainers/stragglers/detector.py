@@ -13,6 +13,9 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from syncswitch.storage.records.trial import RunEvent
 
 # Rates that differ by less are equal, up to rounding.
 _ROUNDING = 1e-9
@@ -43,33 +46,11 @@ class DetectorSettings:
     permanent_after_seconds: float = 100.0
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """A finding about a worker.
-
-    Attributes:
-        kind: `detected`, `cleared` or `permanent`.
-        worker: The worker's number.
-        reason: An explanation with figures.
-        worker_steps_per_second: Throughput of the worker while it is at work.
-        seconds: Time since the worker was detected; None for `detected`.
-    """
-
-    kind: str
-    worker: int
-    reason: str
-    worker_steps_per_second: float
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The throughput of several workers side by side, in worker-steps per second.
 
-    Attributes:
-        median: Median of all workers.
-        limit: Mean minus (population) standard deviation of all workers.
-        slow: Workers below both the limit and the relative floor.
+    `limit` is the mean minus the (population) standard deviation of all; `slow` are the workers
+    below both the limit and the relative floor.
     """
 
     median: float
@@ -117,13 +98,6 @@ class _Worker:
         self.slow = self.fast = 0
         self.is_doubtful = self.detected_seconds is not None
 
-    def rate(self) -> float | None:
-        """Worker-steps per second; None if the window is not full or took no measurable time."""
-        total = math.fsum(self.seconds)
-        if len(self.seconds) != self.seconds.maxlen or total <= 0.0:
-            return None
-        return len(self.seconds) / total
-
 
 class StragglerDetector:
     """Watches the workers of one run; `active` ones, at the start all, are compared."""
@@ -160,26 +134,57 @@ class StragglerDetector:
             self._known[worker].seconds.append(busy_seconds)
             self._known[worker].is_fresh = True
 
-    def judge(self, now_seconds: float) -> tuple[Diagnosis, ...]:
+    def rate(self, worker: int) -> float | None:
+        """Worker-steps per second; None if the window is not full or took no measurable time."""
+        seconds = self._known[worker].seconds
+        total = math.fsum(seconds)
+        if len(seconds) != seconds.maxlen or total <= 0.0:
+            return None
+        return len(seconds) / total
+
+    def judge(self, done: int, now_seconds: float) -> list[RunEvent]:
         """Compares the active workers that have a full window.
 
         A worker without a step since the last judgement takes part in the comparison, but is not
-        judged again. New findings are in ascending order of the workers.
+        judged again. Returns what is new, `detected`, `cleared` or `permanent`, in ascending order
+        of the workers; the seconds of an event are those since the worker was detected.
         """
-        known_rates = {worker: self._known[worker].rate() for worker in sorted(self.active)}
+        known_rates = {worker: self.rate(worker) for worker in sorted(self.active)}
         rates = {worker: rate for worker, rate in known_rates.items() if rate is not None}
         if not rates:
-            return ()
-        comparison = compare(rates, self.settings.relative_floor)
-        findings: list[Diagnosis] = []
+            return []
+        median, limit, slow = compare(rates, self.settings.relative_floor)
+        consecutive = self.settings.consecutive_windows
+        events: list[RunEvent] = []
         for worker, rate in rates.items():
             known = self._known[worker]
-            if known.is_fresh:
-                known.is_fresh = False
-                is_slow = worker in comparison.slow
-                known.slow, known.fast = (known.slow + 1, 0) if is_slow else (0, known.fast + 1)
-                findings += self._findings(worker, rate, comparison, now_seconds)
-        return tuple(findings)
+            if not known.is_fresh:
+                continue
+            known.is_fresh = False
+            known.slow, known.fast = (known.slow + 1, 0) if worker in slow else (0, known.fast + 1)
+            since, kind = known.detected_seconds, ""
+            lasted = None if since is None else now_seconds - since
+            if known.fast >= consecutive and lasted is not None:
+                known.detected_seconds = None
+                known.is_doubtful = known.is_permanent = False
+                kind, what = "cleared", f"in {known.fast} windows running no longer slow"
+            elif known.slow >= consecutive:
+                known.is_doubtful = False
+                if lasted is None:
+                    known.detected_seconds = now_seconds
+                    what = f"below mean - std {limit:.3g}, in {known.slow} windows running"
+                    kind = "detected"
+                elif not known.is_permanent and lasted >= self.settings.permanent_after_seconds:
+                    known.is_permanent = True
+                    what = f"and has been slow for {lasted:.3g} s: not transient, replace it"
+                    kind = "permanent"
+            if kind:
+                reason = (
+                    f"worker {worker} does {rate:.3g} worker-steps/s, the median is {median:.3g},"
+                    f" {what}"
+                )
+                events.append(RunEvent(kind, done, now_seconds, reason, worker, lasted))
+        return events
 
     def leave(self, worker: int) -> None:
         """Takes a worker out of the comparison, but remembers whether it is a straggler."""
@@ -190,30 +195,3 @@ class StragglerDetector:
         """Takes a worker back into the comparison, without its earlier observations."""
         self._known[worker].forget()
         self.active.add(worker)
-
-    def _findings(
-        self, worker: int, rate: float, comparison: Comparison, now_seconds: float
-    ) -> list[Diagnosis]:
-        """Updates the state of a worker that has just been judged."""
-        known, settings = self._known[worker], self.settings
-        figures = f"worker {worker} does {rate:.3g} worker-steps/s, the median is "
-        figures += f"{comparison.median:.3g}"
-        if known.fast >= settings.consecutive_windows and known.detected_seconds is not None:
-            lasted = now_seconds - known.detected_seconds
-            known.detected_seconds = None
-            known.is_doubtful = known.is_permanent = False
-            reason = f"{figures}, in {known.fast} windows running no longer slow"
-            return [Diagnosis("cleared", worker, reason, rate, lasted)]
-        if known.slow < settings.consecutive_windows:
-            return []
-        known.is_doubtful = False
-        if known.detected_seconds is None:
-            known.detected_seconds = now_seconds
-            reason = f"{figures}, below mean - std {comparison.limit:.3g}, in {known.slow} windows "
-            return [Diagnosis("detected", worker, f"{reason}running", rate)]
-        lasted = now_seconds - known.detected_seconds
-        if known.is_permanent or lasted < settings.permanent_after_seconds:
-            return []
-        known.is_permanent = True
-        reason = f"{figures}, and has been slow for {lasted:.3g} s: not transient, replace it"
-        return [Diagnosis("permanent", worker, reason, rate, lasted)]

@@ -8,16 +8,12 @@ first protocol. Elastic trains without the stragglers until the switch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import RunEvent
-from syncswitch.trainers.stragglers.detector import (
-    DetectorSettings,
-    Diagnosis,
-    StragglerDetector,
-)
+from syncswitch.trainers.stragglers.detector import DetectorSettings, StragglerDetector
 
 ONLINE = ("none", "greedy", "elastic")
 """Names of the online policies."""
@@ -89,12 +85,40 @@ class OnlineController:
         if self._pushes < max(1, len(self._detector.active)):
             return NO_DECISION
         self._pushes = 0
-        findings = self._detector.judge(now_seconds)
+        events = self._detector.judge(done, now_seconds)
         if not before_switch or self._online == "none":
-            return Decision(tuple(_event(finding, done, now_seconds) for finding in findings))
+            return Decision(tuple(events))
+        # The slowest first.
+        stragglers = sorted(
+            self._detector.stragglers, key=lambda one: (self._detector.rate(one) or 0.0, one)
+        )
         if self._online == "greedy":
-            return self._greedy(findings, done, now_seconds)
-        return self._elastic(findings, done, now_seconds)
+            if bool(stragglers) == self._left_first:
+                return Decision(tuple(events))
+            self._left_first = bool(stragglers)
+            if stragglers:
+                named = ", ".join(map(str, sorted(stragglers)))
+                workers = f"worker{'s' * (len(stragglers) > 1)} {named}"
+                reason = f"to the second protocol, where nobody waits for {workers}"
+            else:
+                reason = "back to the first protocol: no active worker is a straggler any more"
+            events.append(RunEvent("switched", done, now_seconds, reason))
+            return Decision(tuple(events), protocol="second" if stragglers else "first")
+        spare = max(0, len(self._detector.active) - self._least_workers)
+        remove, kept = sorted(stragglers[:spare]), stragglers[spare:]
+        stay = f"; it is kept: at least {self._least_workers} of {len(self._workers)} workers stay"
+        events = [
+            replace(one, reason=one.reason + stay)
+            if one.kind == "detected" and one.worker in kept
+            else one
+            for one in events
+        ]
+        for worker in remove:
+            self._detector.leave(worker)
+            self._removed_seconds[worker] = now_seconds
+            reason = f"worker {worker} is a straggler: the others go on without it to the switch"
+            events.append(RunEvent("removed", done, now_seconds, reason, worker))
+        return Decision(tuple(events), remove=tuple(remove))
 
     def at_switch(self, done: int, now_seconds: float) -> Decision:
         """Restores the workers that elastic removed; called before the second protocol.
@@ -122,48 +146,7 @@ class OnlineController:
         if worker not in self._removed_seconds:
             self._detector.join(worker)
 
-    def _greedy(self, findings: Sequence[Diagnosis], done: int, now_seconds: float) -> Decision:
-        events = [_event(finding, done, now_seconds) for finding in findings]
-        stragglers = sorted(self._detector.stragglers)
-        if bool(stragglers) == self._left_first:
-            return Decision(tuple(events))
-        self._left_first = bool(stragglers)
-        if stragglers:
-            reason = f"to the second protocol, where nobody waits for {_named(stragglers)}"
-        else:
-            reason = "back to the first protocol: no active worker is a straggler any more"
-        events.append(RunEvent("switched", done, now_seconds, reason))
-        return Decision(tuple(events), protocol="second" if stragglers else "first")
-
-    def _elastic(self, findings: Sequence[Diagnosis], done: int, now_seconds: float) -> Decision:
-        rates = {one.worker: one.worker_steps_per_second for one in findings}
-        stragglers = sorted(self._detector.stragglers, key=lambda one: (rates.get(one, 0.0), one))
-        spare = max(0, len(self._detector.active) - self._least_workers)
-        remove = sorted(stragglers[:spare])
-        kept = stragglers[spare:]
-        events = [_event(one, done, now_seconds, self._kept(one, kept)) for one in findings]
-        for worker in remove:
-            self._detector.leave(worker)
-            self._removed_seconds[worker] = now_seconds
-            reason = f"worker {worker} is a straggler: the others go on without it to the switch"
-            events.append(RunEvent("removed", done, now_seconds, reason, worker))
-        return Decision(tuple(events), remove=tuple(remove))
-
-    def _kept(self, finding: Diagnosis, kept: Sequence[int]) -> str:
-        if finding.kind != "detected" or finding.worker not in kept:
-            return ""
-        return f"; it is kept: at least {self._least_workers} of {len(self._workers)} workers stay"
-
 
 def controller_of(online: str, workers: Sequence[int]) -> OnlineController | None:
     """The controller of a run; None without an online policy."""
     return None if online == "none" else OnlineController(online, workers)
-
-
-def _event(finding: Diagnosis, done: int, now_seconds: float, addition: str = "") -> RunEvent:
-    reason = f"{finding.reason}{addition}"
-    return RunEvent(finding.kind, done, now_seconds, reason, finding.worker, finding.seconds)
-
-
-def _named(workers: Sequence[int]) -> str:
-    return f"worker{'s' * (len(workers) > 1)} {', '.join(map(str, workers))}"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncswitch.storage.records.trial import RunEvent
 from syncswitch.trainers.stragglers.detector import (
     DetectorSettings,
-    Diagnosis,
     StragglerDetector,
     compare,
 )
@@ -22,28 +22,30 @@ ROUNDS = st.integers(1, 6).flatmap(
 )
 
 
-def detected(rounds: Sequence[Sequence[float]], settings: DetectorSettings = QUICK) -> list[int]:
+def detected(
+    rounds: Sequence[Sequence[float]], settings: DetectorSettings = QUICK
+) -> list[int | None]:
     """The workers that are detected, in order; none leaves."""
     return [finding.worker for finding in findings(rounds, settings) if finding.kind == "detected"]
 
 
 def findings(
     rounds: Sequence[Sequence[float]], settings: DetectorSettings = QUICK
-) -> list[Diagnosis]:
+) -> list[RunEvent]:
     detector = StragglerDetector(range(len(rounds[0])), settings)
     return [one for number, row in enumerate(rounds) for one in judged(detector, row, number)]
 
 
 def judged(
     detector: StragglerDetector, seconds: Sequence[float], now_seconds: float
-) -> tuple[Diagnosis, ...]:
+) -> list[RunEvent]:
     """One step of every worker, and a judgement."""
     for worker, busy_seconds in enumerate(seconds):
         detector.observe(worker, busy_seconds)
-    return detector.judge(now_seconds)
+    return detector.judge(0, now_seconds)
 
 
-def kinds(found: Sequence[Diagnosis]) -> list[tuple[str, int]]:
+def kinds(found: Sequence[RunEvent]) -> list[tuple[str, int | None]]:
     return [(finding.kind, finding.worker) for finding in found]
 
 
@@ -122,7 +124,6 @@ def test_the_reason_has_the_figures() -> None:
         "worker 2 does 2.5 worker-steps/s, the median is 5, and has been slow for 10 s: "
         "not transient, replace it",
     ]
-    assert found[0].worker_steps_per_second == pytest.approx(2.5)
 
 
 def test_no_new_step_no_new_judgement() -> None:
@@ -132,12 +133,12 @@ def test_no_new_step_no_new_judgement() -> None:
     for _ in range(20):
         for worker in range(3):
             detector.observe(worker, 1.0)
-        assert detector.judge(0.0) == ()
+        assert detector.judge(0, 0.0) == []
     detector.observe(3, 9.0)
-    detector.judge(0.0)
+    detector.judge(0, 0.0)
     assert not detector.stragglers
     detector.observe(3, 9.0)
-    assert kinds(detector.judge(0.0)) == [("detected", 3)]
+    assert kinds(detector.judge(0, 0.0)) == [("detected", 3)]
     assert detector.stragglers == {3}
 
 
@@ -178,7 +179,7 @@ class TestAway:
         detector.join(3)
         assert detector.stragglers == frozenset(), "not confirmed yet"
         found = [judged(detector, [1.0, 1.0, 1.0, seconds], now_seconds) for _ in range(4)]
-        assert found[:3] == [()] * 3
+        assert found[:3] == [[]] * 3
         assert kinds(found[-1]) == expected
         assert all(one.seconds == now_seconds - 3.0 for one in found[-1])
         assert detector.stragglers == stragglers
@@ -188,7 +189,7 @@ class TestAway:
         judged(detector, [1.0, 1.0, 4.0], 0.0)
         detector.leave(2)
         detector.join(2)
-        assert [judged(detector, [1.0, 1.0, 4.0], 1.0) for _ in range(3)] == [()] * 3
+        assert [judged(detector, [1.0, 1.0, 4.0], 1.0) for _ in range(3)] == [[]] * 3
 
 
 class TestProperties:
@@ -200,7 +201,7 @@ class TestProperties:
         random.shuffle(order)  # type: ignore[attr-defined]
         renamed = findings([[row[worker] for worker in order] for row in rounds])
         same = sorted((one.seconds or 0.0, one.kind, one.worker) for one in findings(rounds))
-        assert sorted((f.seconds or 0.0, f.kind, order[f.worker]) for f in renamed) == same
+        assert sorted((f.seconds or 0.0, f.kind, order[f.worker or 0]) for f in renamed) == same
 
     @given(ROUNDS, st.integers(-20, 20))
     def test_a_faster_cluster_gives_the_same_findings(
@@ -234,7 +235,7 @@ class TestTraces:
         for start in range(0, len(pushes), 4):
             for push in pushes[start : start + 4]:
                 detector.observe(push.worker, push.busy_seconds)
-            for finding in detector.judge(0.0):
+            for finding in detector.judge(0, 0.0):
                 assert finding.worker == 2
                 assert finding.kind not in found
                 found[finding.kind] = start
