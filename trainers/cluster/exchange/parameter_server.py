@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from syncswitch.trainers.cluster.exchange.plans import Caller, RowGradients, Sizes, Task
 from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
 from syncswitch.trainers.model.embeddings import (
     NO_EMBEDDINGS,
     EmbeddingShard,
     Ids,
-    RowGradient,
     ShardPlan,
 )
 from syncswitch.trainers.model.layout import ModelState, Vector
-
-RowGradients = Sequence[RowGradient]
-"""Gradients of embedding rows, one entry for each table."""
+from syncswitch.trainers.protocols import Exchange
 
 
 class Computed(NamedTuple):
@@ -40,27 +37,6 @@ _PLACES_OF_A_WORKER = 4
 
 class FencedError(Exception):
     """Another process has taken this worker's place, and its calls are refused."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The lengths of the flat vectors of a training."""
-
-    parameters: int
-    statistics: int
-    slots: int
-
-    @property
-    def model(self) -> int:
-        """The length of what a worker pulls: parameters and statistics."""
-        return self.parameters + self.statistics
-
-
-class Caller(NamedTuple):
-    """A worker that calls, and the number of its process: 0, then 1 for its replacement, ..."""
-
-    worker: int
-    incarnation: int
 
 
 class Pulled(NamedTuple):
@@ -163,58 +139,35 @@ class ParameterServer:
             model, rows = self.buffers[self._current], self.embeddings.pull(ids)
             return Pulled(self._updates, self._current, model, rows)
 
-    def push_update(
-        self,
-        caller: Caller,
-        step: int,
-        computed: Vector,
-        rate: float,
-        momentum: float,
-        rows: RowGradients = (),
-    ) -> int:
-        """Applies a worker's gradient as one update.
+    def push(self, caller: Caller, task: Task, computed: Vector, rows: RowGradients = ()) -> int:
+        """Takes in a worker's gradient, and uses it as the task's `exchange` says.
 
-        `computed` is the gradient followed by the contribution to the statistics, shape [P + S].
-        Returns the number of updates so far, this one included.
+        `computed` is the gradient followed by the contribution to the statistics, shape [P + S]. It
+        is applied as one update, or kept until it is applied together with others: that of a round
+        is not copied and must not change until then, a copy of others goes to the buffer. Returns
+        the number of updates so far, this one included.
 
         Raises:
             FencedError: The worker was replaced; nothing has happened.
+            ValueError: The buffer has no place left.
         """
         with self._changing:
             self._check(caller)
             self._leases.pop(caller.worker, None)
-            self._apply([Computed(computed, rows)], rate, momentum)
-            self._pushed[caller.worker] = step
-            return self._updates
-
-    def push_gradient(
-        self,
-        caller: Caller,
-        step: int,
-        computed: Vector,
-        worker_step: int | None = None,
-        rows: RowGradients = (),
-    ) -> int:
-        """Keeps a worker's gradient until it is applied together with others; see `push_update`.
-
-        A gradient of a round is not copied and must not change until then; with a `worker_step`, a
-        copy goes to the buffer. Returns the number of updates so far.
-        """
-        with self._changing:
-            self._check(caller)
-            self._leases.pop(caller.worker, None)
-            if worker_step is None:
+            if task.exchange is Exchange.PUSH:
+                self._apply([Computed(computed, rows)], task.rate, task.momentum)
+            elif task.exchange is Exchange.ROUND:
                 self._waiting[caller.worker] = Computed(computed, rows)
             else:
                 # A step that is done again replaces its earlier gradient.
-                kept = self._kept.get(worker_step)
+                kept = self._kept.get(task.worker_step)
                 if kept is None and len(self._kept) >= self._most_kept:
                     raise ValueError(f"{self._most_kept} gradients wait already")
                 spare = kept.vector if kept else self._spare.pop() if self._spare else None
                 vector = aligned(computed.size) if spare is None else spare
                 vector[:] = computed
-                self._kept[worker_step] = Computed(vector, rows)
-            self._pushed[caller.worker] = step
+                self._kept[task.worker_step] = Computed(vector, rows)
+            self._pushed[caller.worker] = task.number
             return self._updates
 
     def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> int:

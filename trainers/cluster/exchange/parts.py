@@ -14,11 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from syncswitch.trainers.cluster.exchange.parameter_server import (
-    Caller,
-    FencedError,
-    ParameterServer,
-)
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
     CHIEF_TO_SERVER,
@@ -27,8 +23,11 @@ from syncswitch.trainers.cluster.exchange.plans import (
     TO_WORKER,
     WORKER,
     WORKER_TO_SERVER,
+    Caller,
     Hello,
+    RowGradients,
     ServerPlan,
+    Task,
     WorkerPlan,
 )
 from syncswitch.trainers.cluster.exchange.remote import (
@@ -81,21 +80,14 @@ class ServerPart:
             updates, buffer, model, rows = server.pull(_checked(caller, wire), ids)
             return updates, buffer, None if wire.is_local else model, rows
 
-        def pushing(push: Callable[..., int]) -> Callable[..., int]:
-            def pushed(caller: Caller, number: int, sent: Vector | None, *rest: Any) -> int:
-                # A gradient that was sent has been received into the inbox.
-                shape = None if sent is None else sent.shape
-                if shape != (None if wire.is_local else inbox.shape):
-                    raise ValueError("a gradient of another length")
-                return push(_checked(caller, wire), number, inbox, *rest)
+        def push(caller: Caller, task: Task, sent: Vector | None, rows: RowGradients) -> int:
+            # A gradient that was sent has been received into the inbox.
+            shape = None if sent is None else sent.shape
+            if shape != (None if wire.is_local else inbox.shape):
+                raise ValueError("a gradient of another length")
+            return server.push(_checked(caller, wire), task, inbox, rows)
 
-            return pushed
-
-        methods: Methods = {
-            "pull": pull,
-            "push_update": pushing(server.push_update),
-            "push_gradient": pushing(server.push_gradient),
-        }
+        methods: Methods = {"pull": pull, "push": push}
         # Where memory is shared, the only arrays on the wire are rows of embeddings.
         serve(wire, WORKER_TO_SERVER, methods, None if wire.is_local else inbox)
 

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, RowGradients, Sizes
 from syncswitch.trainers.cluster.exchange.security import Address
 from syncswitch.trainers.job.embeddings import EmbeddingTable
-from syncswitch.trainers.model.embeddings import NO_EMBEDDINGS, Ids, ShardPlan
+from syncswitch.trainers.model.embeddings import NO_EMBEDDINGS, Ids, RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.protocols import Exchange
 
 CHIEF, SERVER, WORKER = "chief", "ps", "worker"
 
+RowGradients = Sequence[RowGradient]
+"""Gradients of embedding rows, one entry for each table."""
+
 
 class StepError(Exception):
     """A step cannot be computed: model, data and loss do not fit together, or memory is short."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The lengths of the flat vectors of a training."""
+
+    parameters: int
+    statistics: int
+    slots: int
+
+    @property
+    def model(self) -> int:
+        """The length of what a worker pulls: parameters and statistics."""
+        return self.parameters + self.statistics
+
+
+class Caller(NamedTuple):
+    """A worker that calls, and the number of its process: 0, then 1 for its replacement, ..."""
+
+    worker: int
+    incarnation: int
 
 
 @dataclass(frozen=True)
@@ -167,7 +190,6 @@ CHIEF_TO_WORKER: Calls = {
 WORKER_TO_SERVER: Calls = {
     # Parameters and gradients are sent only where no memory is shared.
     "pull": (tuple[Caller, list[Ids]], tuple[int, int, Vector | None, list[Vector]]),
-    "push_update": (tuple[Caller, int, Vector | None, float, float, RowGradients], int),
-    "push_gradient": (tuple[Caller, int, Vector | None, int | None, RowGradients], int),
+    "push": (tuple[Caller, Task, Vector | None, RowGradients], int),
 }
 TO_WORKER: Calls = {"fetch": (tuple[Literal["model", "mean", "slots"], int, int], Vector)}

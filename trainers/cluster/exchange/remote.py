@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,18 +12,16 @@ from typing import Any, cast
 import msgspec
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
-from syncswitch.trainers.cluster.exchange.parameter_server import (
-    Caller,
-    FencedError,
-    Pulled,
-    RowGradients,
-)
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, Pulled
 from syncswitch.trainers.cluster.exchange.plans import (
     TO_WORKER,
     WORKER,
     WORKER_TO_SERVER,
+    Caller,
     Calls,
+    RowGradients,
     StepError,
+    Task,
 )
 from syncswitch.trainers.cluster.exchange.security import Address, Identity
 from syncswitch.trainers.cluster.exchange.vectors import Block, aligned
@@ -238,57 +236,24 @@ class RemoteServers:
         rows = rows_of(ids, [own for *_, own in found])
         return Pulled(self._pulled_updates[0], 0, model, rows)
 
-    def push_update(
-        self,
-        caller: Caller,
-        number: int,
-        computed: Vector,
-        rate: float,
-        momentum: float,
-        rows: RowGradients = (),
-        taken: Collection[int] = (),
-    ) -> int:
-        """See `ParameterServer`; leaves out the servers in `taken`, which have the step already."""
-        return self._push("push_update", caller, number, computed, (rate, momentum), rows, taken)
-
-    def push_gradient(
-        self,
-        caller: Caller,
-        number: int,
-        computed: Vector,
-        worker_step: int | None = None,
-        rows: RowGradients = (),
-    ) -> int:
-        """See `ParameterServer`."""
-        return self._push("push_gradient", caller, number, computed, (worker_step,), rows)
+    def push(self, caller: Caller, task: Task, computed: Vector, rows: RowGradients = ()) -> int:
+        """See `ParameterServer`; leaves out the servers that have the step already."""
+        calls, positions = [], []
+        rows_for = gradients_for(rows, len(self._servers))
+        for position, one in enumerate(self._servers):
+            if position not in task.taken:
+                # Shared memory is not sent.
+                sent = computed[one.shard] if one.buffers is None else None
+                calls.append(Call(one.remote, "push", (caller, task, sent, rows_for[position])))
+                positions.append(position)
+        updates: int = call_all(calls)[0]
+        # Counted as in the first server, so that staleness is the difference to the pull.
+        return updates - self._pulled_updates[positions[0]] + self._pulled_updates[0]
 
     def close(self) -> None:
         """Closes the wires."""
         for one in self._servers:
             one.remote.close()
-
-    def _push(
-        self,
-        method: str,
-        caller: Caller,
-        number: int,
-        computed: Vector,
-        rest: tuple[float | None, ...],
-        rows: RowGradients,
-        taken: Collection[int] = (),
-    ) -> int:
-        calls, positions = [], []
-        rows_for = gradients_for(rows, len(self._servers))
-        for position, one in enumerate(self._servers):
-            if position not in taken:
-                # Shared memory is not sent.
-                sent = computed[one.shard] if one.buffers is None else None
-                arguments = (caller, number, sent, *rest, rows_for[position])
-                calls.append(Call(one.remote, method, arguments))
-                positions.append(position)
-        updates: int = call_all(calls)[0]
-        # Counted as in the first server, so that staleness is the difference to the pull.
-        return updates - self._pulled_updates[positions[0]] + self._pulled_updates[0]
 
 
 class RemotePeer:

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
+from syncswitch.trainers.cluster.exchange.plans import Sizes
 from syncswitch.trainers.model.layout import ModelState
 
 Undone = Mapping[int, Collection[int]]

@@ -13,8 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from syncswitch.storage.errors import UserError, WorkloadError, one_line
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer, Sizes
-from syncswitch.trainers.cluster.exchange.plans import Hold, Push, StepError, Task, WorkerPlan
+from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer
+from syncswitch.trainers.cluster.exchange.plans import (
+    Caller,
+    Hold,
+    Push,
+    Sizes,
+    StepError,
+    Task,
+    WorkerPlan,
+)
 from syncswitch.trainers.cluster.exchange.remote import RemoteServers
 from syncswitch.trainers.cluster.exchange.vectors import Update, aligned, mean_of
 from syncswitch.trainers.model.embeddings import Ids, RowGradient, mean_of_rows
@@ -74,7 +82,7 @@ class Worker:
         if task.exchange is Exchange.REPLICA:
             return Push(self._step_replica(task), 0, 0)
         assert self._server is not None
-        hold, (caller, server) = task.hold, self._server
+        caller, server = self._server
         with self._computing:
             parts = [self._part(one) for one in task.parts]
             # The rows of each table that any of the batches needs.
@@ -82,23 +90,10 @@ class Worker:
             if len(parts) > 1:
                 tables = zip(*(part.ids for part in parts), strict=True)
                 ids = [np.unique(np.concatenate(of_batches)) for of_batches in tables]
-            pulled = server.pull(caller, *([ids] if ids else []))
+            pulled = server.pull(caller, ids)
             loss, busy_seconds = self._compute_all(pulled.model, parts, ids, pulled.rows)
-        more: dict[str, Any] = {"rows": self._row_gradients} if ids else {}
-        _wait(hold, busy_seconds)
-        if task.exchange is Exchange.ROUND:
-            pushed = server.push_gradient(caller, task.number, self._computed, **more)
-        elif task.exchange is Exchange.BUFFER:
-            pushed = server.push_gradient(
-                caller, task.number, self._computed, task.worker_step, **more
-            )
-        else:
-            # Only with several parameter servers can some of them have it already.
-            if task.taken:
-                more["taken"] = task.taken
-            pushed = server.push_update(
-                caller, task.number, self._computed, task.rate, task.momentum, **more
-            )
+        _wait(task.hold, busy_seconds)
+        pushed = server.push(caller, task, self._computed, self._row_gradients)
         return Push(loss, pulled.updates, pushed)
 
     def take(self, state: ModelState) -> None:

@@ -14,13 +14,13 @@ from typing import Any, cast
 from typing_extensions import override
 
 from syncswitch.storage.errors import RetryableError
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
     CHIEF_TO_SERVER,
     CHIEF_TO_WORKER,
     SERVER,
     WORKER,
+    Caller,
     Hello,
 )
 from syncswitch.trainers.cluster.exchange.remote import (

@@ -7,8 +7,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from syncswitch.storage.errors import WorkloadError, one_line
-from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
-from syncswitch.trainers.cluster.exchange.plans import ServerPlan, WorkerPlan
+from syncswitch.trainers.cluster.exchange.plans import ServerPlan, Sizes, WorkerPlan
 from syncswitch.trainers.cluster.exchange.shards import (
     Shard,
     cut_anywhere,

@@ -7,7 +7,8 @@ import threading
 
 from typing_extensions import override
 
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer
+from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer
+from syncswitch.trainers.cluster.exchange.plans import Caller
 from syncswitch.trainers.cluster.exchange.vectors import aligned
 from syncswitch.trainers.cluster.exchange.worker import Worker
 from syncswitch.trainers.cluster.members.cluster import Cluster

@@ -25,8 +25,7 @@ from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import RunEvent, TrialRecord
 from syncswitch.trainers.cluster.chief import recovery, run
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller
-from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Push, Task
+from syncswitch.trainers.cluster.exchange.plans import SERVER, WORKER, Caller, Push, Task
 from syncswitch.trainers.cluster.exchange.remote import RemoteServer
 from syncswitch.trainers.cluster.exchange.security import Identity, Part
 from syncswitch.trainers.cluster.exchange.vectors import Block
@@ -338,7 +337,7 @@ def push_to_the_first(cluster: ConnectedCluster, worker: int, task: Task, gradie
     wire = dial(cluster._arrivals[SERVER, 0].address, SERVER, own)
     first = RemoteServer(wire, "the first", shard, computed)
     caller = Caller(worker, cluster._incarnations[worker])
-    first.remote.push_update(caller, task.number, None, task.rate, task.momentum, ())
+    first.remote.push(caller, task, None, ())
     first.remote.close()
 
 

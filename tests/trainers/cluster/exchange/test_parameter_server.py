@@ -7,16 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from syncswitch.trainers.cluster.exchange.parameter_server import (
-    Caller,
-    FencedError,
-    ParameterServer,
-    Sizes,
-)
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError, ParameterServer
+from syncswitch.trainers.cluster.exchange.plans import Caller, Sizes, Task
 from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
 from syncswitch.trainers.model.embeddings import RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.row_rules import MomentumRule
+from syncswitch.trainers.protocols import Exchange
 from tests.trainers.cluster.members.cluster_contract import in_parallel
 
 WORKERS = 4
@@ -35,6 +32,18 @@ def new_server(
         np.full(statistics, decay, np.float32),
         lambda: aligned(sizes.model),
     )
+
+
+def update(number: int, rate: float, momentum: float) -> Task:
+    return Task(number, 0, 0, Exchange.PUSH, rate, momentum)
+
+
+def of_round(number: int) -> Task:
+    return Task(number, 0, 0, Exchange.ROUND)
+
+
+def buffered(number: int, worker_step: int) -> Task:
+    return Task(number, worker_step, 0, Exchange.BUFFER)
 
 
 def state_of(server: ParameterServer) -> ModelState:
@@ -79,7 +88,7 @@ class TestAPullStays:
         def push(worker: int) -> Callable[[], None]:
             def body() -> None:
                 for number in range(40):
-                    server.push_update(Caller(worker, 0), number, computed, 1.0, 1.0)
+                    server.push(Caller(worker, 0), update(number, 1.0, 1.0), computed)
                     time.sleep(0.001)  # gives the readers a turn
 
             return body
@@ -100,8 +109,8 @@ def test_gradients_are_summed_in_the_order_that_is_told(is_round: bool) -> None:
     for order in ([0, 1, 2], [1, 2, 0]):
         server = new_server(1, workers=3)
         for worker, value in enumerate((1.0, 1e8, -1e8)):
-            step = None if is_round else worker
-            server.push_gradient(Caller(worker, 0), 0, np.array([value], np.float32), step)
+            task = of_round(0) if is_round else buffered(0, worker)
+            server.push(Caller(worker, 0), task, np.array([value], np.float32))
         if is_round:
             server.apply_round(order, 3.0, 0.0)
         else:
@@ -114,18 +123,18 @@ class TestBuffer:
     def test_has_no_room_for_worker_steps_without_end(self) -> None:
         server, zeros = new_server(workers=2), np.zeros(4, np.float32)
         for worker_step in range(8):
-            server.push_gradient(Caller(1, 0), worker_step, zeros, worker_step)
+            server.push(Caller(1, 0), buffered(worker_step, worker_step), zeros)
         with pytest.raises(ValueError, match="8 gradients wait already"):
-            server.push_gradient(Caller(1, 0), 8, zeros, 8)
-        server.push_gradient(Caller(1, 0), 9, zeros, 3)
+            server.push(Caller(1, 0), buffered(8, 8), zeros)
+        server.push(Caller(1, 0), buffered(9, 3), zeros)
         server.apply_buffer(range(8), [], 0.1, 0.0)
-        assert server.push_gradient(Caller(1, 0), 10, zeros, 8) == 1
+        assert server.push(Caller(1, 0), buffered(10, 8), zeros) == 1
 
     def test_a_stale_gradient_is_zero_in_the_mean_of_all(self) -> None:
         """The statistics of all batches count, even of stale ones."""
         server, computed = new_server(5, 2, decay=0.5), random_vectors(4, 7)
         for number, vector in enumerate(computed):
-            server.push_gradient(Caller(0, 0), number, vector, number)
+            server.push(Caller(0, 0), buffered(number, number), vector)
         server.apply_buffer([0, 1, 2, 3], [1, 2], 1.0, 0.0)
         parameters, statistics = server.snapshot()
         np.testing.assert_allclose(parameters, -(computed[0] + computed[3])[:5] / 4, rtol=1e-6)
@@ -134,9 +143,9 @@ class TestBuffer:
     def test_a_step_that_is_made_again_is_there_once(self) -> None:
         """This happens if a worker is lost after its push."""
         server, computed = new_server(5), random_vectors(2)
-        server.push_gradient(Caller(1, 0), 7, computed[0], 30)
+        server.push(Caller(1, 0), buffered(7, 30), computed[0])
         server.fence(1)
-        server.push_gradient(Caller(2, 0), 8, computed[1], 30)
+        server.push(Caller(2, 0), buffered(8, 30), computed[1])
         server.apply_buffer([30], [], 1.0, 0.0)
         np.testing.assert_array_equal(server.snapshot()[0], -computed[1])
 
@@ -147,11 +156,11 @@ class TestFence:
         old, new = Caller(1, 0), Caller(1, 1)
         server.pull(old)
         server.fence(1)
-        server.push_gradient(new, 3, computed[0])
+        server.push(new, of_round(3), computed[0])
         for late in (
             lambda: server.pull(old),
-            lambda: server.push_update(old, 2, computed[1], 0.1, 0.9),
-            lambda: server.push_gradient(old, 2, computed[1]),
+            lambda: server.push(old, update(2, 0.1, 0.9), computed[1]),
+            lambda: server.push(old, of_round(2), computed[1]),
         ):
             with pytest.raises(FencedError, match="worker 1 was replaced"):
                 late()
@@ -167,7 +176,7 @@ class TestFence:
 
             def push(number: int = number, caller: Caller = caller) -> None:
                 try:
-                    server.push_update(caller, number, ones, -1.0, 0.0)
+                    server.push(caller, update(number, -1.0, 0.0), ones)
                 except FencedError:
                     return
 
@@ -182,8 +191,8 @@ class TestFence:
 
 def test_loading_leaves_no_gradient_and_marks_that_nobody_asks_for_no_memory() -> None:
     server, zeros = new_server(), np.zeros(4, np.float32)
-    server.push_gradient(Caller(0, 0), 9, zeros)
-    server.push_gradient(Caller(0, 0), 10, zeros, 4)
+    server.push(Caller(0, 0), of_round(9), zeros)
+    server.push(Caller(0, 0), buffered(10, 4), zeros)
     server.load(state_of(server))
     with pytest.raises(KeyError):
         server.apply_round([0], 0.1, 0.9)
@@ -191,7 +200,7 @@ def test_loading_leaves_no_gradient_and_marks_that_nobody_asks_for_no_memory() -
         server.apply_buffer([4], [], 0.1, 0.9)
     for number in range(3):
         server.mark()
-        server.push_update(Caller(0, 0), number, zeros, 0.1, 0.9)
+        server.push(Caller(0, 0), update(number, 0.1, 0.9), zeros)
     assert len(server.buffers) <= 3
 
 
@@ -224,22 +233,22 @@ class TestRowsOfEmbeddings:
     def test_come_and_go_with_the_rest(self, server: ParameterServer) -> None:
         (rows,) = server.pull(Caller(0, 0), [self.IDS]).rows
         assert rows.ravel().tolist() == [1, 4]
-        server.push_update(Caller(0, 0), 7, NOTHING, 0.5, 0.0, self.gradient(2, 4))
+        server.push(Caller(0, 0), update(7, 0.5, 0.0), NOTHING, self.gradient(2, 4))
         assert server.snapshot([self.IDS])[2].ravel().tolist() == [0, 2]
         assert self.now(server) == [0, 0, 2, 3, 2, 5]
         for worker, gradient in enumerate((self.gradient(1, 2), self.gradient(3, 0))):
-            server.push_gradient(Caller(worker, 0), 8, NOTHING, rows=gradient)
+            server.push(Caller(worker, 0), of_round(8), NOTHING, gradient)
         server.apply_round([0, 1], 0.5, 0.0)
         assert self.now(server) == [0, -1, 2, 3, 1.5, 5]
         for step, gradient in enumerate((self.gradient(100, 200), self.gradient(2, 4))):
-            server.push_gradient(Caller(0, 0), 9, NOTHING, step, gradient)
+            server.push(Caller(0, 0), buffered(9, step), NOTHING, gradient)
         server.apply_buffer([0, 1], [0], 0.5, 0.0)
         assert self.now(server) == [0, -1.5, 2, 3, 0.5, 5], "what is stale counts as zero"
 
     def test_another_state_has_rows_of_its_own(self, server: ParameterServer) -> None:
-        server.push_update(Caller(0, 0), 7, NOTHING, 0.5, 0.9, self.gradient(2, 4))
+        server.push(Caller(0, 0), update(7, 0.5, 0.9), NOTHING, self.gradient(2, 4))
         server.load(ModelState(NOTHING, NOTHING, NOTHING, updates=3))
         server.embeddings.load_rows(0, 0, 2, np.full((2, 1), 9, np.float32))
         assert self.now(server) == [0, 0, 9, 9, 0, 0]
-        server.push_update(Caller(0, 0), 8, NOTHING, 0.5, 0.9, self.gradient(0, 0))
+        server.push(Caller(0, 0), update(8, 0.5, 0.9), NOTHING, self.gradient(0, 0))
         assert self.now(server) == [0, 0, 9, 9, 0, 0], "nothing is left of the momentum"

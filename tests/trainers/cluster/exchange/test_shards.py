@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncswitch.trainers.cluster.exchange.parameter_server import Sizes
+from syncswitch.trainers.cluster.exchange.plans import Sizes
 from syncswitch.trainers.cluster.exchange.shards import (
     Shard,
     cut_anywhere,

@@ -21,15 +21,17 @@ import numpy as np
 import pytest
 
 from syncswitch.trainers.cluster.exchange import wire as wires
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, FencedError
+from syncswitch.trainers.cluster.exchange.parameter_server import FencedError
 from syncswitch.trainers.cluster.exchange.parts import ServerPart, WorkerPart
 from syncswitch.trainers.cluster.exchange.plans import (
     CHIEF,
     SERVER,
     TO_WORKER,
     WORKER,
+    Caller,
     ServerPlan,
     Sizes,
+    Task,
 )
 from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer
 from syncswitch.trainers.cluster.exchange.security import (
@@ -46,6 +48,7 @@ from syncswitch.trainers.cluster.exchange.vectors import Block
 from syncswitch.trainers.cluster.exchange.wire import Listener, dial
 from syncswitch.trainers.cluster.members.connected import Hub
 from syncswitch.trainers.model.layout import ModelState
+from syncswitch.trainers.protocols import Exchange
 from tests.processes import until
 from tests.trainers.cluster.exchange.host import LOOPBACK, OF_SERVER, OF_WORKER, SECRET, Host
 
@@ -346,22 +349,22 @@ class TestWhoIsInAndDoesNotKeepToTheRules:
         part.methods["load"](ModelState(zeros, zeros, zeros[:0]))
         wire = dial(listener.address, SERVER, OF_WORKER)
         server = RemoteServer(wire, "it", slice(0, 3), Block(1, 3)).remote
-        own = Caller(3, 0)
+        own, task = Caller(3, 0), Task(1, 0, 0, Exchange.PUSH, 0.1)
         with pytest.raises(FencedError, match="worker 0 is another one"):
             server.pull(Caller(0, 0), ())
         for arguments, words in (
-            ((own, 0, zeros, "fast", 0.0, ()), "Expected `float`, got `str`"),
-            ((own, 0, np.zeros(3), 0.1, 0.0, ()), "of another kind"),
-            ((own, 0, np.zeros(2, np.float32), 0.1, 0.0, ()), "a gradient of another length"),
-            ((own, 0, None, 0.1, 0.0, ()), "a gradient of another length"),
-            ((own, 0, zeros), "Expected `array` of length 6"),
+            ((own, replace(task, rate="fast"), zeros, ()), "Expected `float`, got `str`"),
+            ((own, task, np.zeros(3), ()), "of another kind"),
+            ((own, task, np.zeros(2, np.float32), ()), "a gradient of another length"),
+            ((own, task, None, ()), "a gradient of another length"),
+            ((own, task), "Expected `array` of length 4"),
         ):
             with pytest.raises(RemoteError, match=words):
-                server.push_update(*arguments)
+                server.push(*arguments)
         for method in ("load", "fence", "build", "marked"):
             with pytest.raises(RemoteError, match=f"'{method}' may not be called here"):
                 server.call(method)
-        assert server.push_update(own, 1, zeros, 0.1, 0.0, ()) == 1
+        assert server.push(own, task, zeros, ()) == 1
         wire.send("nonsense")
         with pytest.raises((EOFError, OSError)):
             wire.receive()

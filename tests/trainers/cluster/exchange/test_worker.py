@@ -16,8 +16,8 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.cluster.exchange import worker as workers
-from syncswitch.trainers.cluster.exchange.parameter_server import Caller, ParameterServer, Sizes
-from syncswitch.trainers.cluster.exchange.plans import Hold, Task
+from syncswitch.trainers.cluster.exchange.parameter_server import ParameterServer
+from syncswitch.trainers.cluster.exchange.plans import Caller, Hold, Sizes, Task
 from syncswitch.trainers.cluster.exchange.vectors import aligned, momentum_update
 from syncswitch.trainers.cluster.exchange.worker import Worker, compiled_or, step_of
 from syncswitch.trainers.cluster.members.program import Program
