@@ -112,11 +112,7 @@ class ClusterLearner:
         if self.exchange is Exchange.REPLICA:
             return self._cluster.average(group.workers)
         rate = self._configuration.rate(worker_step, len(group.workers))
-        momentum = self._momentum(worker_step)
-        if self.exchange is Exchange.BUFFER:
-            self._cluster.apply_buffer(group.worker_steps, group.stale, rate, momentum)
-        else:
-            self._cluster.apply_round(group.workers, rate, momentum)
+        self._cluster.apply(group, rate, self._momentum(worker_step))
         return []
 
     def leave(self, worker: int) -> None:

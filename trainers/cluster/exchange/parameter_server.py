@@ -18,6 +18,7 @@ from syncswitch.trainers.model.embeddings import (
 )
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.steps import Group
 
 
 class Computed(NamedTuple):
@@ -170,29 +171,22 @@ class ParameterServer:
             self._pushed[caller.worker] = task.number
             return self._updates
 
-    def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> int:
-        """Applies the mean of these workers' last gradients, summed in this order, as one update.
+    def apply(self, group: Group, rate: float, momentum: float) -> int:
+        """Applies the mean of a group's gradients, summed in its order, as one update.
 
-        Returns the number of updates so far, this one included.
-        """
-        with self._changing:
-            self._apply([self._waiting[worker] for worker in workers], rate, momentum)
-            return self._updates
-
-    def apply_buffer(
-        self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
-    ) -> int:
-        """Applies the mean of gradients in the buffer, summed in this order, as one update.
-
-        The stale ones count as zero in the mean. Returns the number of updates so far, this one
+        They are those of worker-steps in the buffer, of which the stale ones count as zero; or, in
+        a round, the last ones of the workers. Returns the number of updates so far, this one
         included.
         """
         with self._changing:
-            for worker_step in stale:
+            if not group.worker_steps:
+                self._apply([self._waiting[worker] for worker in group.workers], rate, momentum)
+                return self._updates
+            for worker_step in group.stale:
                 vector, rows = self._kept[worker_step]
                 vector[: self._sizes.parameters] = 0.0
                 self._kept[worker_step] = Computed(vector, [one.none for one in rows])
-            taken = [self._kept.pop(worker_step) for worker_step in worker_steps]
+            taken = [self._kept.pop(worker_step) for worker_step in group.worker_steps]
             self._apply(taken, rate, momentum)
             self._spare += [one.vector for one in taken]
             return self._updates

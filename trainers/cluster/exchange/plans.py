@@ -12,6 +12,7 @@ from syncswitch.trainers.model.embeddings import NO_EMBEDDINGS, Ids, RowGradient
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.shipped import ShippedFunction, ShippedSource
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.steps import Group
 
 CHIEF, SERVER, WORKER = "chief", "ps", "worker"
 
@@ -170,8 +171,7 @@ CHIEF_TO_SERVER: Calls = {
     "mark": (tuple[()], list[int]),
     "marked": (tuple[()], ModelState),
     "snapshot": (tuple[list[Ids]], list[Vector]),
-    "apply_round": (tuple[list[int], float, float], int),
-    "apply_buffer": (tuple[list[int], list[int], float, float], int),
+    "apply": (tuple[Group, float, float], int),
     "fence": (tuple[int], tuple[int, int]),
     "load_rows": (tuple[int, int, int, Vector], None),
     "read_rows": (tuple[int, int, int, int], Vector),

@@ -37,6 +37,7 @@ from syncswitch.trainers.model.embeddings import (
     rows_of,
 )
 from syncswitch.trainers.model.layout import ModelState, Vector
+from syncswitch.trainers.protocols.steps import Group
 
 
 class ServerLostError(Exception):
@@ -168,16 +169,9 @@ class Cluster(ABC):
             self.replicas[worker] += 1
         return push
 
-    def apply_round(self, workers: Sequence[int], rate: float, momentum: float) -> None:
-        """Applies the mean of these workers' last gradients, in this order, as one update."""
-        self._call_servers("apply_round", [(workers, rate, momentum)] * len(self.servers))
-
-    def apply_buffer(
-        self, worker_steps: Sequence[int], stale: Sequence[int], rate: float, momentum: float
-    ) -> None:
-        """Applies the mean of gradients in the buffer; see `ParameterServer.apply_buffer`."""
-        arguments = (worker_steps, stale, rate, momentum)
-        self._call_servers("apply_buffer", [arguments] * len(self.servers))
+    def apply(self, group: Group, rate: float, momentum: float) -> None:
+        """Applies the mean of a group's gradients; see `ParameterServer.apply`."""
+        self._call_servers("apply", [(group, rate, momentum)] * len(self.servers))
 
     def _call_servers(
         self, method: str, arguments: Sequence[tuple[Any, ...]] | None = None

@@ -160,7 +160,7 @@ class TestErrors:
             monkeypatch.setattr(Cluster, "step", lost_worker)
             monkeypatch.setattr(ThreadsCluster, "fence", lost_server)
         else:
-            monkeypatch.setattr(Cluster, "apply_round", lost_server)
+            monkeypatch.setattr(Cluster, "apply", lost_server)
         starts = []
 
         def restart(cluster: ThreadsCluster) -> None:

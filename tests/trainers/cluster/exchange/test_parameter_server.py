@@ -14,6 +14,7 @@ from syncswitch.trainers.model.embeddings import RowGradient, ShardPlan
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.model.row_rules import MomentumRule
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.steps import Group
 from tests.trainers.cluster.members.cluster_contract import in_parallel
 
 WORKERS = 4
@@ -106,15 +107,13 @@ class TestAPullStays:
 @pytest.mark.parametrize("is_round", [True, False])
 def test_gradients_are_summed_in_the_order_that_is_told(is_round: bool) -> None:
     found = []
-    for order in ([0, 1, 2], [1, 2, 0]):
+    for order in ((0, 1, 2), (1, 2, 0)):
         server = new_server(1, workers=3)
         for worker, value in enumerate((1.0, 1e8, -1e8)):
             task = of_round(0) if is_round else buffered(0, worker)
             server.push(Caller(worker, 0), task, np.array([value], np.float32))
-        if is_round:
-            server.apply_round(order, 3.0, 0.0)
-        else:
-            server.apply_buffer(order, [], 3.0, 0.0)
+        group = Group(order) if is_round else Group((), order)
+        server.apply(group, 3.0, 0.0)
         found.append(-float(server.snapshot()[0][0]))
     assert found == [0.0, pytest.approx(1.0)], "1 is lost beside 1e8"
 
@@ -127,7 +126,7 @@ class TestBuffer:
         with pytest.raises(ValueError, match="8 gradients wait already"):
             server.push(Caller(1, 0), buffered(8, 8), zeros)
         server.push(Caller(1, 0), buffered(9, 3), zeros)
-        server.apply_buffer(range(8), [], 0.1, 0.0)
+        server.apply(Group((), tuple(range(8))), 0.1, 0.0)
         assert server.push(Caller(1, 0), buffered(10, 8), zeros) == 1
 
     def test_a_stale_gradient_is_zero_in_the_mean_of_all(self) -> None:
@@ -135,7 +134,7 @@ class TestBuffer:
         server, computed = new_server(5, 2, decay=0.5), random_vectors(4, 7)
         for number, vector in enumerate(computed):
             server.push(Caller(0, 0), buffered(number, number), vector)
-        server.apply_buffer([0, 1, 2, 3], [1, 2], 1.0, 0.0)
+        server.apply(Group((), (0, 1, 2, 3), (1, 2)), 1.0, 0.0)
         parameters, statistics = server.snapshot()
         np.testing.assert_allclose(parameters, -(computed[0] + computed[3])[:5] / 4, rtol=1e-6)
         np.testing.assert_array_equal(statistics, np.mean(computed, axis=0)[5:])
@@ -146,7 +145,7 @@ class TestBuffer:
         server.push(Caller(1, 0), buffered(7, 30), computed[0])
         server.fence(1)
         server.push(Caller(2, 0), buffered(8, 30), computed[1])
-        server.apply_buffer([30], [], 1.0, 0.0)
+        server.apply(Group((), (30,)), 1.0, 0.0)
         np.testing.assert_array_equal(server.snapshot()[0], -computed[1])
 
 
@@ -165,7 +164,7 @@ class TestFence:
             with pytest.raises(FencedError, match="worker 1 was replaced"):
                 late()
         assert server.mark() == [-1, 3, -1, -1]
-        server.apply_round([1], 1.0, 0.0)
+        server.apply(Group((1,)), 1.0, 0.0)
         np.testing.assert_array_equal(server.snapshot()[0], -computed[0])
 
     def test_no_step_counts_twice_or_not_at_all(self) -> None:
@@ -195,9 +194,9 @@ def test_loading_leaves_no_gradient_and_marks_that_nobody_asks_for_no_memory() -
     server.push(Caller(0, 0), buffered(10, 4), zeros)
     server.load(state_of(server))
     with pytest.raises(KeyError):
-        server.apply_round([0], 0.1, 0.9)
+        server.apply(Group((0,)), 0.1, 0.9)
     with pytest.raises(KeyError):
-        server.apply_buffer([4], [], 0.1, 0.9)
+        server.apply(Group((), (4,)), 0.1, 0.9)
     for number in range(3):
         server.mark()
         server.push(Caller(0, 0), update(number, 0.1, 0.9), zeros)
@@ -238,11 +237,11 @@ class TestRowsOfEmbeddings:
         assert self.now(server) == [0, 0, 2, 3, 2, 5]
         for worker, gradient in enumerate((self.gradient(1, 2), self.gradient(3, 0))):
             server.push(Caller(worker, 0), of_round(8), NOTHING, gradient)
-        server.apply_round([0, 1], 0.5, 0.0)
+        server.apply(Group((0, 1)), 0.5, 0.0)
         assert self.now(server) == [0, -1, 2, 3, 1.5, 5]
         for step, gradient in enumerate((self.gradient(100, 200), self.gradient(2, 4))):
             server.push(Caller(0, 0), buffered(9, step), NOTHING, gradient)
-        server.apply_buffer([0, 1], [0], 0.5, 0.0)
+        server.apply(Group((), (0, 1), (0,)), 0.5, 0.0)
         assert self.now(server) == [0, -1.5, 2, 3, 0.5, 5], "what is stale counts as zero"
 
     def test_another_state_has_rows_of_its_own(self, server: ParameterServer) -> None:

@@ -22,6 +22,7 @@ from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState, Vector
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.steps import Group
 from tests.trainers.jobs import BRIEF, CONSTANT, CONSTANT_GRADIENT, digits_data, normalized_model
 
 MakeCluster = Callable[[Workload, int], Cluster]
@@ -209,7 +210,7 @@ class ClusterContract:
             assert {(push.pulled_updates, push.pushed_updates) for push in pushes} == {(0, 0)}
         assert_same(rows.state(), start)
         # The last of each counts, and of worker 1 none.
-        rows.apply_round([0, 2], RATE, 0.0)
+        rows.apply(Group((0, 2)), RATE, 0.0)
         gradients = [batch_gradient(rows, 3 * WORKERS + worker) for worker in (0, 2)]
         state = rows.state()
         np.testing.assert_array_equal(state.parameters, 1 - RATE * np.mean(gradients, axis=0))
@@ -219,14 +220,14 @@ class ClusterContract:
         fresh(rows)
         for worker, worker_step in ((2, 5), (2, 6), (0, 7), (2, 8)):
             step(rows, worker, worker_step, Exchange.BUFFER)
-        rows.apply_buffer([7, 5, 6], [5], RATE, 0.0)
+        rows.apply(Group((), (7, 5, 6), (5,)), RATE, 0.0)
         gradients = [batch_gradient(rows, worker_step) for worker_step in (7, 6)]
         state = rows.state()
         np.testing.assert_allclose(
             state.parameters, 1 - RATE * np.sum(gradients, axis=0) / 3, rtol=1e-6
         )
         assert state.updates == 1
-        rows.apply_buffer([8], [], RATE, 0.0)
+        rows.apply(Group((), (8,)), RATE, 0.0)
         assert not np.array_equal(rows.state().parameters, state.parameters)
 
     def test_a_load_leaves_nothing_of_the_trial_before_and_rounds_repeat_to_the_last_bit(
@@ -236,7 +237,7 @@ class ClusterContract:
             fresh(cluster)
             for first in range(0, 4 * WORKERS, WORKERS):
                 push_a_round(cluster, first)
-                cluster.apply_round(range(WORKERS), 0.1, 0.9)
+                cluster.apply(Group(tuple(range(WORKERS))), 0.1, 0.9)
                 step(cluster, 1, first, momentum=0.9)
             return cluster.state()
 

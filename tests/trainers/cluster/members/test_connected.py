@@ -24,6 +24,7 @@ from syncswitch.trainers.cluster.members.connected import Arrival, ConnectedClus
 from syncswitch.trainers.cluster.members.launcher import Condition, Life, tail_of_log
 from syncswitch.trainers.cluster.processes.this_machine import LocalLauncher
 from syncswitch.trainers.protocols import Exchange
+from syncswitch.trainers.protocols.steps import Group
 from tests.processes import until
 from tests.trainers.cluster.launchers import all_gone, new_launcher, process_of, processes_of
 from tests.trainers.cluster.members.cluster_contract import (
@@ -110,7 +111,7 @@ def test_updates_do_not_depend_on_how_many_servers_share_them(
         for first in range(0, 10, 2):
             for worker in range(2):
                 step(cluster, worker, first + worker, Exchange.ROUND)
-            cluster.apply_round([0, 1], 0.05, 0.9)
+            cluster.apply(Group((0, 1)), 0.05, 0.9)
         states.append(cluster.state())
     assert_same(*states)
     assert all(shard.sizes.parameters for shard in shared._shards)
@@ -194,7 +195,7 @@ class TestAParameterServerThatIsLost:
             rows.state,
             rows.snapshot,
             rows.marked,
-            lambda: rows.apply_round([0], 0.1, 0.9),
+            lambda: rows.apply(Group((0,)), 0.1, 0.9),
             lambda: rows.fence(0),
         ):
             with pytest.raises(ServerLostError, match=SERVER_IS_GONE):
