@@ -70,7 +70,10 @@ class ConditionsChoice:
             )
         found: tuple[Injection, ...] = ()
         if self.inject:
-            found = self._injections(workers, switch_percent, launcher, servers)
+            from syncswitch.trainers.faults.injections import check_injections, injections
+
+            found = injections(self.inject, workers, switch_percent)
+            check_injections(found, launcher, servers)
         return RunConditions(
             self.online,
             self.switch_mechanism,
@@ -87,12 +90,3 @@ class ConditionsChoice:
         for option, is_chosen in chosen.items():
             if is_chosen:
                 raise UserError(f"{option} cannot be used: {reason}; leave it out")
-
-    def _injections(
-        self, workers: int, switch_percent: float, launcher: str, servers: int
-    ) -> tuple[Injection, ...]:
-        from syncswitch.trainers.faults.injections import check_injections, injections
-
-        found = injections(self.inject, workers, switch_percent)
-        check_injections(found, launcher, servers)
-        return found

@@ -58,6 +58,12 @@ _FAILURES_OF = {
 }
 """The failures that each launcher can cause."""
 
+_REFUSALS = {
+    "simulated": "a simulated cluster only supports stragglers and kill:worker; leave it out",
+    "tf-config": "the processes of TF_CONFIG's cluster belong to whoever started them; use"
+    " --launcher processes",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:
@@ -204,8 +210,15 @@ def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1
     The launcher is `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
     """
     for injection in found:
-        problem = _problem_of(injection, launcher) if injection.kind != "straggler" else None
-        if problem is None and injection.role == "ps" and injection.number >= servers:
+        problem = None
+        if injection.kind == "straggler":
+            continue
+        if f"{injection.kind}:{injection.role}" not in _FAILURES_OF[launcher]:
+            nobody = f"there is no process to {injection.kind}; use --launcher processes"
+            problem = _REFUSALS.get(launcher, nobody)
+        elif injection.lasting is not None and launcher != "simulated":
+            problem = "a real worker comes back as soon as it can; leave for= out"
+        elif injection.role == "ps" and injection.number >= servers:
             only = (
                 "there is one parameter server, ps=0"
                 if servers == 1
@@ -214,21 +227,6 @@ def check_injections(found: Iterable[Injection], launcher: str, servers: int = 1
             problem = f"{only}; give another number, or more --parameter-servers"
         if problem is not None:
             raise UserError(f"injection {injection.text!r} cannot be used: {problem}")
-
-
-def _problem_of(failure: Injection, launcher: str) -> str | None:
-    if f"{failure.kind}:{failure.role}" not in _FAILURES_OF[launcher]:
-        if launcher == "simulated":
-            return "a simulated cluster only supports stragglers and kill:worker; leave it out"
-        if launcher == "tf-config":
-            return (
-                "the processes of TF_CONFIG's cluster belong to whoever started them; use"
-                " --launcher processes"
-            )
-        return f"there is no process to {failure.kind}; use --launcher processes"
-    if failure.lasting is not None and launcher != "simulated":
-        return "a real worker comes back as soon as it can; leave for= out"
-    return None
 
 
 def _check_workers(found: Sequence[Injection], workers: int) -> None:
@@ -282,6 +280,11 @@ def _parsed(kind: str, rest: str) -> Injection:
     at = _extent("at", options["at"])
     if at.is_percent and at.value >= 100:
         raise ValueError(f"at={at.text} is the end of the job")
+    slowdown = 1.0
+    if text := options.get("slowdown"):
+        slowdown = round(float(text), _DECIMALS) if re.fullmatch(_NUMBER, text) else 0.0
+        if not 1 < slowdown <= _LARGEST:
+            raise ValueError(f"slowdown={text} must be a number above 1, such as 2")
     return Injection(
         kind,
         role,
@@ -289,7 +292,7 @@ def _parsed(kind: str, rest: str) -> Injection:
         int(number or 0),
         _positive("for", options["for"]) if "for" in options else None,
         delay_seconds=_delay(options["delay"]) if "delay" in options else 0.0,
-        slowdown=_slowdown(options["slowdown"]) if "slowdown" in options else 1.0,
+        slowdown=slowdown,
     )
 
 
@@ -321,13 +324,6 @@ def _delay(text: str) -> float:
     if extent.is_percent:
         raise ValueError(f"delay={text} must be a time such as 30ms or 1.5s")
     return extent.value
-
-
-def _slowdown(text: str) -> float:
-    value = round(float(text), _DECIMALS) if re.fullmatch(_NUMBER, text) else 0.0
-    if not 1 < value <= _LARGEST:
-        raise ValueError(f"slowdown={text} must be a number above 1, such as 2")
-    return value
 
 
 def _seconds_text(seconds: float) -> str:

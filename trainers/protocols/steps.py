@@ -18,10 +18,8 @@ from syncswitch.trainers.protocols import Exchange, Release, SyncProtocol
 class Group:
     """A group of workers whose work is to be joined; see `Release.groups`.
 
-    Attributes:
-        workers: The workers.
-        worker_steps: For a buffer, the step of each worker's gradient; otherwise empty.
-        stale: Those of these steps whose gradient has no weight.
+    For a buffer, `worker_steps` has the step of each worker's gradient, and `stale` those of them
+    that have no weight; otherwise both are empty.
     """
 
     workers: tuple[int, ...]
@@ -34,13 +32,9 @@ Groups = tuple[Group, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Permission for a worker to do one worker-step, or several at once.
+    """Permission for a worker to do one worker-step, or several as one gradient.
 
-    Attributes:
-        worker: The worker.
-        worker_step: Number of the step in the job, from 0; also the number of its batch.
-        batches: Number of worker-steps, from that one on, that are done at once, as one gradient of
-            all their batches.
+    `worker_step` is the number of the first one in the job, from 0, and that of its batch.
     """
 
     worker: int
@@ -55,12 +49,9 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Groups to join and steps to start.
+    """Groups to join before anybody goes on, and the steps that may start after that.
 
-    Attributes:
-        groups: Groups whose work is to be joined before anybody goes on; they are complete because
-            other workers have no more steps to do.
-        tickets: Steps that may start after that.
+    The groups are complete because other workers have no more steps to do.
     """
 
     groups: Groups = ()

@@ -50,6 +50,6 @@ def connected_of(
 @pytest.fixture(scope="session")
 def threads_of(program_of: Callable[[Any], Any]) -> Callable[[Any, int], Any]:
     """Makes a cluster in this process, or returns that for the same arguments."""
-    from syncswitch.trainers.cluster.members.threads import ThreadsCluster
+    from syncswitch.trainers.cluster.members.cluster import ThreadsCluster
 
     return functools.cache(lambda workload, workers: ThreadsCluster(program_of(workload), workers))

@@ -18,9 +18,8 @@ from syncswitch.trainers.cluster.chief.run import (
     TrainingRun,
 )
 from syncswitch.trainers.cluster.exchange.shards import Undone
-from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, ThreadsCluster
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.faults.active import ActiveInjections
 from syncswitch.trainers.faults.injections import check_injections, parse_injection
 from syncswitch.trainers.job.fingerprint import workload_identity

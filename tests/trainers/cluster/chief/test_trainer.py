@@ -17,8 +17,12 @@ from syncswitch.storage.records.trial import Evaluation
 from syncswitch.trainers.cluster.chief.coordinator import Coordinator
 from syncswitch.trainers.cluster.chief.trainer import ClusterTrainer
 from syncswitch.trainers.cluster.exchange.worker import Worker
-from syncswitch.trainers.cluster.members.cluster import Cluster, ServerLostError, WorkerLostError
-from syncswitch.trainers.cluster.members.threads import ThreadsCluster
+from syncswitch.trainers.cluster.members.cluster import (
+    Cluster,
+    ServerLostError,
+    ThreadsCluster,
+    WorkerLostError,
+)
 from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.batch_contract import BatchContract

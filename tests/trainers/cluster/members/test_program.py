@@ -11,9 +11,8 @@ import pytest
 
 from syncswitch.storage.errors import FatalError, UserError, WorkloadError
 from syncswitch.trainers.cluster.exchange.plans import SERVER, Push, Task
-from syncswitch.trainers.cluster.members.cluster import Cluster, WorkerLostError
+from syncswitch.trainers.cluster.members.cluster import Cluster, ThreadsCluster, WorkerLostError
 from syncswitch.trainers.cluster.members.program import Program
-from syncswitch.trainers.cluster.members.threads import ThreadsCluster
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.protocols import Exchange
 from tests.trainers.cluster.members.cluster_contract import (
