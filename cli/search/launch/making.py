@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -44,7 +44,7 @@ from syncswitch.trainers.run.record import event_line, is_remarkable
 from syncswitch.trainers.trainer import Trainer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 
 _MOST_JOBS = 256
@@ -112,70 +112,61 @@ def shared_by(jobs: int, tell: Callable[[str], None]) -> Iterator[None]:
 
     `tell` gets each line that one of them writes, from a separate thread.
     """
-    processes = [_FurtherJob(number, tell) for number in range(2, jobs + 1)]
+    is_over = threading.Event()
+    started = [_start_job(number, tell, is_over) for number in range(2, jobs + 1)]
     try:
         yield
-        until = time.monotonic() + _PATIENCE_SECONDS
-        for process in processes:
-            process.wait(until - time.monotonic())
+        _wait(started, _PATIENCE_SECONDS)
     finally:
-        for process in processes:
-            process.interrupt()
-        for process in processes:
-            process.end()
+        is_over.set()
+        for process, _ in started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)  # it gives its run back and ends
+        _wait(started, _STOP_SECONDS)
+        for process, reader in started:
+            process.kill()
+            process.wait()
+            reader.join(1.0)
 
 
-class _FurtherJob:
-    """Another process that runs this command."""
+_Started = tuple[subprocess.Popen[str], threading.Thread]
 
-    def __init__(self, number: int, tell: Callable[[str], None]) -> None:
-        self._number = number
-        self._tell = tell
-        self._is_interrupted = False
-        self._process = subprocess.Popen(
-            sys.orig_argv,
-            env={**os.environ, _NUMBER: str(number)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            # Ctrl-C reaches the first job, which then interrupts each of the others once.
-            start_new_session=True,
-        )
-        assert self._process.stderr is not None
-        self._reader = threading.Thread(
-            target=self._read, args=(self._process.stderr,), daemon=True
-        )
-        self._reader.start()
 
-    def wait(self, seconds: float) -> None:
-        """Waits for its end, but no longer than this."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(seconds, 0.0))
+def _start_job(number: int, tell: Callable[[str], None], is_over: threading.Event) -> _Started:
+    """Runs this command in another process; a thread passes on what it writes, and how it ends."""
+    process = subprocess.Popen(
+        sys.orig_argv,
+        env={**os.environ, _NUMBER: str(number)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        # Ctrl-C reaches the first job, which then interrupts each of the others once.
+        start_new_session=True,
+    )
 
-    def interrupt(self) -> None:
-        """Makes it give its run back and end."""
-        self._is_interrupted = True
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-
-    def end(self) -> None:
-        """Waits for its end, and kills it if that takes too long."""
-        self.wait(_STOP_SECONDS)
-        self._process.kill()
-        self._process.wait()
-        self._reader.join(1.0)
-
-    def _read(self, lines: IO[str]) -> None:
-        for line in lines:
-            # Being interrupted is not news.
-            if line.strip() and not self._is_interrupted:
-                self._tell(f"job {self._number}: {line.rstrip()}")
-        status = self._process.wait()
-        if status and not self._is_interrupted:
+    def read() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip() and not is_over.is_set():  # being interrupted is not news
+                tell(f"job {number}: {line.rstrip()}")
+        status = process.wait()
+        if status and not is_over.is_set():
             how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
-            self._tell(f"job {self._number} was ended {how}; the search continues without it")
+            tell(f"job {number} was ended {how}; the search continues without it")
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    return process, reader
+
+
+def _wait(started: Iterable[_Started], longest_seconds: float) -> None:
+    """Waits for the end of processes, all in all no longer than this."""
+    until = time.monotonic() + longest_seconds
+    for process, _ in started:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(until - time.monotonic(), 0.0))
 
 
 def label_of(trial: ReportedTrial) -> str:
@@ -186,30 +177,43 @@ def label_of(trial: ReportedTrial) -> str:
     return f"{trial.switch_percent:g} % {protocol}, run {trial.repeat}{of}{early}"
 
 
-class LineReporter(Reporter):
-    """Reports each event of a search as one plain line."""
+class ProgressReporter(Reporter):
+    """Reports each event of a search as one plain line, above progress bars where there are any.
 
-    def __init__(self, write: Callable[[str], None], what: str = "search") -> None:
+    The bars are those of the whole search and of the current run.
+
+    Args:
+        write: Writes a line.
+        what: What the runs are for.
+        bars: Shows the bars; None for lines alone.
+    """
+
+    def __init__(
+        self, write: Callable[[str], None], what: str = "search", bars: Progress | None = None
+    ) -> None:
         self.tell = write
         self._what = what
         self._finished_runs = 0
         self._most_runs: int | None = None
         self._is_first_state = True
         self._waiting_for: float | None = None
+        self._bars = bars
+        self._search_bar = None if bars is None else bars.add_task(what, total=None)
+        self._run_bar: TaskID | None = None
 
     def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
         """Says at the start how far an earlier search got."""
         self._finished_runs, self._most_runs = finished_runs, most_runs
-        if is_further_job():
-            return  # the first one reports it
-        runs = counted(finished_runs, "run")
-        if self._is_first_state and progress.open_percent is None:
-            self.tell(f"this {self._what} is finished, with {runs}")
-        elif self._is_first_state and finished_runs:
-            if most_runs is not None:
-                runs = f"{finished_runs} of at most {counted(most_runs, 'run')}"
-            self.tell(f"continuing after {runs}")
+        if self._is_first_state and not is_further_job():  # the first one reports it
+            runs = counted(finished_runs, "run")
+            if progress.open_percent is None:
+                self.tell(f"this {self._what} is finished, with {runs}")
+            elif finished_runs:
+                if most_runs is not None:
+                    runs = f"{finished_runs} of at most {counted(most_runs, 'run')}"
+                self.tell(f"continuing after {runs}")
         self._is_first_state = False
+        self._move(self._search_bar, completed=finished_runs, total=most_runs)
 
     def on_threshold(self, strategy: Strategy, identity: WorkloadIdentity) -> None:
         """Says what the threshold is, and where it comes from."""
@@ -218,8 +222,24 @@ class LineReporter(Reporter):
             self.tell(measured_threshold_text(strategy.threshold, metric, first))
 
     def on_run(self, trial: ReportedTrial) -> None:
-        """Ends a wait for other searches."""
+        """Ends a wait for other searches, and starts a bar for the run."""
         self._waiting_for = None
+        self._drop_run_bar()
+        if self._bars is not None:
+            self._run_bar = self._bars.add_task(label_of(trial), total=trial.total_worker_steps)
+
+    def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
+        """Moves both bars, so that the remaining time of the search does not jump between runs."""
+        if self._run_bar is not None:
+            part = worker_step / trial.total_worker_steps
+            self._move(self._run_bar, completed=worker_step)
+            self._move(self._search_bar, completed=self._finished_runs + part)
+
+    def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
+        """Shows the latest accuracy."""
+        metric = trial.metric
+        text = f"{label_of(trial)}, {metric.name} {metric.text(evaluation.accuracy)}"
+        self._move(self._run_bar, description=text)
 
     def on_event(self, trial: ReportedTrial, event: RunEvent) -> None:
         """Reports the event, unless it is the planned switch."""
@@ -228,24 +248,24 @@ class LineReporter(Reporter):
 
     def on_finished(self, trial: ReportedTrial, record: TrialRecord) -> None:
         """Reports the result in one line."""
+        self._drop_run_bar()
         metric = record.spec.identity.decided_by
         measured = f"{metric.name} {metric.text(record.converged_accuracy)}"
         outcome = "diverged" if record.diverged else measured
         of = "" if self._most_runs is None else f"/{self._most_runs}"
-        self._end(
-            f"[{self._finished_runs + 1}{of}] {label_of(trial)}: {outcome} in {_price_text(record)}"
-        )
+        number = f"[{self._finished_runs + 1}{of}]"
+        self.tell(f"{number} {label_of(trial)}: {outcome} in {_price_text(record)}")
 
     def on_cancelled(self, trial: ReportedTrial, record: TrialRecord) -> None:
         """Reports that the run was stopped, and its cost."""
-        self._end(
-            f"{label_of(trial)}: stopped as no longer needed, after"
-            f" {record.paid_seconds:.1f} s of training"
-        )
+        self._drop_run_bar()
+        cost = f"{record.paid_seconds:.1f} s of training"
+        self.tell(f"{label_of(trial)}: stopped as no longer needed, after {cost}")
 
     def on_failed(self, trial: ReportedTrial, reason: str) -> None:
         """Reports why the run failed."""
-        self._end(f"{label_of(trial)} failed and will be repeated: {reason}")
+        self._drop_run_bar()
+        self.tell(f"{label_of(trial)} failed and will be repeated: {reason}")
 
     def on_wait(self, switch_percent: float) -> None:
         """Reports once per switch point that other searches are measuring it."""
@@ -261,51 +281,12 @@ class LineReporter(Reporter):
         """Reports how long the search will wait for the database."""
         self.tell(f"the database does not answer; trying again for {patience_seconds:.0f} s")
 
-    def _end(self, line: str) -> None:
-        """Writes the last line of a run."""
-        self.tell(line)
-
-
-class BarReporter(LineReporter):
-    """Adds two progress bars below these lines: the whole search, and the current run."""
-
-    def __init__(self, bars: Progress, what: str) -> None:
-        super().__init__(lambda line: bars.console.print(line, markup=False), what)
-        self._bars = bars
-        self._search_bar = bars.add_task(what, total=None)
-        self._run_bar: Any = None
-
-    def on_state(self, finished_runs: int, most_runs: int | None, progress: SearchProgress) -> None:
-        """Moves the bar of the search."""
-        super().on_state(finished_runs, most_runs, progress)
-        self._bars.update(self._search_bar, completed=finished_runs, total=most_runs)
-
-    def on_run(self, trial: ReportedTrial) -> None:
-        """Starts a bar for the run."""
-        super().on_run(trial)
-        self._drop_run_bar()
-        self._run_bar = self._bars.add_task(label_of(trial), total=trial.total_worker_steps)
-
-    def on_progress(self, trial: ReportedTrial, worker_step: int) -> None:
-        """Moves both bars, so that the remaining time of the search does not jump between runs."""
-        if self._run_bar is not None:
-            self._bars.update(self._run_bar, completed=worker_step)
-            part = worker_step / trial.total_worker_steps
-            self._bars.update(self._search_bar, completed=self._finished_runs + part)
-
-    def on_evaluation(self, trial: ReportedTrial, evaluation: Evaluation) -> None:
-        """Shows the latest accuracy."""
-        if self._run_bar is not None:
-            metric = trial.metric
-            text = f"{label_of(trial)}, {metric.name} {metric.text(evaluation.accuracy)}"
-            self._bars.update(self._run_bar, description=text)
-
-    def _end(self, line: str) -> None:
-        self._drop_run_bar()
-        super()._end(line)
+    def _move(self, bar: TaskID | None, **changes: Any) -> None:
+        if self._bars is not None and bar is not None:
+            self._bars.update(bar, **changes)
 
     def _drop_run_bar(self) -> None:
-        if self._run_bar is not None:
+        if self._bars is not None and self._run_bar is not None:
             self._bars.remove_task(self._run_bar)
             self._run_bar = None
 
@@ -325,13 +306,13 @@ def _price_text(record: TrialRecord) -> str:
 
 
 @contextlib.contextmanager
-def reporting(what: str) -> Iterator[LineReporter]:
+def reporting(what: str) -> Iterator[ProgressReporter]:
     """Progress bars on a terminal, which disappear at the end; plain lines elsewhere."""
     if not sys.stderr.isatty():
-        yield LineReporter(print_note, what)
+        yield ProgressReporter(print_note, what)
         return
     with progress_bars(rich_console(stderr=True)) as bars:
-        yield BarReporter(bars, what)
+        yield ProgressReporter(lambda line: bars.console.print(line, markup=False), what, bars)
 
 
 @contextlib.contextmanager
@@ -342,54 +323,36 @@ def opened_for(
     jobs: int,
     mlflow: str | None,
     study: str | None = None,
-) -> Iterator[tuple[Database, Sequence[Callable[[], Trainer]], LineReporter]]:
-    """Opens the database, a trainer for each job and a reporter; closes them at the end.
+) -> Iterator[tuple[Database, Sequence[Callable[[], Trainer]], ProgressReporter]]:
+    """Opens the database and a reporter, gives what opens the trainer of each job; closes all.
 
     In the end the jobs are copied to MLflow, if that was asked for. If the database does not have
-    the first job yet, or its search of that name, a trainer is opened for it in advance.
+    the first job yet, or its search of that name, a trainer is opened for it in advance: that loads
+    the data and tries the model, so a workload that cannot be trained is found before anything is
+    written about it.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(kept_for_the_next())
-        trainers = [
-            stack.enter_context(contextlib.closing(_Trainers(job.open_trainer))) for job in to_train
-        ]
+        first, *others = [job.open_trainer for job in to_train]
+        ready: list[Trainer] = []
+
+        @stack.callback
+        def close_unused() -> None:
+            for trainer in ready:
+                trainer.close()
+
         if _is_unknown(to_train[0].identity, study, storage_url):
-            trainers[0].open_in_advance()
+            # Where the cluster is not available now, the search will try again.
+            with contextlib.suppress(RetryableError):
+                ready.append(first())
         database = stack.enter_context(open_database(storage_url, create=True))
         reporter = stack.enter_context(reporting(what))
         # Not before it is clear that the job can be trained.
         with shared_by(jobs, reporter.tell):
-            yield database, trainers, reporter
+            yield database, [lambda: ready.pop() if ready else first(), *others], reporter
             if not is_further_job():
                 identities = [job.identity for job in to_train]
                 copy_to_mlflow(mlflow, database, identities, reporter.tell)
-
-
-class _Trainers:
-    """Opens trainers; one may be opened in advance, and is then the first to be used.
-
-    Opening one loads the data and tries the model. So a workload that cannot be trained is found
-    before anything is written about it.
-    """
-
-    def __init__(self, open_trainer: Callable[[], Trainer]) -> None:
-        self._open = open_trainer
-        self._ready: Trainer | None = None
-
-    def open_in_advance(self) -> None:
-        """Opens one, unless the cluster is not available now: the search will try again."""
-        with contextlib.suppress(RetryableError):
-            self._ready = self._open()
-
-    def __call__(self) -> Trainer:
-        ready, self._ready = self._ready, None
-        return self._open() if ready is None else ready
-
-    def close(self) -> None:
-        """Closes a trainer that was not used."""
-        if self._ready is not None:
-            self._ready.close()
-            self._ready = None
 
 
 def _is_unknown(identity: WorkloadIdentity, study: str | None, storage_url: str) -> bool:

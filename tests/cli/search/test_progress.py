@@ -11,7 +11,7 @@ from rich.console import Console
 
 from syncswitch.cli import console
 from syncswitch.cli.console import progress_bars, rich_console
-from syncswitch.cli.search.launch.making import BarReporter, LineReporter
+from syncswitch.cli.search.launch.making import ProgressReporter
 from syncswitch.searcher.search.reporter import ReportedTrial
 from syncswitch.searcher.strategies.observation import Observation
 from syncswitch.searcher.strategies.paper import PaperStrategy
@@ -35,7 +35,7 @@ def test_bars_show_brackets_as_they_are() -> None:
     assert "training net[bold] of [/x]" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def play(reporter: LineReporter) -> None:
+def play(reporter: ProgressReporter) -> None:
     """A search as the loop reports it."""
     strategy = PaperStrategy(runs=3)
     progress = strategy.progress([Observation(100, 0.9)])
@@ -67,7 +67,7 @@ EXPECTED = [
 
 def test_lines() -> None:
     lines: list[str] = []
-    reporter = LineReporter(lines.append)
+    reporter = ProgressReporter(lines.append)
     play(reporter)
     assert [_rounded(line) for line in lines] == EXPECTED
     record = GeneratedTrainer().train(TrialSpec(identity(), 25.0, 1, 1))
@@ -77,7 +77,7 @@ def test_lines() -> None:
 
 def test_bars_write_the_same_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bars(rich_console(stderr=True)) as bars:
-        play(BarReporter(bars, "search"))
+        play(ProgressReporter(lambda line: bars.console.print(line, markup=False), bars=bars))
     captured = capsys.readouterr()
     assert captured.out == ""
     written = [_rounded(line.rstrip()) for line in captured.err.splitlines()]
