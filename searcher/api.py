@@ -265,8 +265,8 @@ def sweep(
 
     Args:
         workload: As for `search`, by its name or reference.
-        at: The switch points, percent of the worker-steps; None for those of the policies, or for
-            the usual ones where there are none.
+        at: The switch points, percent of the worker-steps, to which those of the policies are
+            added; None for these alone, or for the usual ones where there are no policies.
         policies: Policies of other jobs to try: each a policy, a policy file, or a workload or the
             start of a fingerprint in the database, with `@VERSION` or `@ALIAS` unless the current
             one is meant. The job's own policy is then trained with as well.

@@ -17,7 +17,7 @@ from syncswitch.searcher.backends.base import Job, JobRequest, TrainerChoice
 from syncswitch.searcher.search.plan import SearchPlan, replicate_seed
 from syncswitch.searcher.search.recorded import usable_runs
 from syncswitch.searcher.search.search import LoopOptions, SearchState, TrialLoop
-from syncswitch.searcher.speed_up import SpeedUp, mean, measured_speed_up
+from syncswitch.searcher.speed_up import SpeedUp, half_width, measured_speed_up
 from syncswitch.searcher.strategies.base import USUAL_THRESHOLD, Wait
 from syncswitch.searcher.strategies.baseline import (
     ROUNDING,
@@ -51,25 +51,18 @@ _USUAL_REFERENCE = "bsp"
 _MOST_POINTS = 30
 
 
-@dataclass(frozen=True)
-class ComparedRuns:
-    """The runs of a job that may be compared, at any switch point.
-
-    Attributes:
-        rows: All of them.
-        new_runs: Number of them that were made for this comparison.
-    """
-
-    rows: tuple[StoredTrial, ...]
-    new_runs: int
-
-
-class Comparison(TrialLoop[ComparedRuns]):
+class Comparison(TrialLoop[list[StoredTrial]]):
     """Trains a job a given number of times at each of some switch points.
 
-    Two comparisons with the same arguments on the same database are one: the second goes on where
-    the first stopped, shares its work, or answers at once. No policy is published.
+    It finds all runs of the job that may be compared, at any switch point. Two comparisons with the
+    same arguments on the same database are one: the second goes on where the first stopped, shares
+    its work, or answers at once. No policy is published.
+
+    Attributes:
+        new_runs: Number of runs that were made for it.
     """
+
+    new_runs = 0
 
     def __init__(
         self,
@@ -116,33 +109,23 @@ class Comparison(TrialLoop[ComparedRuns]):
     def _usable(self, store: TrialStore) -> list[StoredTrial]:
         recorded = usable_runs(store, *self._counting, guarded=self._guarded)
         if self._has_baseline:
-            _check_baseline(recorded)
+            # Where the baseline diverged, anything else would be trained in vain.
+            check_baseline(
+                Observation(BASELINE_PERCENT, row.converged_accuracy or 0.0, bool(row.diverged))
+                for row in recorded
+                if row.switch_percent == BASELINE_PERCENT
+            )
         return recorded
 
-    def move(self, state: SearchState) -> ComparedRuns | PlannedTrial | Wait:
+    def move(self, state: SearchState) -> list[StoredTrial] | PlannedTrial | Wait:
         """The runs once all are made; until then the next missing one."""
         self.report(state)
         if self.strategy.progress(state.finished).open_percent is None:
-            return ComparedRuns(tuple(self._usable(self.store)), len(state.finished))
+            self.new_runs = len(state.finished)
+            return self._usable(self.store)
         planned = state.plan
         assert isinstance(planned, PlannedTrial | Wait)  # a comparison decides nothing
         return planned
-
-
-def _check_switch(identity: WorkloadIdentity, percent: float) -> None:
-    """Makes sure that the second protocol gets a part of a job; the first always does.
-
-    Raises:
-        WorkloadError: The job is too short for this switch.
-    """
-    W = identity.total_worker_steps
-    step = switch_worker_step(TrialSpec(identity, percent, seed=0))
-    if percent < 100 and step == W:
-        raise WorkloadError(
-            f"workload {identity.name!r} is too short for a switch at {percent:g} %: of its {W:,}"
-            f" worker-steps on {identity.workers} workers that leaves {identity.second_protocol}"
-            " none; give it more worker-steps, or use fewer --workers"
-        )
 
 
 def missing_runs(
@@ -159,15 +142,6 @@ def missing_runs(
         missing = max(0, runs - len(seeds))
         wanted += [(percent, replicate) for replicate in itertools.islice(fresh, missing)]
     return tuple(wanted)
-
-
-def _check_baseline(recorded: Iterable[StoredTrial]) -> None:
-    """Raises UserError where the baseline diverged, before anything is trained in vain."""
-    check_baseline(
-        Observation(row.switch_percent, row.converged_accuracy or 0.0, bool(row.diverged))
-        for row in recorded
-        if row.switch_percent == BASELINE_PERCENT
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +173,12 @@ def evaluated_switch_point(percent: float, recorded: Iterable[StoredTrial]) -> E
     sound = [row for row in runs if not row.diverged]
     accuracies = [row.converged_accuracy for row in sound if row.converged_accuracy is not None]
     seconds = [row.training_seconds for row in sound if row.training_seconds is not None]
-    accuracy = mean(accuracies) if accuracies else None
-    has_interval = accuracy is not None and len(accuracies) > 1
     return EvaluatedSwitchPoint(
         switch_percent=percent,
         runs=len(runs),
         diverged_runs=len(runs) - len(sound),
-        mean_accuracy=None if accuracy is None else accuracy.value,
-        accuracy_half_width=accuracy.high - accuracy.value if accuracy and has_interval else None,
+        mean_accuracy=statistics.fmean(accuracies) if accuracies else None,
+        accuracy_half_width=half_width(accuracies) if len(accuracies) > 1 else None,
         training_seconds=statistics.fmean(seconds) if seconds else None,
         accuracies=tuple(accuracies),
         seconds=tuple(seconds),
@@ -370,9 +342,16 @@ class SweepPlan:
                 conditions=conditions,
                 **options,
             )
-            found, study = comparison.run(), comparison.study_name
-            points = tuple(evaluated_switch_point(one, found.rows) for one in strategy.percents)
-            swept = SweptJob(job.identity, conditions, study, found.new_runs, points, called, own)
+            rows = comparison.run()
+            swept = SweptJob(
+                job.identity,
+                conditions,
+                comparison.study_name,
+                comparison.new_runs,
+                tuple(evaluated_switch_point(one, rows) for one in strategy.percents),
+                called,
+                own,
+            )
             made.append((comparison, swept))
             if number % self.columns == 0:
                 sweep = Sweep(
@@ -455,11 +434,12 @@ def plan_sweep(
                 " their chief; try it with syncswitch-run"
             )
     chosen = ConditionsChoice(online, switch, tuple(inject))
+    tried = [policy.switch_percent for policy in policies]
+    given_points = _switch_points((tried or USUAL_POINTS) if at is None else at)
+    points = tuple(dict.fromkeys((*given_points, *tried)))
     if policies:
-        at = [policy.switch_percent for policy in policies] if at is None else at
         protocols = protocols or [f"{one.first_protocol},{one.second_protocol}" for one in policies]
         threshold = policies[0].threshold if threshold is None else threshold
-    points = _switch_points(USUAL_POINTS if at is None else at)
     # Everything is compared with BSP alone, or with the first protocol alone if no pair has BSP.
     pairs = list(dict.fromkeys(trainer.pair(text) for text in protocols or (None,)))
     first = next((pair for pair in pairs if _USUAL_REFERENCE in pair), pairs[0])
@@ -476,8 +456,16 @@ def plan_sweep(
             name, workers, usual, pair, storage_url, seed, chosen, switch_percent=max(points)
         )
         job = trainer.job(request)
+        W = job.identity.total_worker_steps
         for percent in points:
-            _check_switch(job.identity, percent)
+            # The first protocol always gets a part.
+            step = switch_worker_step(TrialSpec(job.identity, percent, seed=0))
+            if percent < 100 and step == W:
+                raise WorkloadError(
+                    f"workload {job.identity.name!r} is too short for a switch at {percent:g} %: of"
+                    f" its {W:,} worker-steps on {request.size} workers that leaves {pair[1]} none;"
+                    " give it more worker-steps, or use fewer --workers"
+                )
         jobs.append(job)
     metric = jobs[0].identity.decided_by  # no variant has another one
     if threshold is None and metric.has_usual_threshold:

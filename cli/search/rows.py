@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import click
 
 from syncswitch.cli.completion import complete_workload
-from syncswitch.cli.console import Row, echo, print_note
-from syncswitch.searcher.words import (
-    accuracy_around,
-    named_text,
-    percent_text,
-    seconds_text,
-    value_text,
-)
+from syncswitch.cli.console import Row, echo, print_note, print_rows
+from syncswitch.searcher.words import metric_title
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.files import whole_file
+from syncswitch.storage.records.metric import Metric
 from syncswitch.trainers.job.loading import normal_reference
-
-if TYPE_CHECKING:
-    from syncswitch.searcher.comparison import EvaluatedSwitchPoint
-    from syncswitch.searcher.speed_up import SpeedUp
-    from syncswitch.storage.records.metric import Metric
 
 optional_workload = click.argument(
     "reference", metavar="[WORKLOAD]", required=False, shell_complete=complete_workload
@@ -53,24 +42,48 @@ def nothing_found(reference: str | None, what: str = "search") -> str:
     return f"no {what}{of} here; start one with: syncswitch-search run {reference or 'WORKLOAD'}"
 
 
-_Row = TypeVar("_Row")
+_Row = TypeVar("_Row", bound=Any)
 _MOST_ROWS = 1000  # in a table for people
 
 
-class Newest(Generic[_Row]):
-    """The rows of a table for people: the newest thousand."""
+def newest_of(rows: Iterable[_Row]) -> tuple[Sequence[_Row], str]:
+    """The newest thousand rows, for a table for people, and how to get the others, if there are."""
+    newest: deque[_Row] = deque(maxlen=_MOST_ROWS)
+    number = 0
+    for number, row in enumerate(rows, 1):  # noqa: B007 (it is their count in the end)
+        newest.append(row)
+    if number <= _MOST_ROWS:
+        return newest, ""
+    return newest, f"\nthe newest {_MOST_ROWS:,} of {number:,}; all of them: --format csv"
 
-    def __init__(self, rows: Iterable[_Row]) -> None:
-        self.rows: deque[_Row] = deque(maxlen=_MOST_ROWS)
-        self._number = 0
-        for row in rows:
-            self.rows.append(row)
-            self._number += 1
 
-    def print_rest(self) -> None:
-        """Says how to get the rows that are not shown, if there are any."""
-        if self._number > _MOST_ROWS:
-            echo(f"\nthe newest {_MOST_ROWS:,} of {self._number:,}; all of them: --format csv")
+def print_newest(
+    rows: Iterable[_Row], cells: Callable[[_Row, Metric, str], Row], nothing: str
+) -> None:
+    """Prints the newest rows as a table.
+
+    Args:
+        rows: The rows, the newest last; each names the metric of its job.
+        cells: The cells of a row, given its metric and the title of the column of metrics.
+        nothing: What to say where there is no row.
+    """
+    newest, rest = newest_of(rows)
+    if not newest:
+        echo(nothing)
+        return
+    metrics = list(map(metric_of, newest))
+    title = metric_title(metrics)
+    table = [cells(row, metric, title) for row, metric in zip(newest, metrics, strict=True)]
+    if not any(row.simulated_cluster for row in newest):
+        table = [[cell for cell in row if cell[0] != "workers"] for row in table]
+    print_rows(table, {"speculative", "from", "under"}, prose="under")
+    if rest:
+        echo(rest)
+
+
+def metric_of(row: Any) -> Metric:
+    """The metric of a row that has its columns."""
+    return Metric(row.metric, row.metric_goal, row.metric_unit)
 
 
 def chosen_format(
@@ -105,36 +118,3 @@ def write_rows(what: str, output: Path | None, write: Callable[[BinaryIO], None]
     with whole_file(output, replaces=beginnings()) as file:
         write(file)
     print_note(f"{what} written to {output}")
-
-
-def point_cells(
-    point: EvaluatedSwitchPoint,
-    metric: Metric,
-    kept_runs: int | None,
-    speed_up: SpeedUp | None,
-    title: str,
-) -> Row:
-    """The cells for the runs of a switch point; `title` is that of the metric's column."""
-    accuracy = accuracy_around(point.mean_accuracy, point.accuracy_half_width, metric)
-    return [
-        ("switch at", percent_text(point.switch_percent)),
-        ("runs", str(point.runs)),
-        ("diverged", str(point.diverged_runs)),
-        ("kept", value_text(kept_runs, "d")),
-        (title, named_text(accuracy, metric, title)),
-        ("seconds", seconds_text(point.training_seconds)),
-        ("times as fast", value_text(speed_up.value if speed_up else None, ".2f")),
-    ]
-
-
-def point_as_json(
-    point: EvaluatedSwitchPoint, metric: Metric, kept_runs: int | None, speed_up: SpeedUp | None
-) -> dict[str, Any]:
-    """The runs of a switch point for JSON; null if a value is unknown or all runs diverged."""
-    return {
-        **metric.with_values(dataclasses.asdict(point)),
-        "kept_runs": kept_runs,
-        "speed_up": speed_up.value if speed_up else None,
-        "speed_up_low": speed_up.low if speed_up else None,
-        "speed_up_high": speed_up.high if speed_up else None,
-    }

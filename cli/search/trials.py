@@ -14,11 +14,13 @@ from syncswitch.cli.completion import complete_study
 from syncswitch.cli.console import Row, echo, print_json, print_rows
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.rows import (
-    Newest,
     chosen_format,
+    metric_of,
+    newest_of,
     nothing_found,
     optional_workload,
     output_option,
+    print_newest,
     selector_of,
     write_rows,
 )
@@ -28,7 +30,6 @@ from syncswitch.searcher.words import (
     accuracy_interval,
     accuracy_text,
     conditions_text,
-    metric_title,
     named_text,
     value_text,
     workers_text,
@@ -113,7 +114,8 @@ def trials(
             _print_events(database, choice, f"nothing happened to any run{of}")
             return
         if kind == "table":
-            _print_trials(database, choice, nothing_found(reference, "run"))
+            found = TrialStore(database).each_trial(**choice)
+            print_newest(found, _cells, nothing_found(reference, "run"))
             return
         name: _Rows = "evaluations" if wants_evaluations else "events" if wants_events else "trials"
         write_rows(name, output, lambda file: _export(database, name, choice, kind, file))
@@ -126,12 +128,12 @@ def _export(
         found = TrialStore(database).each_trial(**choice)
         tables.write_text(file, tables.json_text(map(_document, found)))
         return
-    queries = {
+    query = {
         "evaluations": run_rows.evaluations,
         "events": run_rows.events,
         "trials": run_rows.trials,
-    }
-    blocks = database.row_blocks(queries[name](choice))
+    }[name]
+    blocks = database.row_blocks(query(choice))
     if kind == "json":
         tables.write_text(
             file, tables.json_text(row._asdict() for block in blocks for row in block)
@@ -149,33 +151,15 @@ def _document(trial: StoredTrial) -> dict[str, Any]:
     return {**known, "state": state_of(trial), "end": trial.end}
 
 
-def _print_trials(database: Database, choice: TrialChoice, nothing: str) -> None:
-    newest = Newest(TrialStore(database).each_trial(**choice))
-    if not newest.rows:
-        echo(nothing)
-        return
-    title = metric_title(map(_metric, newest.rows))
-    rows = [_cells(trial, title) for trial in newest.rows]
-    if not any(trial.simulated_cluster for trial in newest.rows):
-        rows = [[cell for cell in row if cell[0] != "workers"] for row in rows]
-    print_rows(rows, {"speculative", "from", "under"}, prose="under")
-    newest.print_rest()
-
-
-def _metric(trial: StoredTrial) -> Metric:
-    return Metric(trial.metric, trial.metric_goal, trial.metric_unit)
-
-
-def _cells(trial: StoredTrial, title: str) -> Row:
-    metric, fork = _metric(trial), trial.fork
+def _cells(trial: StoredTrial, metric: Metric, title: str) -> Row:
+    fork = trial.fork
     accuracy = None if trial.diverged else trial.converged_accuracy
-    number = f"{trial.study} {trial.trial_number}"
     conditions = conditions_text(trial.online, trial.switch_mechanism, trial.injections)
     return [
-        ("run", trial.source or number),
+        ("run", trial.source or f"{trial.study} {trial.trial_number}"),
         ("workers", workers_text(trial.workers, trial.simulated_cluster)),
         ("candidate", _candidate(trial.candidate_percent, trial.switch_percent)),
-        ("speculative", "yes" if trial.speculative else "-"),
+        ("speculative", "yes" if trial.speculative else NONE),
         ("from", f"{fork.trial_number} at {fork.percent:g} %" if fork else NONE),
         ("end", trial.end or state_of(trial)),
         (title, named_text(accuracy_text(accuracy, metric), metric, title)),
@@ -194,35 +178,31 @@ def _candidate(candidate_percent: float | None, switch_percent: float) -> str:
 
 def _print_events(database: Database, choice: TrialChoice, nothing: str) -> None:
     """Prints a table per run, the newest rows of all."""
-    newest = Newest(chain.from_iterable(database.row_blocks(run_rows.events(choice))))
-    if not newest.rows:
+    newest, rest = newest_of(chain.from_iterable(database.row_blocks(run_rows.events(choice))))
+    if not newest:
         echo(nothing)
-    for position, (_, rows) in enumerate(groupby(newest.rows, key=lambda row: row.trial_id)):
-        if position:
-            echo()
-        _print_run(list(rows))
-    newest.print_rest()
-
-
-def _print_run(rows: list[Any]) -> None:
-    first = rows[0]
-    conditions = conditions_text(first.online, first.switch_mechanism, first.injections)
-    echo(
-        f"{first.study} {first.trial_number}, {first.workload}, {first.switch_percent:g} %"
-        + (f" [{conditions}]" if conditions else "")
-    )
-    print_rows(list(map(_event_cells, rows)), {"worker", "took"}, prose="reason")
-
-
-def _event_cells(row: Any) -> Row:
-    return [
-        ("event", row.kind),
-        ("worker", value_text(row.worker, "d")),
-        ("worker-step", str(row.worker_step)),
-        ("seconds", f"{row.elapsed_seconds:.1f}"),
-        ("took", NONE if row.seconds is None else f"{row.seconds:.2f} s"),
-        ("reason", row.reason),
-    ]
+    for position, (_, rows) in enumerate(groupby(newest, key=lambda row: row.trial_id)):
+        first, *others = rows
+        conditions = conditions_text(first.online, first.switch_mechanism, first.injections)
+        echo(
+            "\n" * bool(position)
+            + f"{first.study} {first.trial_number}, {first.workload}, {first.switch_percent:g} %"
+            + (f" [{conditions}]" if conditions else "")
+        )
+        cells = [
+            [
+                ("event", row.kind),
+                ("worker", value_text(row.worker, "d")),
+                ("worker-step", str(row.worker_step)),
+                ("seconds", f"{row.elapsed_seconds:.1f}"),
+                ("took", NONE if row.seconds is None else f"{row.seconds:.2f} s"),
+                ("reason", row.reason),
+            ]
+            for row in (first, *others)
+        ]
+        print_rows(cells, {"worker", "took"}, prose="reason")
+    if rest:
+        echo(rest)
 
 
 @click.command()
@@ -249,32 +229,27 @@ def switch_points(reference: str | None, storage_url: str, as_json: bool) -> Non
 
 def _print_switch_points(found: list[SwitchPointStatistics]) -> None:
     """Prints one table per workload, cluster and conditions."""
-    for number, ((fingerprint, conditions), group) in enumerate(groupby(found, key=_shared)):
-        of_workload = list(group)
-        one = of_workload[0]
-        if number:
-            echo()
+
+    def shared(one: SwitchPointStatistics) -> tuple[str, str]:
+        return one.fingerprint, conditions_text(one.online, one.switch_mechanism, one.injections)
+
+    for number, ((fingerprint, conditions), group) in enumerate(groupby(found, key=shared)):
+        first, *others = group
         echo(
-            f"{one.workload}, {workers_text(one.workers, one.simulated_cluster)} workers,"
-            f" {one.first_protocol},{one.second_protocol} [{fingerprint[:12]}]"
+            "\n"
+            * bool(number)
+            + f"{first.workload}, {workers_text(first.workers, first.simulated_cluster)} workers,"
+            f" {first.first_protocol},{first.second_protocol} [{fingerprint[:12]}]"
             + (f", {conditions}" if conditions else "")
         )
-        print_rows(list(map(_switch_point_cells, of_workload)), {"stopped"})
-
-
-def _shared(switch_point: SwitchPointStatistics) -> tuple[str, str]:
-    """The fingerprint and conditions that the switch points of a table share."""
-    conditions = conditions_text(
-        switch_point.online, switch_point.switch_mechanism, switch_point.injections
-    )
-    return switch_point.fingerprint, conditions
+        print_rows([_switch_point_cells(one) for one in (first, *others)], {"stopped"})
 
 
 def _switch_point_cells(one: SwitchPointStatistics) -> Row:
-    is_baseline = one.candidate_percent == 100
-    name = f" ({one.first_protocol.upper()})" if is_baseline else ""
-    metric = Metric(one.metric, one.metric_goal, one.metric_unit)
-    accuracy = accuracy_interval(one.mean_accuracy, one.lower_accuracy, one.upper_accuracy, metric)
+    name = f" ({one.first_protocol.upper()})" if one.candidate_percent == 100 else ""
+    accuracy = accuracy_interval(
+        one.mean_accuracy, one.lower_accuracy, one.upper_accuracy, metric_of(one)
+    )
     share = None if one.speed_up is None else 1 / one.speed_up
     return [
         ("switch at", f"{one.candidate_percent:g} %{name}"),

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import click
 
-from syncswitch.cli.console import Row, echo, print_json, print_rows, print_text
+from syncswitch.cli.console import Row, print_json, print_text
 from syncswitch.cli.group import SubcommandGroup
 from syncswitch.cli.options import common_options
 from syncswitch.cli.search.rows import (
-    Newest,
     chosen_format,
     optional_workload,
     output_option,
+    print_newest,
     selector_of,
     write_rows,
 )
 from syncswitch.searcher.words import (
+    NONE,
     accuracy_text,
     conditions_text,
-    metric_title,
     named_text,
     percent_text,
     seconds_text,
@@ -68,7 +68,9 @@ def list_uses(
     with open_database(storage_url, create=False) as database:
         found = use_facts(database, workload=selector_of(reference))
     if kind == "table":
-        _print_uses(found, reference)
+        of = f" of {reference}" if reference else ""
+        nothing = f"no later runs with a policy{of} here; syncswitch-run makes them"
+        print_newest(found, _cells, nothing)
         return
     texts = (
         tables.csv_text("uses", [list(map(dataclasses.astuple, found))])
@@ -106,23 +108,7 @@ def import_uses(files: tuple[Path, ...], storage_url: str, as_json: bool) -> Non
             print_text(f"- {word}")
 
 
-def _print_uses(found: list[PolicyUseFacts], reference: str | None) -> None:
-    if not found:
-        of = f" of {reference}" if reference else ""
-        echo(f"no later runs with a policy{of} here; syncswitch-run makes them")
-        return
-    newest = Newest(found)
-    title = metric_title(map(_metric, newest.rows))
-    print_rows([_cells(use, title) for use in newest.rows], {"under"}, prose="under")
-    newest.print_rest()
-
-
-def _metric(use: PolicyUseFacts) -> Metric:
-    return Metric(use.metric, use.metric_goal, use.metric_unit)
-
-
-def _cells(use: PolicyUseFacts, title: str) -> Row:
-    metric = _metric(use)
+def _cells(use: PolicyUseFacts, metric: Metric, title: str) -> Row:
     reached = named_text(accuracy_text(use.accuracy, metric), metric, title)
     return [
         ("workload", use.workload),
@@ -134,5 +120,5 @@ def _cells(use: PolicyUseFacts, title: str) -> Row:
         ("guard", use.guard),
         ("held", percent_text(use.held_percent)),
         ("ended", str(use.ended_at.date())),
-        ("under", conditions_text(use.online, use.switch_mechanism, use.injections) or "-"),
+        ("under", conditions_text(use.online, use.switch_mechanism, use.injections) or NONE),
     ]

@@ -37,7 +37,6 @@ from syncswitch.cli.search.launch.making import (
     print_notes,
     resumable,
 )
-from syncswitch.cli.search.rows import point_as_json, point_cells
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import TrainerChoice
 from syncswitch.searcher.backends.registry import TRAINERS
@@ -53,12 +52,17 @@ from syncswitch.searcher.selection import policy_named
 from syncswitch.searcher.speed_up import SpeedUp
 from syncswitch.searcher.words import (
     NONE,
+    accuracy_around,
     accuracy_text,
     counted,
     measured_threshold_text,
     metric_title,
+    named_text,
+    percent_text,
     run_conditions_text,
+    seconds_text,
     sentence,
+    value_text,
     workers_text,
 )
 from syncswitch.storage.errors import UserError
@@ -74,8 +78,9 @@ from syncswitch.storage.records.policy import TimingPolicy
 @click.option(
     "--at",
     metavar="PERCENTS",
-    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone. Default:"
-    f" that of the --policy, or {','.join(f'{percent:g}' for percent in USUAL_POINTS)}.",
+    help="Switch points to train at: 100 = the first protocol alone, 0 = the second alone. That of"
+    " a --policy is trained at as well. Default: that alone, or"
+    f" {','.join(f'{percent:g}' for percent in USUAL_POINTS)}.",
 )
 @click.option(
     "--policy",
@@ -188,16 +193,12 @@ def sweep(
     print_notes(job.note for job in plan.jobs)
     with opened_for(plan.jobs, storage_url, "sweep", jobs, mlflow) as opened:
         database, openings, reporter = opened
-        say = _silent if is_further_job() else reporter.tell
+        say = (lambda _: None) if is_further_job() else reporter.tell
         sweeps = plan.run(database, openings, say, tensorboard=tensorboard, reporter=reporter)
     if as_json:
         print_json([row for one in sweeps for row in rows_as_json(one)])
     else:
         print_sweeps(sweeps)
-
-
-def _silent(_: str) -> None:
-    """Ignores a line that the first job prints."""
 
 
 def _sizes(text: str | None) -> tuple[int | None, ...]:
@@ -230,7 +231,11 @@ def rows_as_json(sweep: Sweep) -> list[dict[str, Any]]:
             "threshold_is_measured": sweep.given_threshold is None,
             "policies": _policies_at(sweep, job, point.switch_percent),
             "keeps_accuracy": sweep.keeps_accuracy(point),
-            **point_as_json(point, metric, sweep.kept_runs(point), speed_up),
+            **metric.with_values(dataclasses.asdict(point)),
+            "kept_runs": sweep.kept_runs(point),
+            "speed_up": speed_up.value if speed_up else None,
+            "speed_up_low": speed_up.low if speed_up else None,
+            "speed_up_high": speed_up.high if speed_up else None,
         }
         for job, point, speed_up in _rows(sweep)
         for metric in [job.identity.decided_by]
@@ -246,14 +251,21 @@ def print_sweeps(sweeps: Sequence[Sweep]) -> None:
     for sweep in sweeps:
         for job, point, speed_up in _rows(sweep):
             identity, variant = job.identity, job.reference.removeprefix(base).removeprefix(",")
-            kept = sweep.kept_runs(point)
+            metric = identity.decided_by
+            accuracy = accuracy_around(point.mean_accuracy, point.accuracy_half_width, metric)
             rows.append(
                 [
                     ("policy", ", ".join(_policies_at(sweep, job, point.switch_percent)) or NONE),
                     ("variant", variant or NONE),
                     ("workers", workers_text(identity.workers, identity.simulated_cluster)),
                     ("protocols", identity.pair),
-                    *point_cells(point, identity.decided_by, kept, speed_up, title),
+                    ("switch at", percent_text(point.switch_percent)),
+                    ("runs", str(point.runs)),
+                    ("diverged", str(point.diverged_runs)),
+                    ("kept", value_text(sweep.kept_runs(point), "d")),
+                    (title, named_text(accuracy, metric, title)),
+                    ("seconds", seconds_text(point.training_seconds)),
+                    ("times as fast", value_text(speed_up.value if speed_up else None, ".2f")),
                 ]
             )
     print_rows(rows, {"policy", "variant"})
@@ -290,8 +302,9 @@ def _verdict(sweep: Sweep, number: int, policy: TimingPolicy) -> str:
     what = f"{policy.workload}@{policy.version}, found on {policy.workers} workers,"
     size = workers_text(identity.workers, identity.simulated_cluster)
     name = f"{job.reference or identity.name} on {size} workers"
-    keeps = None if point is None else sweep.keeps_accuracy(point)
-    if point is None or keeps is None:
+    assert point is not None  # a sweep trains at the points of its policies
+    keeps = sweep.keeps_accuracy(point)
+    if keeps is None:
         return f"Whether {what} keeps the {metric.name} of {name} cannot be said."
     text = f"{what} {'keeps' if keeps else 'does not keep'} the {metric.name} of {name}"
     if point.diverged_runs:

@@ -175,9 +175,10 @@ def test_a_policy_on_another_cluster(invoke: Invoke, url: str) -> None:
     )
     made = runs_in(url)[len(before) :]
     assert made == [(8, "bsp", percent, n) for percent in (100.0, 12.5) for n in range(2)]
-    again = invoke(*LARGER, "--runs", "2")
-    assert again.stdout == done.stdout
-    assert again.stderr == "this sweep is finished, with 4 runs\n"
+    for more in ([], ["--at", "100"]):  # the policy's own switch point is trained at anyway
+        again = invoke(*LARGER, "--runs", "2", *more)
+        assert again.stdout == done.stdout
+        assert again.stderr == "this sweep is finished, with 4 runs\n"
     assert len(json.loads(invoke("policy", "list", "--json").stdout)) == 1
 
 
