@@ -85,8 +85,8 @@ class SubcommandGroup(click.Group):
         ]
 
 
-class LazyGroup(SubcommandGroup):
-    """A group that imports a command when it is called; `--help` and completion import none."""
+class ProgramGroup(ProgramCommand, SubcommandGroup):
+    """A program that imports a command when it is called; `--help` and completion import none."""
 
     def __init__(
         self, *args: Any, package: str, lazy: Mapping[str, tuple[str, str]], **kwargs: Any
@@ -122,10 +122,6 @@ class LazyGroup(SubcommandGroup):
             ),
             *click.Command.shell_complete(self, ctx, incomplete),
         ]
-
-
-class ProgramGroup(ProgramCommand, LazyGroup):
-    """A program with several commands."""
 
 
 def _status_of(call: Callable[[], Any], *, is_debugging: bool) -> int:

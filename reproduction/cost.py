@@ -31,7 +31,7 @@ from syncswitch.cli.console import (
 )
 from syncswitch.cli.group import ProgramCommand
 from syncswitch.cli.options import common_options, is_given, protocols_option, workers_option
-from syncswitch.cli.search.launch.options import STRATEGY_OPTIONS, strategy_options
+from syncswitch.cli.search.launch.run import strategy_options
 from syncswitch.cli.search.selection import cluster_option
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy
@@ -129,7 +129,7 @@ def cost(
     it knew all recorded runs.
     """
     if table:
-        _refuse_together("--table", ("strategy", "runs", "recurring", *STRATEGY_OPTIONS))
+        _refuse_together("--table", ("strategy", "runs", "recurring", *options))
     if recurring:
         _refuse_together("--recurring", ("baseline_runs",))
     rows = _table_rows() if table else [_Row(strategy, recurring, runs, options)]

@@ -202,43 +202,42 @@ class StatusReader:
             SyncSwitchError: The database cannot be read; the class says whether to try again.
         """
         with open_database(self._url, create=False) as database:
-            searches = TrialStore(database).searches(workload=self._workload)
             found = []
-            for search in searches:
-                if not self._is_wanted(database, search):
+            for search in TrialStore(database).searches(workload=self._workload):
+                workload = PolicyRegistry(database).workload(search.fingerprint)
+                assert workload is not None  # every search refers to one
+                identity = workload.identity
+                if self._workers not in (None, identity.workers):
                     continue
-                status = self._finished.get(search.study)
-                status = status or _read(database, search, with_rest=with_rest, is_brief=is_brief)
+                status = self._finished.get(search.study) or _read(
+                    database, search, identity, with_rest=with_rest, is_brief=is_brief
+                )
                 # Runs under way are cancelled only after the policy was published.
                 if status.is_finished and not status.in_flight:
                     self._finished[search.study] = status
                 found.append(status)
             return found
 
-    def _is_wanted(self, database: Database, search: SearchInfo) -> bool:
-        if self._workers is None:
-            return True
-        workload = PolicyRegistry(database).workload(search.fingerprint)
-        return workload is not None and workload.identity.workers == self._workers
-
 
 def _read(
-    database: Database, search: SearchInfo, *, with_rest: bool, is_brief: bool
+    database: Database,
+    search: SearchInfo,
+    identity: WorkloadIdentity,
+    *,
+    with_rest: bool,
+    is_brief: bool,
 ) -> SearchStatus:
-    registry = PolicyRegistry(database)
-    workload = registry.workload(search.fingerprint)
-    assert workload is not None  # every search refers to one
     # Before the trials: a search that is decided in between has all of them.
-    policy = registry.published(search.fingerprint, search.study)
+    policy = PolicyRegistry(database).published(search.fingerprint, search.study)
     store = TrialStore(database)
     rows = store.numbered(search.study)
     states = {number: state_of(row) for number, row in rows.items()}
     is_running = TrialState.RUNNING in states.values()
-    strategy = stored_strategy(search)
     finished = read_observations(database, search.study, rows)
+    wants_rest = with_rest and is_running and policy is None
     return search_status(
         search,
-        workload.identity,
+        identity,
         rows,
         finished,
         states,
@@ -248,21 +247,19 @@ def _read(
         uses=None if policy is None else uses_of(database, policy),
         is_brief=is_brief,
         accuracies=running_accuracies(database, search.study) if is_running else {},
-        rest=_rest(strategy, finished) if with_rest and is_running and policy is None else None,
+        rest=_rest(stored_strategy(search), finished) if wants_rest else None,
     )
 
 
 def _rest(strategy: Strategy, finished: list[Observation]) -> RestOfSearch | None:
     """Estimates the rest; None for a sweep, too early, or if the baseline diverged."""
-    if isinstance(strategy, ComparisonStrategy):
-        return None
     is_early = strategy.repeats is None and len(finished) < LEAST_RUNS
-    if is_early or strategy.missing_for_threshold(finished):
+    if isinstance(strategy, ComparisonStrategy) or is_early:
         return None
-    try:
-        return rest_of_search(strategy, finished)
-    except UserError:
-        return None
+    with contextlib.suppress(UserError):
+        if not strategy.missing_for_threshold(finished):
+            return rest_of_search(strategy, finished)
+    return None
 
 
 def search_status(

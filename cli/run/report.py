@@ -98,7 +98,7 @@ def baseline_of(done: Training) -> Baseline | None:
     if done.alone_seconds:
         runs = len(done.alone_seconds)
         mean = statistics.fmean(done.alone_seconds)
-        source = f"{name} alone in {runs} recorded {'run' if runs == 1 else 'runs'}"
+        source = f"{name} alone in {counted(runs, 'recorded run')}"
         noise = _NOISE_OF_ONE
         if runs > 1:  # that of a further run, two standard deviations either way
             noise = 2 * statistics.stdev(done.alone_seconds) / mean * math.sqrt(1 + 1 / runs)
@@ -148,7 +148,7 @@ def report_as_json(done: Training) -> dict[str, Any]:
     from syncswitch.storage.policies.file import policy_to_dict
 
     policy, record, baseline = done.policy, done.record, baseline_of(done)
-    identity = record.spec.identity
+    identity, guard = record.spec.identity, record.guard or GuardOutcome(record.spec.switch_percent)
     return {
         "policy": None if policy is None else policy_to_dict(policy),
         "workload": identity.name,
@@ -175,7 +175,11 @@ def report_as_json(done: Training) -> dict[str, Any]:
             for phase in record.phases
         ],
         "conditions": asdict(record.spec.conditions),
-        "guard": _guard_as_json(record),
+        "guard": {
+            "state": "off" if record.guard is None else guard.state,
+            **asdict(guard),
+            "lost_seconds": guard.lost_seconds,
+        },
         "events": [asdict(event) for event in record.events],
         "model": str(done.model_path) if done.has_model else None,
         "output_folder": None if done.has_model else str(done.model_path),
@@ -222,11 +226,16 @@ def print_report(done: Training) -> None:
     console.print_text(_time_sentence(done))
     if record.guard is not None:
         console.print_text(_guarded(record, record.guard))
-    share = None if policy is None else policy.kept_share
-    if policy is not None and policy.is_for_guard and record.guard is not None:
-        share = policy.delivered_share
-    if policy is not None and share is not None and not _reaches_target(policy, record):
-        console.print_text(_expected(policy, share))
+    if policy is not None and not _reaches_target(policy, record):
+        is_guarded = policy.is_for_guard and record.guard is not None
+        share, usual = policy.kept_share, policy.baseline_kept_share
+        share = policy.delivered_share if is_guarded else share
+        if share is not None:
+            own, first = "", policy.first_protocol.upper()
+            if usual is not None and policy.switch_percent < 100:
+                own = f", and {100 * (1 - usual):.0f} of 100 with {first} alone"
+            lost = f"{100 * (1 - share):.0f} of 100 runs with this policy"
+            console.print_text(f"About {lost} lose that much{own}.")
     if done.has_model:
         console.echo(f"Model saved as {done.model_path}")
     else:
@@ -260,7 +269,12 @@ def _outcome(policy: TimingPolicy | None, record: TrialRecord) -> str:
     metric = identity.decided_by
     accuracy = f"{metric.name} {metric.text(record.converged_accuracy)}"
     if policy is None:
-        return f"{job}, {_switch_text(record)} as you asked: {accuracy}."
+        first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
+        percent = record.spec.switch_percent
+        how = f"switching from {first} to {second} at {percent:g} %"
+        if percent in (0, 100):
+            how = f"with {first if percent else second} alone"
+        return f"{job}, {how} as you asked: {accuracy}."
     if not policy.threshold:
         return (
             f"{job} with policy version {policy.version}: {accuracy}. How much worse later ones may"
@@ -275,12 +289,6 @@ def _outcome(policy: TimingPolicy | None, record: TrialRecord) -> str:
     )
 
 
-def _guard_as_json(record: TrialRecord) -> dict[str, Any]:
-    guard = record.guard or GuardOutcome(record.spec.switch_percent)
-    state = "off" if record.guard is None else guard.state
-    return {"state": state, **asdict(guard), "lost_seconds": guard.lost_seconds}
-
-
 def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
     """A sentence such as `The guard went back to the switch at 25 % after 2 s: ...`."""
     if not guard.failed:
@@ -293,23 +301,6 @@ def _guarded(record: TrialRecord, guard: GuardOutcome) -> str:
     last = f"{first} alone did the rest" if held in (None, 100.0) else f"That at {held:g} % held"
     went = f"The guard went back to the switch at {'; to that at '.join(tries)}"
     return f"{went}. {last}. That cost {guard.lost_seconds:.1f} s."
-
-
-def _switch_text(record: TrialRecord) -> str:
-    identity, percent = record.spec.identity, record.spec.switch_percent
-    first, second = identity.first_protocol.upper(), identity.second_protocol.upper()
-    if percent in (0, 100):
-        return f"with {first if percent else second} alone"
-    return f"switching from {first} to {second} at {percent:g} %"
-
-
-def _expected(policy: TimingPolicy, kept_share: float) -> str:
-    """A sentence on how often a run loses more than its policy allows."""
-    own = ""
-    if policy.baseline_kept_share is not None and policy.switch_percent < 100:
-        first, share = policy.first_protocol.upper(), policy.baseline_kept_share
-        own = f", and {100 * (1 - share):.0f} of 100 with {first} alone"
-    return f"About {100 * (1 - kept_share):.0f} of 100 runs with this policy lose that much{own}."
 
 
 def _print_events(record: TrialRecord) -> None:

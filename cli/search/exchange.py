@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -87,23 +88,8 @@ def import_runs(table: Path, storage_url: str, as_json: bool) -> None:
     with open_database(storage_url, create=True) as database:
         report = add_runs(database, runs)
     if as_json:
-        print_json(
-            {
-                "imported_runs": report.imported_runs,
-                "already_there_runs": report.present_runs,
-                "imported_evaluations": report.imported_evaluations,
-                "workloads": [
-                    {
-                        "workload": identity.name,
-                        "fingerprint": identity.fingerprint,
-                        "workers": identity.workers,
-                        "first_protocol": identity.first_protocol,
-                        "second_protocol": identity.second_protocol,
-                    }
-                    for identity in report.workloads
-                ],
-            }
-        )
+        jobs = [identity.policy_fields for identity in report.workloads]
+        print_json({**asdict(report), "workloads": jobs})
         return
     echo(
         f"runs: {report.imported_runs:,} imported ({report.imported_evaluations:,} evaluations),"

@@ -62,9 +62,8 @@ from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.diff import FieldDifference, policy_differences
 from syncswitch.storage.policies.file import policy_text as policy_file_text
 from syncswitch.storage.policies.file import policy_to_dict, read_policy_file, write_policy
-from syncswitch.storage.policies.importing import ImportedPolicy, import_policies
+from syncswitch.storage.policies.importing import import_policies
 from syncswitch.storage.policies.registry import CURRENT, EvidenceTrial, PolicyEntry, PolicyRegistry
-from syncswitch.storage.records.job import WorkloadIdentity
 from syncswitch.storage.records.policy import TimingPolicy
 from syncswitch.storage.uses.spool import take_in
 from syncswitch.storage.uses.store import uses_of
@@ -128,9 +127,10 @@ def print_evidence(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> Non
                 (policy.metric, policy.decided_by.text(run.converged_accuracy)),
                 ("diverged", "yes" if run.diverged else "no"),
                 ("seconds", f"{run.training_seconds:.1f}"),
-                ("trial_id", _place(trial)),
+                ("trial_id", NONE if trial.trial_id is None else f"{trial.trial_id}{but}"),
             ]
             for run, trial in zip(policy.evidence, trials, strict=True)
+            for but in ["" if trial.agrees else " differs"]
         ]
     )
     there = sum(trial.trial_id is not None for trial in trials)
@@ -164,12 +164,6 @@ def evidence_as_json(policy: TimingPolicy, trials: Sequence[EvidenceTrial]) -> l
     ]
 
 
-def _place(trial: EvidenceTrial) -> str:
-    if trial.trial_id is None:
-        return "-"
-    return f"{trial.trial_id}" if trial.agrees else f"{trial.trial_id} differs"
-
-
 def _before_and_after(difference: FieldDifference) -> tuple[str, str]:
     """Two different values, with as many digits as it takes to show the difference."""
     values = (difference.before, difference.after)
@@ -180,17 +174,14 @@ def _before_and_after(difference: FieldDifference) -> tuple[str, str]:
         before, after = (f"{counted(len(runs), 'run')}, {both} of them in both" for runs in values)
         return before, after
     unit = " %" if difference.field.endswith("_percent") else ""
-    for digits in (5, 17):
-        before, after = (_shown(value, digits, unit) for value in values)
-        if before != after:
-            break
-    return before, after
 
+    def shown(value: Any, digits: int) -> str:
+        if value is None:
+            return NONE
+        return (f"{value:.{digits}g}" if isinstance(value, float) else str(value)) + unit
 
-def _shown(value: Any, digits: int, unit: str) -> str:
-    if value is None:
-        return "-"
-    return (f"{value:.{digits}g}" if isinstance(value, float) else str(value)) + unit
+    short = (shown(values[0], 5), shown(values[1], 5))
+    return short if short[0] != short[1] else (shown(values[0], 17), shown(values[1], 17))
 
 
 @policy.command()
@@ -237,10 +228,30 @@ def import_policy_files(files: tuple[str, ...], storage_url: str, as_json: bool)
             for word in (*taken.kept, *taken.set_aside):
                 print_note(word)
     if as_json:
-        print_json([_import_as_json(file, one) for file, one in zip(files, imported, strict=True)])
-    else:
-        for file, one in zip(files, imported, strict=True):
-            print_text(_import_sentence(file, one))
+        print_json(
+            [
+                {
+                    "path": file,
+                    "workload": one.policy.workload,
+                    "fingerprint": one.policy.fingerprint,
+                    "version": one.policy.version,
+                    "is_new": one.is_new,
+                    "current_version": one.current_version,
+                    "simulated_cluster": one.identity.simulated_cluster,
+                }
+                for file, one in zip(files, imported, strict=True)
+            ]
+        )
+        return
+    for file, one in zip(files, imported, strict=True):
+        policy, added = one.policy, "added" if one.is_new else "already there"
+        current = f"current is version {one.current_version}, which policy alias can change"
+        if one.current_version == policy.version:
+            current = "it is current"
+        print_text(
+            f"{file}: {added} as version {policy.version} of {policy.workload}"
+            f" ({one.identity.cluster}); {current}"
+        )
 
 
 @policy.command()
@@ -250,33 +261,6 @@ def schema() -> None:
     from syncswitch.storage.policies.schema import policy_schema
 
     print_json(policy_schema())
-
-
-def _import_as_json(file: str, imported: ImportedPolicy) -> dict[str, Any]:
-    policy = imported.policy
-    return {
-        "path": file,
-        "workload": policy.workload,
-        "fingerprint": policy.fingerprint,
-        "version": policy.version,
-        "is_new": imported.is_new,
-        "current_version": imported.current_version,
-        "simulated_cluster": imported.identity.simulated_cluster,
-    }
-
-
-def _import_sentence(file: str, imported: ImportedPolicy) -> str:
-    policy = imported.policy
-    added = "added" if imported.is_new else "already there"
-    if imported.current_version == policy.version:
-        current = "it is current"
-    else:
-        current = f"current is version {imported.current_version}, which policy alias can change"
-    return (
-        f"{file}: {added} as version {policy.version} of {policy.workload}"
-        f" ({imported.identity.cluster});"
-        f" {current}"
-    )
 
 
 @policy.command(name="alias")
@@ -426,7 +410,9 @@ def lookup(selection: Selection, storage_url: str, as_json: bool) -> int | None:
         print_error(str(error))
         return EXIT_FAILED
     if as_json:
-        print_json({**policy_to_dict(entry.policy), **_simulated(entry.identity)})
+        digest = entry.identity.simulated_cluster
+        simulated = {} if digest is None else {"simulated_cluster": digest}
+        print_json({**policy_to_dict(entry.policy), **simulated})
     else:
         print_policy(entry, uses)
     return None
@@ -490,12 +476,6 @@ def show(selection: Selection, is_why: bool, storage_url: str, as_json: bool) ->
         print_why(why, chosen)
 
 
-def _simulated(identity: WorkloadIdentity) -> dict[str, object]:
-    """The JSON field that only a policy found on a simulated cluster has."""
-    digest = identity.simulated_cluster
-    return {} if digest is None else {"simulated_cluster": digest}
-
-
 def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
     return {
         **entry.policy.decided_by.with_values(policy_to_dict(entry.policy)),
@@ -506,21 +486,17 @@ def _entry_as_json(entry: PolicyEntry) -> dict[str, object]:
 
 
 def _cells(entry: PolicyEntry, title: str) -> Row:
-    found, metric = entry.policy, entry.policy.decided_by
+    found, metric, kept = entry.policy, entry.policy.decided_by, NONE
     workers = workers_text(found.workers, entry.identity.simulated_cluster)
+    # Of a policy that is used as intended.
+    share = found.delivered_share if found.is_for_guard else found.kept_share
+    if share is not None:
+        kept = f"{100 * share:.0f} %{' guarded' if found.is_for_guard else ''}"
     return [
         ("workload", f"{found.workload} [{found.fingerprint[:8]}]"),
         ("version", " ".join([str(found.version), *entry.aliases])),
         ("cluster", f"{workers} {found.first_protocol},{found.second_protocol}"),
         ("switch at", f"{found.switch_percent:g} %"),
         (title, named_text(accuracy_text(found.mean_accuracy, metric), metric, title)),
-        ("kept", _kept_cell(found)),
+        ("kept", kept),
     ]
-
-
-def _kept_cell(policy: TimingPolicy) -> str:
-    """The share of runs that a policy promises to keep the accuracy, used as intended."""
-    share = policy.delivered_share if policy.is_for_guard else policy.kept_share
-    if share is None:
-        return NONE
-    return f"{100 * share:.0f} %{' guarded' if policy.is_for_guard else ''}"

@@ -18,7 +18,7 @@ from syncswitch.cli.console import Row, echo, print_json, rich_console, table_of
 from syncswitch.cli.options import common_options, workers_option
 from syncswitch.cli.search.rows import nothing_found, optional_workload, selector_of
 from syncswitch.searcher.search.policy_words import kept_text, sure_text, uses_as_json, uses_text
-from syncswitch.searcher.status import RunStatus, SearchStatus, StatusReader, SwitchPointStatus
+from syncswitch.searcher.status import SearchStatus, StatusReader
 from syncswitch.searcher.words import (
     NONE,
     accuracy_text,
@@ -165,8 +165,19 @@ def overview(
 
 
 def _details(search: SearchStatus) -> Group:
-    """A search in full."""
-    parts: list[RenderableType] = [_heading(search)]
+    """A search in full: its job and progress, its runs, its cost, its switch points."""
+    workers = workers_text(search.workers, search.simulated_cluster)
+    pair, metric = f"{search.first_protocol},{search.second_protocol}", search.decided_by
+    heading = Text(f"{search.workload}, {workers} workers, {pair}", style="bold")
+    under = run_conditions_text(search.conditions)
+    heading.append("" if metric == Metric() else f", by {metric.axis_title}", "not bold")
+    heading.append(f", {under}" if under else "", "not bold")
+    is_stale = any(run.state == TrialState.STALE for run in search.in_flight)
+    is_between = search.state == "stopped" and search.is_under_way and not is_stale
+    state = "between two runs" if is_between else search.state
+    heading.append(f"\n{search.strategy}, {state}: {_counts(search)}", "not bold")
+    heading.append(f"\n{_answer(search)}", "not bold")
+    parts: list[RenderableType] = [heading]
     if search.in_flight:
         parts += [_BLANK, _run_table(search)]
     parts += [_BLANK, _outlook(search)]
@@ -175,27 +186,6 @@ def _details(search: SearchStatus) -> Group:
     if search.last_failure:
         parts += [_BLANK, Text(f"last failure: {search.last_failure}", style="red")]
     return Group(*parts)
-
-
-def _heading(search: SearchStatus) -> Text:
-    """The job of a search and its progress, in two or three lines."""
-    workers = workers_text(search.workers, search.simulated_cluster)
-    pair = f"{search.first_protocol},{search.second_protocol}"
-    under = run_conditions_text(search.conditions)
-    text = Text(f"{search.workload}, {workers} workers, {pair}", style="bold")
-    metric = search.decided_by
-    text.append("" if metric == Metric() else f", by {metric.axis_title}", "not bold")
-    text.append(f", {under}" if under else "", "not bold")
-    text.append(f"\n{search.strategy}, {_state(search)}: {_counts(search)}", "not bold")
-    text.append(f"\n{_answer(search)}", "not bold")
-    return text
-
-
-def _state(search: SearchStatus) -> str:
-    is_stale = any(run.state == TrialState.STALE for run in search.in_flight)
-    if search.state == "stopped" and search.is_under_way and not is_stale:
-        return "between two runs"
-    return search.state
 
 
 def _counts(search: SearchStatus) -> str:
@@ -265,23 +255,18 @@ def _run_table(search: SearchStatus) -> Table:
     table = _table("under way", "done", search.decided_by.name, "left", "made by", words="made by")
     for run in search.in_flight:
         share = run.worker_steps / run.total_worker_steps
-        left = run.remaining_seconds
+        left, is_stale = run.remaining_seconds, run.state == TrialState.STALE
+        who = f"{run.host}:{run.process_id}"
+        maker = f"{who}, speculative" if run.speculative else who
         table.add_row(
             f"{run.switch_percent:g} %, run {run.replicate + 1}",
             f"{_bar(share, 10)} {_percent(share)}",
             accuracy_text(run.accuracy, search.decided_by),
             "-" if left is None else _duration(left),
-            Text(_maker(run), no_wrap=True, overflow="ellipsis"),
-            style="red" if run.state == TrialState.STALE else None,
+            Text(f"stale: {who} is dead" if is_stale else maker, no_wrap=True, overflow="ellipsis"),
+            style="red" if is_stale else None,
         )
     return table
-
-
-def _maker(run: RunStatus) -> str:
-    who = f"{run.host}:{run.process_id}"
-    if run.state == TrialState.STALE:
-        return f"stale: {who} is dead"
-    return f"{who}, speculative" if run.speculative else who
 
 
 def _switch_point_table(search: SearchStatus) -> Table:
@@ -290,8 +275,10 @@ def _switch_point_table(search: SearchStatus) -> Table:
     has_answers = any(one.answer_probability is not None for one in search.switch_points)
     columns = ["switch at", "runs", metric.name, "spread", "verdict"]
     table = _table(*columns, *(["the answer?"] if has_answers else []), words="the answer?")
-    for one in filter(_is_of_interest, search.switch_points):
+    for one in search.switch_points:
         is_baseline, probability = one.switch_percent == 100, one.answer_probability or 0.0
+        if not (one.runs or one.in_flight_runs) and probability < _LEAST_PROBABILITY:
+            continue
         spread = one.standard_deviation
         cells = [
             f"{one.switch_percent:g} %" + (f" ({search.first_protocol.upper()})" * is_baseline),
@@ -306,11 +293,6 @@ def _switch_point_table(search: SearchStatus) -> Table:
         is_open = one.switch_percent == search.open_percent
         table.add_row(*cells, style="bold" if is_open else None)
     return table
-
-
-def _is_of_interest(one: SwitchPointStatus) -> bool:
-    was_tried = one.runs or one.in_flight_runs
-    return bool(was_tried) or (one.answer_probability or 0.0) >= _LEAST_PROBABILITY
 
 
 def _search_cells(search: SearchStatus) -> Row:

@@ -14,6 +14,7 @@ from syncswitch.cli.completion import complete_protocols, complete_workload
 from syncswitch.cli.console import print_json, print_note
 from syncswitch.cli.options import (
     PROTOCOLS_HELP,
+    combined,
     common_options,
     conditions_options,
     is_given,
@@ -29,7 +30,6 @@ from syncswitch.cli.search.launch.making import (
     print_notes,
     resumable,
 )
-from syncswitch.cli.search.launch.options import strategy_options
 from syncswitch.cli.trainer_kinds import trainer_options
 from syncswitch.searcher.backends.base import (
     USUAL_PROTOCOLS,
@@ -42,7 +42,7 @@ from syncswitch.searcher.backends.command import UsersCommand
 from syncswitch.searcher.backends.registry import TRAINERS
 from syncswitch.searcher.command_lines import use_words
 from syncswitch.searcher.search.plan import too_short
-from syncswitch.searcher.strategies.registry import make_strategy
+from syncswitch.searcher.strategies.registry import DEFAULT_STRATEGY, STRATEGIES, make_strategy
 from syncswitch.storage.database.inspection import shown
 from syncswitch.storage.errors import UserError
 from syncswitch.trainers.conditions import ConditionsChoice
@@ -68,6 +68,88 @@ pairs_option = click.option(
     f" finds the fastest that keeps the accuracy; {_ANY} = {' '.join(_ANY_PAIRS)}. For a training"
     f" command of your own, any two names for its two ways of training."
     f"  [default: {TrainerChoice.default_protocols}]",
+)
+
+
+strategy_options = combined(
+    click.option(
+        "--strategy",
+        type=click.Choice(list(STRATEGIES)),
+        default=DEFAULT_STRATEGY,
+        show_default=True,
+        help="Strategy of the search: adaptive = each run is chosen for what it tells per cost;"
+        " paper = binary search with R runs at each switch point (Sync-Switch, Algorithm 1).",
+    ),
+    click.option(
+        "--runs",
+        type=int,
+        default=5,
+        show_default=True,
+        help="Runs at each switch point (R); for adaptive, the most.",
+    ),
+    click.option(
+        "--threshold",
+        type=float,
+        help="How much accuracy may be lost against the target (beta), in the metric's unit."
+        " Default: 0.01 if its best value is 1; otherwise measured from the first runs.",
+    ),
+    click.option(
+        "--guard/--no-guard",
+        "guarded",
+        default=None,
+        help="With --guard, find the policy with the least expected time for trainings that go back"
+        " to a switch that failed, as those of syncswitch-run do; with --no-guard, a policy with"
+        " which enough trainings keep the accuracy without going back (adaptive)."
+        "  [default: --guard]",
+    ),
+    click.option(
+        "--keep",
+        metavar="SHARE",
+        type=float,
+        help="With --no-guard: the share of later trainings that must keep the accuracy, unless"
+        " fewer do with the first protocol alone. Default: 0.95.",
+    ),
+    click.option(
+        "--uses",
+        type=int,
+        help="How often the policy will be used: the more often, the more the search may cost"
+        " (adaptive).  [default: 30]",
+    ),
+    click.option(
+        "--grid",
+        "switch_points",
+        metavar="GRID",
+        help="Switch points to choose from: halving, fine (one more between each two of these), or"
+        " percentages such as 75,50,40,30 (adaptive). Default: halving, and 75 %.",
+    ),
+    click.option(
+        "--baseline-runs",
+        type=int,
+        help="Runs with the first protocol alone (paper). Default: as --runs.",
+    ),
+    click.option(
+        "--least-runs",
+        type=int,
+        help="Runs needed at the switch point that becomes the answer (adaptive). Default: 1, or 2"
+        " with --no-guard.",
+    ),
+    click.option(
+        "--budget",
+        type=float,
+        help="The most the search may cost, in trainings with the first protocol alone (adaptive).",
+    ),
+    click.option(
+        "--share-prefix/--no-share-prefix",
+        default=None,
+        help="Start runs from checkpoints of other runs with the same seed. Default: yes for"
+        " adaptive, no for paper.",
+    ),
+    click.option(
+        "--early-stop/--no-early-stop",
+        default=None,
+        help="End a run as soon as its accuracy is known, or it fails after its switch."
+        " Default: yes for adaptive, no for paper.",
+    ),
 )
 
 
@@ -289,8 +371,11 @@ def _how_to_use(policy: TimingPolicy, plan: SearchPlan, job: Job, *, is_current:
     if job.command_with is not None:
         return job.command_with(policy)
     version = None if is_current else policy.version
-    called = job.reference
-    words = use_words(job.identity, called, called, version, plan.conditions, job.profile)
+    # What was trained here can be loaded again; what was recorded, perhaps not.
+    loaded_from = None if job.recordings_url is None else job.reference
+    words = use_words(
+        job.identity, loaded_from, job.reference, version, plan.conditions, job.profile
+    )
     if is_given("storage_url"):
         words += ["--storage", shown(str(click.get_current_context().params["storage_url"]))]
     return shlex.join(words)
