@@ -56,9 +56,9 @@ def _built_model(workload: Workload) -> Any:
     model = built_part(workload, "model", keras.Model, "return a keras.Model")
     # A model that claims to be built may hold layers that are not.
     if not (model.built and model.weights):
-        raise WorkloadError(
-            f"workload {workload.name!r}: the model has no variables yet; "
-            "give it an Input, or call it once on a batch before you return it"
+        raise workload.error(
+            "the model has no variables yet; give it an Input, or call it once on a batch before"
+            " you return it"
         )
     check_model(model, f"workload {workload.name!r}")
     return model
@@ -101,16 +101,14 @@ def built_part(workload: Workload, part: str, kind: Any, hint: str, builder: Any
     if not callable(builder) or (isinstance(kind, type) and isinstance(builder, kind)):
         shown = repr(builder) if isinstance(builder, str) else f"a {type(builder).__name__}"
         like = "; from_compiled makes a workload of a compiled model" if part == "model" else ""
-        raise WorkloadError(
-            f"workload {workload.name!r}: {part} is {shown}; give a function that builds one, such"
-            f" as lambda: ..., as each run needs its own{like}"
+        raise workload.error(
+            f"{part} is {shown}; give a function that builds one, such as lambda: ..., as each run"
+            f" needs its own{like}"
         )
     with users_code(workload, part):
         built = builder()
     if not isinstance(built, kind):
-        raise WorkloadError(
-            f"workload {workload.name!r}: {part}() returned a {type(built).__name__}; {hint}"
-        )
+        raise workload.error(f"{part}() returned a {type(built).__name__}; {hint}")
     return built
 
 
@@ -124,10 +122,9 @@ def build_optimizer(workload: Workload) -> Any:
     )
     check_unscaled(built, f"workload {workload.name!r}")
     if isinstance(built._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
-        raise WorkloadError(
-            f"workload {workload.name!r}: the optimizer has a "
-            f"{type(built._learning_rate).__name__}; give a plain learning rate there, and the "
-            "workload a learning_rate that is a function which builds the schedule"
+        raise workload.error(
+            f"the optimizer has a {type(built._learning_rate).__name__}; give a plain learning rate"
+            " there, and the workload a learning_rate that is a function which builds the schedule"
         )
     return built
 
@@ -150,9 +147,9 @@ def build_schedule(workload: Workload) -> Any:
     try:
         built.get_config()
     except NotImplementedError as error:
-        raise WorkloadError(
-            f"workload {workload.name!r}: the schedule {type(built).__name__} has no get_config(); "
-            "add it, since its settings are part of what a policy is for"
+        raise workload.error(
+            f"the schedule {type(built).__name__} has no get_config(); add it, since its settings"
+            " are part of what a policy is for"
         ) from error
     return built
 
@@ -160,9 +157,8 @@ def build_schedule(workload: Workload) -> Any:
 def check_rate(workload: Workload, rate: float, worker_step: int) -> None:
     """Refuses a value of a schedule that is not a learning rate."""
     if not (math.isfinite(rate) and rate >= 0):
-        raise WorkloadError(
-            f"workload {workload.name!r}: learning_rate() gives {rate} at worker-step "
-            f"{worker_step:,}; give 0 or more"
+        raise workload.error(
+            f"learning_rate() gives {rate} at worker-step {worker_step:,}; give 0 or more"
         )
 
 
@@ -205,9 +201,9 @@ def build_loss(workload: Workload) -> Any:
     loss = _resolved_loss(workload, workload.loss)
     if workload.class_weight:
         if isinstance(loss, dict | list):
-            raise WorkloadError(
-                f"workload {workload.name!r}: class_weight is for a single output, and loss has"
-                f" {len(loss)}; give train_weights in the data"
+            raise workload.error(
+                f"class_weight is for a single output, and loss has {len(loss)}; give train_weights"
+                " in the data"
             )
         plain = workload.loss if isinstance(workload.loss, str) else loss
         return ClassWeightedLoss(plain, workload.class_weight)
@@ -227,9 +223,7 @@ def _resolved_loss(workload: Workload, loss: Any) -> Any:
         try:
             return named_loss(loss)
         except ValueError as error:
-            raise WorkloadError(
-                f"workload {workload.name!r}: Keras has no loss {loss!r}; {_LOSS_HINT}"
-            ) from error
+            raise workload.error(f"Keras has no loss {loss!r}; {_LOSS_HINT}") from error
     if callable(loss) and not _takes_nothing(loss):
         return loss
     kinds = (Callable, str, Mapping, tuple, list)
@@ -387,9 +381,8 @@ def further_workloads(workload: Workload) -> dict[str, Workload]:
         one = replace(plain, metric=wanted)
         name = wanted if isinstance(wanted, str) else build_metric(one).name
         if name in found or name in _TAKEN:
-            raise WorkloadError(
-                f"workload {workload.name!r}: a further metric is called {name!r}, like something"
-                " else; give it another name"
+            raise workload.error(
+                f"a further metric is called {name!r}, like something else; give it another name"
             )
         found[name] = one
     return found
@@ -409,10 +402,9 @@ def build_metric(workload: Workload) -> Any:
     try:
         found = keras.metrics.get(name)
     except (TypeError, ValueError) as error:
-        raise WorkloadError(
-            f"workload {workload.name!r}: Keras has no metric {name!r}; give a name such as 'mae',"
-            f" {LOSS_METRIC!r} for the loss on the test set, or a function that builds a Keras"
-            " metric"
+        raise workload.error(
+            f"Keras has no metric {name!r}; give a name such as 'mae', {LOSS_METRIC!r} for the loss"
+            " on the test set, or a function that builds a Keras metric"
         ) from error
     is_metric = isinstance(found, keras.metrics.Metric)
     return found if is_metric else keras.metrics.MeanMetricWrapper(found, name=name)
@@ -425,10 +417,9 @@ def _test_loss(workload: Workload) -> Any:
     built = build_loss(workload)
     loss: Any = built.get(workload.metric_output) if isinstance(built, dict) else built
     if not callable(loss):
-        raise WorkloadError(
-            f"workload {workload.name!r}: metric is {LOSS_METRIC!r}, and output"
-            f" {workload.metric_output!r} has no loss; give loss as a dict by output, and the"
-            " metric_output by whose loss a run is judged"
+        raise workload.error(
+            f"metric is {LOSS_METRIC!r}, and output {workload.metric_output!r} has no loss; give"
+            " loss as a dict by output, and the metric_output by whose loss a run is judged"
         )
 
     class TestLoss(keras.metrics.Mean):  # type: ignore[misc]

@@ -58,7 +58,7 @@ def varied(workload: Workload, values: dict[str, Any]) -> Workload:
     for field in ("learning_rate", "momentum"):
         value = values.get(field, 0.0)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise WorkloadError(f"workload {workload.name!r}: {field} is {value!r}; give a number")
+            raise workload.error(f"{field} is {value!r}; give a number")
     return replace(workload, **values) if values else workload
 
 

@@ -111,7 +111,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         for problem in self._problems():
-            raise WorkloadError(f"workload {self.name!r}: {problem}")
+            raise self.error(problem)
 
     def _problems(self) -> Iterator[str]:
         optional = ("momentum_stage_worker_steps", "largest_scaling", "least_embedding_values")
@@ -186,6 +186,10 @@ class Workload:
                 " limit, such as (0, None)"
             )
 
+    def error(self, problem: str) -> WorkloadError:
+        """Makes an error about this workload, whose problem is one line."""
+        return WorkloadError(f"workload {self.name!r}: {problem}")
+
     def load_data(self) -> AnyData:
         """Loads the training and the test set.
 
@@ -229,7 +233,6 @@ def users_code(workload: Workload, part: str) -> Iterator[None]:
     except (SyncSwitchError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise WorkloadError(
-            f"workload {workload.name!r}: {part}() failed with {one_line(error)}; "
-            f"call it alone to see where"
+        raise workload.error(
+            f"{part}() failed with {one_line(error)}; call it alone to see where"
         ) from error

@@ -81,9 +81,7 @@ def check_inputs(workload: Workload, data: AnyData, found: Rows, model: Any) -> 
         problem = _misfit(given, wanted[name])
         if problem:
             where = f" for input {name!r}" if len(wanted) > 1 else ""
-            raise WorkloadError(
-                f"workload {workload.name!r}: an example of data(){where} {problem}"
-            )
+            raise workload.error(f"an example of data(){where} {problem}")
 
 
 def _wanted_inputs(model: Any) -> dict[str, Any]:
@@ -99,16 +97,16 @@ def _wanted_inputs(model: Any) -> dict[str, Any]:
 def _matched(workload: Workload, read: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     if isinstance(read, dict):
         if not set(wanted) <= set(read):
-            raise WorkloadError(
-                f"workload {workload.name!r}: the model takes {quoted(wanted)}, and data() gives"
-                f" {quoted(read)}; use the same names"
+            raise workload.error(
+                f"the model takes {quoted(wanted)}, and data() gives {quoted(read)}; use the same"
+                " names"
             )
         return {name: read[name] for name in wanted}
     given = list(read) if isinstance(read, tuple | list) else [read]
     if len(given) != len(wanted):
-        raise WorkloadError(
-            f"workload {workload.name!r}: the model takes {len(wanted)} inputs, {quoted(wanted)},"
-            f" and data() gives {len(given)}; give a dict with these names"
+        raise workload.error(
+            f"the model takes {len(wanted)} inputs, {quoted(wanted)}, and data() gives"
+            f" {len(given)}; give a dict with these names"
         )
     return dict(zip(wanted, given, strict=True))
 
@@ -169,7 +167,7 @@ def check_labels(workload: Workload, data: AnyData, loss: Any, model: Any) -> No
     outputs = getattr(model, "outputs", None) or []
     shape = tuple(outputs[0].shape) if len(outputs) == 1 else ()
     for problem in _problems(labels, workload.loss, loss, shape):
-        raise WorkloadError(f"workload {workload.name!r}: {problem}")
+        raise workload.error(problem)
     _warn_of_missing(workload, data)
 
 
@@ -272,8 +270,7 @@ class Outputs:
             loss = _listed(self.losses)[0] if _is_nested(self.losses) else self.losses
             return Decisive(_single(labels), outputs, weights, loss)
         if wanted not in names:
-            raise _error(
-                self._workload,
+            raise self._workload.error(
                 f"metric_output is {wanted!r}, and the model has the outputs {quoted(names)}; give"
                 " the name of the one by which a run is judged",
             )
@@ -290,8 +287,8 @@ class Outputs:
         if not _is_nested(outputs):
             return None
         if any(map(_is_nested, _listed(outputs))):
-            raise _error(
-                self._workload, "the model's outputs are nested; give it a dict or list of tensors"
+            raise self._workload.error(
+                "the model's outputs are nested; give it a dict or list of tensors"
             )
         if isinstance(outputs, Mapping):
             return list(outputs)
@@ -311,8 +308,7 @@ class Outputs:
         if len(given) == sum(is_wanted):
             left = iter(given)
             return [next(left) if wanted else None for wanted in is_wanted]
-        raise _error(
-            self._workload,
+        raise self._workload.error(
             f"data() gives {len(given)} arrays of labels for the {len(names)} outputs"
             f" {quoted(names)}; give a dict with these names",
         )
@@ -327,8 +323,7 @@ def _by_name(workload: Workload, what: str, given: Any, names: list[str]) -> lis
     if not _is_nested(given):
         return [given] * len(names)
     if len(given) != len(names):
-        raise _error(
-            workload,
+        raise workload.error(
             f"{what} has {len(given)} entries for the {len(names)} outputs {quoted(names)}; give"
             " one for each",
         )
@@ -380,11 +375,6 @@ def _listed(value: Any) -> list[Any]:
 def _mismatch(
     workload: Workload, what: str, given: Iterable[str], names: Iterable[str]
 ) -> WorkloadError:
-    return _error(
-        workload,
+    return workload.error(
         f"{what} {quoted(given)}, and the model's outputs are {quoted(names)}; use the same names",
     )
-
-
-def _error(workload: Workload, problem: str) -> WorkloadError:
-    return WorkloadError(f"workload {workload.name!r}: {problem}")

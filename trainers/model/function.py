@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.embeddings import (
     EmbeddingTable,
@@ -466,10 +465,10 @@ def trace_ids(function: ModelFunction, workload: Workload, examples: Sequence[An
     trained = traced.graph.inputs[len(examples) + 1]
     for table, ids in zip(function.embeddings, traced.outputs, strict=True):
         if _depends_on(ids, trained):
-            raise WorkloadError(
-                f"workload {workload.name!r}: the rows that layer {table.layer!r} looks up depend"
-                " on what is trained, so that they cannot be fetched before the step; look rows up"
-                " by the inputs alone, or set least_embedding_values to None"
+            raise workload.error(
+                f"the rows that layer {table.layer!r} looks up depend on what is trained, so that"
+                " they cannot be fetched before the step; look rows up by the inputs alone, or set"
+                " least_embedding_values to None"
             )
     return traced
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from syncswitch.trainers.job.workload import Workload
 
@@ -32,22 +32,14 @@ class Computation(NamedTuple):
     at_once: int
 
 
-class Compiled(Protocol):
-    """The compiled computation that a trainer leaves behind; it serves one run at a time."""
-
-    computation: Computation
-
-    def close(self) -> None:
-        """Ends its threads."""
-
-
 def computation(workload: Workload, at_once: int) -> Computation:
     """Returns a workload's computation; trainers with equal ones can share what is compiled."""
     return Computation(replace(workload, **_NOT_COMPUTED), at_once)
 
 
-# At most one: two of them may not fit into the memory.
-_left: ContextVar[list[Compiled] | None] = ContextVar("_left", default=None)
+# What a trainer has compiled, with its `computation` and a method `close`; it serves one run at a
+# time. There is at most one: two of them may not fit into the memory.
+_left: ContextVar[list[Any] | None] = ContextVar("_left", default=None)
 
 
 @contextmanager
@@ -56,7 +48,7 @@ def kept_for_the_next() -> Iterator[None]:
     if _left.get() is not None:
         yield  # the outer context keeps it longer
         return
-    left: list[Compiled] = []
+    left: list[Any] = []
     token = _left.set(left)
     try:
         yield
@@ -74,7 +66,7 @@ def take(wanted: Computation) -> Any:
     return None
 
 
-def leave(compiled: Compiled) -> None:
+def leave(compiled: Any) -> None:
     """Leaves a computation to the next trainer; closes it outside of `kept_for_the_next`."""
     left = _left.get()
     if left is None:
@@ -84,6 +76,6 @@ def leave(compiled: Compiled) -> None:
     left.append(compiled)
 
 
-def _close(left: list[Compiled]) -> None:
+def _close(left: list[Any]) -> None:
     while left:
         left.pop().close()

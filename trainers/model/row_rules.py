@@ -309,8 +309,8 @@ def row_rule(workload: Workload) -> AnyRule:
 
 
 def _refused(workload: Workload, what: Any) -> WorkloadError:
-    return WorkloadError(
-        f"workload {workload.name!r}: the optimizer is {what}, and the model has an Embedding of"
+    return workload.error(
+        f"the optimizer is {what}, and the model has an Embedding of"
         f" {workload.least_embedding_values:,} values or more, whose rows are trained one by one:"
         " take the built-in SGD, or Keras' SGD, Adagrad or Adam without nesterov, amsgrad, weight"
         " decay, clipping and averages; or set least_embedding_values to None, so that each step"

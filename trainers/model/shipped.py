@@ -145,11 +145,10 @@ class ShippedSource:
         if isinstance(source, ArraySource | PipelinePieces):
             state.pop("form", None)  # the step has it
         for odd in _no_data(state):
-            raise WorkloadError(
-                f"workload {workload.name!r}: its source {type(source).__name__} cannot be sent to"
-                f" the workers: it holds a {type(odd).__name__}; leave all but numbers, texts,"
-                " bytes, arrays, and lists and dicts of these out of it, or out of its"
-                " __getstate__()"
+            raise workload.error(
+                f"its source {type(source).__name__} cannot be sent to the workers: it holds a"
+                f" {type(odd).__name__}; leave all but numbers, texts, bytes, arrays, and lists and"
+                " dicts of these out of it, or out of its __getstate__()"
             )
         return cls(*place_of(type(source)), state, files, pipeline)
 
@@ -193,7 +192,7 @@ def _no_data(value: Any) -> Iterator[Any]:
 
 
 def _unshippable(workload: Workload, what: str) -> WorkloadError:
-    return WorkloadError(
-        f"workload {workload.name!r}: its model, loss, transform or pipeline uses {what}, which"
-        " cannot be sent to workers that are processes; do without it, or use --launcher in-process"
+    return workload.error(
+        f"its model, loss, transform or pipeline uses {what}, which cannot be sent to workers that"
+        " are processes; do without it, or use --launcher in-process"
     )

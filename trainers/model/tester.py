@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from syncswitch.storage.errors import WorkloadError
 from syncswitch.storage.metrics import is_at_chance
 from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.data import AnyData, chance_accuracy, class_numbers, has_accuracy
@@ -89,9 +88,9 @@ class ModelTester:
     def _value(self, metric: Any) -> float:
         result = np.asarray(metric.result())
         if result.size != 1:
-            raise WorkloadError(
-                f"workload {self._workload.name!r}: the metric {metric.name!r} gives {result.size}"
-                " values; give one that is a single number"
+            raise self._workload.error(
+                f"the metric {metric.name!r} gives {result.size} values; give one that is a single"
+                " number"
             )
         return float(result.item())
 
@@ -105,10 +104,10 @@ class ModelTester:
         if not math.isfinite(value) or (is_too_low and self._workload.metric_range is not None):
             return math.nan
         if is_too_low or is_too_high:
-            raise WorkloadError(
-                f"workload {self._workload.name!r}: the metric {self._metric.name!r} gives"
-                f" {value:.4g}, and its range is {self._decided_by.range_text}; give its range as"
-                " metric_range, and metric_goal='min' if less is better"
+            raise self._workload.error(
+                f"the metric {self._metric.name!r} gives {value:.4g}, and its range is"
+                f" {self._decided_by.range_text}; give its range as metric_range, and"
+                " metric_goal='min' if less is better"
             )
         accuracy = accuracy if least is None else max(least, accuracy)
         return accuracy if largest is None else min(largest, accuracy)
@@ -180,7 +179,7 @@ class ModelTester:
         try:
             return list(map(checked_ids, embeddings, found))
         except ValueError as error:
-            raise WorkloadError(f"workload {self._workload.name!r}: {error}") from error
+            raise self._workload.error(str(error)) from error
 
     def _build_metric(self, workload: Workload) -> Any:
         from keras import metrics
@@ -196,9 +195,9 @@ class ModelTester:
             which = "that are neither classes nor one-hot"
             if outputs.shape[-1] == 1:
                 which = "other than 0 and 1, for one output,"
-            raise WorkloadError(
-                f"workload {self._workload.name!r}: labels {which} have no accuracy; give a metric,"
-                " such as 'mae', or 'loss' for the loss of the tests"
+            raise self._workload.error(
+                f"labels {which} have no accuracy; give a metric, such as 'mae', or 'loss' for the"
+                " loss of the tests"
             )
         if outputs.shape[-1] == 1:
             from_logits = loss_settings(loss).get("from_logits", False)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.storage.errors import one_line
 from syncswitch.trainers.job.data import AnyData
 from syncswitch.trainers.job.hyperparameters import Configuration
 from syncswitch.trainers.job.workload import Workload
@@ -213,9 +213,8 @@ class GradientSource:
             self._single = for_threads(trace_step(function, data), THREADS)
             self._call_single(self._probes[0], 0)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-            raise WorkloadError(
-                f"workload {workload.name!r}: model, data and loss do not fit together: "
-                f"{one_line(error)}"
+            raise workload.error(
+                f"model, data and loss do not fit together: {one_line(error)}"
             ) from error
 
     @cached_property
@@ -301,7 +300,7 @@ class GradientSource:
         try:
             return self._embeddings.wanted(self._feed.rows(worker_step, seed), numbers)
         except ValueError as error:
-            raise WorkloadError(f"workload {self._workload.name!r}: {error}") from error
+            raise self._workload.error(str(error)) from error
 
     def move(self, statistics: Vector, contribution: Vector) -> Vector:
         """The statistics after a batch; see `ModelFunction.move`."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 
-from syncswitch.storage.errors import WorkloadError, one_line
+from syncswitch.storage.errors import one_line
 from syncswitch.trainers.cluster.exchange.plans import ServerPlan, Sizes, WorkerPlan
 from syncswitch.trainers.cluster.exchange.shards import (
     Shard,
@@ -62,9 +62,8 @@ class Program:
                 trace_ids(self.function, workload, specs) if self.function.embeddings else None
             )
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-            raise WorkloadError(
-                f"workload {workload.name!r}: model, data and loss do not fit together: "
-                f"{one_line(error)}"
+            raise workload.error(
+                f"model, data and loss do not fit together: {one_line(error)}"
             ) from error
 
     @property
