@@ -52,8 +52,14 @@ def usable_callbacks(callbacks: Iterable[Any], whose: str) -> list[Any]:
         instead = next((_OTHERWISE[one] for one in own if one in _OTHERWISE), None)
         if instead is not None:
             raise WorkloadError(f"{whose}: callback {name} cannot be used here; {instead}")
-        hooks = [one for one in dir(keras.callbacks.Callback) if one.startswith("on_")]
-        wanted = [one for one in hooks if _has(callback, one) and one not in _CALLED]
+        plain = keras.callbacks.Callback
+        wanted = [
+            one
+            for one in dir(plain)
+            if one.startswith("on_") and one not in _CALLED
+            # Implemented by its class, or set, as a `LambdaCallback` does.
+            if getattr(type(callback), one) is not getattr(plain, one) or one in vars(callback)
+        ]
         if wanted and name not in _DONE_ANYWAY:
             raise WorkloadError(
                 f"{whose}: callback {name} has {wanted[0]}, which a run cannot call, as its workers"
@@ -86,7 +92,13 @@ class _Telling(Watching):
         self._workload = workload
         self._callbacks = callbacks
         self._metric = decided_by(workload)
-        self._name = _metric_name(workload)
+        name = workload.metric
+        if not isinstance(name, str):
+            built = build_metric(workload)
+            name = "accuracy" if built is None else str(built.name)
+        # As in the logs of `fit`.
+        output = workload.metric_output
+        self._name = name if output is None else f"{output}_{name}"
         self._interval = workload.evaluation_interval_worker_steps
         self._total = spec.identity.total_worker_steps
         self._logs: dict[str, float] = {}
@@ -142,21 +154,3 @@ class _NoModel:
             f"{whose} uses self.model.{name}, but a run has no model that it could read or"
             " change while workers train; use the logs that it is given"
         )
-
-
-def _has(callback: Any, hook: str) -> bool:
-    """Whether a callback implements a hook."""
-    import keras
-
-    is_own = getattr(type(callback), hook) is not getattr(keras.callbacks.Callback, hook)
-    return is_own or hook in vars(callback)
-
-
-def _metric_name(workload: Workload) -> str:
-    """Name of the metric in the logs that callbacks get."""
-    if isinstance(workload.metric, str):
-        name = workload.metric
-    else:
-        built = build_metric(workload)
-        name = "accuracy" if built is None else str(built.name)
-    return name if workload.metric_output is None else f"{workload.metric_output}_{name}"

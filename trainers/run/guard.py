@@ -218,7 +218,10 @@ class Guarding:
         assert self.alarm is not None
         mark, alarm, self.switch, self.alarm = self.switch, self.alarm, None, None
         lost_seconds = now_seconds - mark.elapsed_seconds
-        accuracy = failed_accuracy(evaluations, mark.done, self.plan.identity.total_worker_steps)
+        accuracy = None  # without a test after the switch
+        if evaluations and evaluations[-1].worker_step > mark.done:
+            is_whole = evaluations[-1].worker_step >= self.plan.identity.total_worker_steps
+            accuracy = converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
         percent = self.plan.switch_percent
         self.fail(FailedSwitch(percent, alarm, done, now_seconds, lost_seconds, accuracy))
         whence = f"the switch, after {mark.done:,} worker-steps" if is_kept else "the start"
@@ -243,13 +246,3 @@ class Guarding:
         """Records that the present switch has failed; the plan now has the next one."""
         self.failed = (*self.failed, failed)
         self.plan = after_failures(self._spec, len(self.failed))
-
-
-def failed_accuracy(
-    evaluations: Sequence[Evaluation], switched_after: int, total_worker_steps: int
-) -> float | None:
-    """The accuracy that a `FailedSwitch` states; None without a test after the switch."""
-    if not evaluations or evaluations[-1].worker_step <= switched_after:
-        return None
-    is_whole = evaluations[-1].worker_step >= total_worker_steps
-    return converged_accuracy(evaluations) if is_whole else evaluations[-1].accuracy
