@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
 from syncswitch.trainers.job.data import Data
 from syncswitch.trainers.job.schedule import checkpoint_path
-from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from tests.trainers.final import assert_bitwise_equal, final_state, train_to_end
 from tests.trainers.jobs import BRIEF, CONSTANT, linear_model, momentum_answer, normalized_model
@@ -54,10 +53,7 @@ def times_seen(state: ModelState) -> list[float]:
 class BatchContract:
     """Args of a subclass: `spec_of` and a fixture `make_trainer`, as in `TrainerContract`."""
 
-    def spec_of(
-        self, workload: Workload, workers: int, switch_percent: float, **fields: Any
-    ) -> TrialSpec:
-        raise NotImplementedError
+    spec_of: ClassVar[Callable[..., TrialSpec]]
 
     def counted(
         self, make_trainer: MakeTrainer, folder: Path, workers: int, percent: float, **fields: Any

@@ -12,7 +12,6 @@ import pytest
 from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
 from syncswitch.storage.records.trial import Evaluation, RunEvent, TrialRecord, TrialSpec
 from syncswitch.trainers.job.schedule import checkpoint_path
-from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.trainer import Verdict
 from tests.trainers.final import assert_bitwise_equal, train_to_end
@@ -53,10 +52,7 @@ class GuardContract:
     workers: ClassVar[int] = 4
     is_repeatable: ClassVar[bool] = False
 
-    def spec_of(
-        self, workload: Workload, workers: int, switch_percent: float, **fields: Any
-    ) -> TrialSpec:
-        raise NotImplementedError
+    spec_of: ClassVar[Callable[..., TrialSpec]]
 
     @pytest.fixture
     def trained(self, make_trainer: Callable[..., Any], tmp_path: Path) -> Trained:

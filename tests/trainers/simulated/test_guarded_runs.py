@@ -13,7 +13,6 @@ import pytest
 from syncswitch.storage.records.guard import Band, BandPoint
 from syncswitch.storage.records.job import RunConditions
 from syncswitch.storage.records.trial import TrialRecord, TrialSpec
-from syncswitch.trainers.job.workload import Workload
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.trainer import Trainer
 from tests.trainers.final import assert_bitwise_equal, train_to_end
@@ -28,10 +27,7 @@ LONGER = replace(BRIEF, total_worker_steps=483)
 class TestGuardedRuns(GuardContract):
     is_repeatable = True
 
-    def spec_of(
-        self, workload: Workload, workers: int, switch_percent: float, **fields: Any
-    ) -> TrialSpec:
-        return spec_of(workload, workers, switch_percent, **fields)
+    spec_of = staticmethod(spec_of)
 
 
 def test_after_an_alarm_no_straggler_makes_it_leave_the_first_protocol(

@@ -14,10 +14,10 @@ import pytest
 
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.job import RunConditions
-from syncswitch.storage.records.trial import TrialRecord, TrialSpec
+from syncswitch.storage.records.trial import TrialRecord
 from syncswitch.trainers.job.fingerprint import workload_identity
 from syncswitch.trainers.job.schedule import checkpoint_path
-from syncswitch.trainers.job.workload import Batch, Workload
+from syncswitch.trainers.job.workload import Batch
 from syncswitch.trainers.model.layout import ModelState
 from syncswitch.trainers.model.state import read_checkpoint
 from syncswitch.trainers.simulated.profile import ClusterProfile, Straggler
@@ -72,10 +72,7 @@ PAIRS = list(zip(PROTOCOLS_OF_FOUR, (*PROTOCOLS_OF_FOUR[1:], PROTOCOLS_OF_FOUR[0
 class TestSimulatedTrainer(ForkContract):
     virtual_time: ClassVar[bool] = True
 
-    def spec_of(
-        self, workload: Workload, workers: int, switch_percent: float, **fields: Any
-    ) -> TrialSpec:
-        return spec_of(workload, workers, switch_percent, **fields)
+    spec_of = staticmethod(spec_of)
 
 
 def assert_close(one: ModelState, other: Any, error: float = 1e-5) -> None:
@@ -442,10 +439,7 @@ class TestDisturbed:
 
 
 class TestBatchAfterTheSwitch(BatchContract):
-    def spec_of(
-        self, workload: Workload, workers: int, switch_percent: float, **fields: Any
-    ) -> TrialSpec:
-        return spec_of(workload, workers, switch_percent, **fields)
+    spec_of = staticmethod(spec_of)
 
     def test_a_gradient_takes_the_time_of_its_batches_and_of_one_exchange(
         self, make_trainer: MakeTrainer
