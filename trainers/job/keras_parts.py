@@ -21,12 +21,9 @@ from syncswitch.trainers.job.workload import LOSS_METRIC, Workload, users_code
 _LOG = logging.getLogger(__name__)
 
 
-def build_model(workload: Workload, *, is_whole: bool = False) -> Any:
-    """Builds the model, with fresh initial values.
-
-    Layers of large embeddings have a single row, see `embeddings`, unless it `is_whole`.
-    """
-    if is_whole or workload.least_embedding_values is None:
+def build_model(workload: Workload) -> Any:
+    """Builds the model, with fresh values; large embeddings have a single row, see `embeddings`."""
+    if workload.least_embedding_values is None:
         return _built_model(workload)
     but: set[int] = set()
     while True:

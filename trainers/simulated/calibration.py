@@ -13,8 +13,12 @@ from scipy import optimize
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.trial import PhaseRecord
 from syncswitch.trainers.simulated.profile import ClusterProfile
-from syncswitch.trainers.simulated.step_times import BYTES_PER_VALUE, MESSAGES_OF_A_STEP
-from syncswitch.trainers.simulated.timeline import TimedJob, simulate_phases
+from syncswitch.trainers.simulated.timeline import (
+    BYTES_PER_VALUE,
+    MESSAGES_OF_A_STEP,
+    TimedJob,
+    simulate_phases,
+)
 
 Vector = NDArray[np.float64]
 

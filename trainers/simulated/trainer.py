@@ -27,8 +27,7 @@ from syncswitch.trainers.run.callbacks import told
 from syncswitch.trainers.run.log import RunLog
 from syncswitch.trainers.simulated.learner import GradientSource, TrainingLearner, make_update
 from syncswitch.trainers.simulated.profile import ClusterProfile
-from syncswitch.trainers.simulated.step_times import StepTimes
-from syncswitch.trainers.simulated.timeline import Timeline
+from syncswitch.trainers.simulated.timeline import StepTimes, Timeline
 from syncswitch.trainers.trainer import Observer, Trainer
 
 

@@ -26,7 +26,7 @@ def test_large_embeddings_alone_are_not_built(keras: Any) -> None:
     assert shapes(model)[:2] == [(1, WIDTH)] * 2
     assert model.get_layer("user").get_config()["input_dim"] == USERS
     # Afterwards Keras is as it was.
-    whole = build_model(CLICKS, is_whole=True)
+    whole = build_model(replace(CLICKS, least_embedding_values=None))
     assert embeddings_of(whole) == ()
     assert shapes(whole) == shapes(clicks_model())
     some = build_model(replace(CLICKS, least_embedding_values=ITEMS * WIDTH + 1))

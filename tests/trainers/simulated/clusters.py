@@ -7,7 +7,7 @@ from typing import Any
 
 from syncswitch.storage.records.trial import TrialSpec
 from syncswitch.trainers.simulated.profile import ClusterProfile
-from syncswitch.trainers.simulated.step_times import StepTimes
+from syncswitch.trainers.simulated.timeline import StepTimes
 from tests.trainers import jobs
 
 EVEN = ClusterProfile(compute_seconds=1.0)
