@@ -32,7 +32,7 @@ from benchmarks.problems import BASELINE_PERCENT, BETA, generated_problem
 from benchmarks.recorded_jobs import JOBS, GuardedJob, TrustProblem, Use, guarded_jobs
 from benchmarks.trust import calibration
 from reproduction.simulator import Ledger
-from syncswitch.searcher.learning.used_job import lessons_of
+from syncswitch.searcher.learning import lessons_of
 from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
 from syncswitch.searcher.strategies.base import Decided, NextTrial, Wait
 from syncswitch.searcher.strategies.observation import Observation, TrialCost

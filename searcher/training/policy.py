@@ -10,7 +10,7 @@ from typing import Any
 
 from syncswitch.searcher.backends.base import ClusterChoice
 from syncswitch.searcher.backends.command import UsersCommand
-from syncswitch.searcher.learning.uses import NextRun, next_run
+from syncswitch.searcher.learning import NextRun, next_run
 from syncswitch.searcher.selection import Selection, is_policy_file, known_policies, none_found
 from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import open_database

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from syncswitch.searcher.learning import uses as learning
+from syncswitch.searcher import learning
 from syncswitch.searcher.selection import is_policy_file
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.database.inspection import holds_nothing, shown

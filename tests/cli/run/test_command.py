@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from syncswitch.cli.run.main import main
-from syncswitch.searcher.learning.uses import used_job
+from syncswitch.searcher.learning import used_job
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.policies.file import write_policy
 from syncswitch.storage.policies.registry import PolicyRegistry

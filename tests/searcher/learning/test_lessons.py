@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from syncswitch.searcher.learning.used_job import lessons_of
+from syncswitch.searcher.learning import lessons_of
 from syncswitch.searcher.search.policy_words import uses_sentence, uses_text
 from syncswitch.searcher.strategies.adaptive.strategy import (
     AdaptiveStrategy,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncswitch.searcher.learning.uses import (
+from syncswitch.searcher.learning import (
     NextRun,
     after_use,
     first_policy,

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from syncswitch.cli.search.main import main
-from syncswitch.searcher.learning.used_job import UsedJob
-from syncswitch.searcher.learning.uses import after_use, band, revise, used_job
+from syncswitch.searcher.learning import UsedJob, after_use, band, revise, used_job
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.errors import PolicyError
 from syncswitch.storage.policies.registry import PolicyRegistry

@@ -1,0 +1,589 @@
+"""Learning from a job's trainings: the switch of the next one, and the policies that follow.
+
+The first run of a job without a policy uses the first protocol alone and is published as a policy.
+The runs after it are recorded as uses of that policy, whatever their switch. Where they show that
+another switch takes less time, it is published as the next version.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from syncswitch.searcher.search.explanation import Explanation, explain
+from syncswitch.searcher.search.observations import cost_of, read_observations
+from syncswitch.searcher.search.policy_words import drift_text
+from syncswitch.searcher.search.recorded import measured_band
+from syncswitch.searcher.strategies.adaptive.strategy import AdaptiveStrategy, Assessment
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
+from syncswitch.searcher.strategies.baseline import measured_threshold
+from syncswitch.searcher.strategies.observation import Observation
+from syncswitch.searcher.strategies.planner import course_of
+from syncswitch.searcher.strategies.registry import stored_strategy
+from syncswitch.searcher.words import measured_threshold_text
+from syncswitch.storage.database.engine import Database
+from syncswitch.storage.errors import UserError
+from syncswitch.storage.policies.registry import CURRENT, PolicyEntry, PolicyRegistry
+from syncswitch.storage.provenance import software_versions
+from syncswitch.storage.records.guard import Band
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import BASELINE_PERCENT, Evaluation, TrialRecord
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.values import SearchInfo, StoredTrial
+from syncswitch.storage.trials.workloads import register_workload
+from syncswitch.storage.uses.store import use_curves, uses
+from syncswitch.storage.uses.summary import switches_kept, use_summary
+
+# Replicates of uses begin here, beyond those of any search.
+_FIRST_REPLICATE = 1_000_000
+
+
+def lessons_of(
+    use: Observation, number: int, seed: int, failed: Iterable[tuple[float, float | None]] = ()
+) -> list[Observation]:
+    """One observation of each switch that failed in a run, and one of the switch that held.
+
+    A failed switch that trained to its end counts with its accuracy, as a run of a search does.
+
+    A run goes on from a failed switch as if it had never been, so its final accuracy is one of the
+    last switch, or of the first protocol alone. With the first protocol alone the same seed gives
+    the same run, which counts once; what comes after a switch differs from run to run.
+
+    Args:
+        use: The run, with the switch that held and the accuracy of the model that it delivered. If
+            it is alarmed, that switch failed as well, and the first protocol alone held.
+        number: Number of the use, from 0.
+        seed: Seed of the use, 0 or more.
+        failed: The switches that failed before, each with its converged accuracy; None where it did
+            not come to its end.
+    """
+    if use.alarmed:
+        failed = (*failed, (use.switch_percent, None))
+        use = replace(use, switch_percent=BASELINE_PERCENT, alarmed=False)
+    use = replace(use, trial_number=_FIRST_REPLICATE + number, replicate=_FIRST_REPLICATE + number)
+    lessons = [
+        replace(
+            use,
+            switch_percent=percent,
+            accuracy=use.accuracy if accuracy is None else accuracy,
+            diverged=False,
+            alarmed=accuracy is None,
+        )
+        for percent, accuracy in failed
+    ]
+    alone = use.switch_percent == BASELINE_PERCENT
+    lessons.append(replace(use, replicate=-1 - seed) if alone else use)
+    # The run is paid for once.
+    return [one if place == 0 else replace(one, cost=None) for place, one in enumerate(lessons)]
+
+
+LEARNT = "learning-"
+"""Prefix of the studies of policies that no search found."""
+
+FIRST_REASON = "nothing but the first protocol alone was tried so far"
+"""The reason of the policy of a job that was trained once, with the first protocol alone."""
+
+_USUAL_TARGET_RUNS = 5
+_LEAST_FAILED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A reason to leave a policy for another switch.
+
+    Attributes:
+        version: Version of the policy.
+        switch_percent: Its switch.
+        uses: Number of runs that used it.
+        failed: Number of those in which the switch failed.
+        expected_time: Expected time of a later training with it, in trainings with the first
+            protocol alone; None where no run had its switch.
+        answer: The other switch, or the first protocol alone.
+    """
+
+    version: int
+    switch_percent: float
+    uses: int
+    failed: int
+    expected_time: float | None
+    answer: Decided
+
+    @property
+    def why(self) -> str:
+        """The reason as a clause, which becomes that of the new policy."""
+        here, there = self.expected_time, self.answer.expected_time
+        what = "is more likely to keep the accuracy"
+        if here is None or there is None:
+            what = "is expected to save time"
+        elif there < here:
+            what = f"is expected to save time ({there:.2f} instead of {here:.2f})"
+        later = self.answer.switch_percent > self.switch_percent
+        which = "a later" if later else "an earlier"
+        failed = f"{self.failed} of {self.uses} switches failed with version {self.version}, and "
+        return (failed if self.failed else "") + f"{which} switch {what}"
+
+
+@dataclass(frozen=True)
+class UsedJob:
+    """A policy and the uses of all versions of it.
+
+    Attributes:
+        policy: The version in question.
+        uses: The uses in the order in which they were recorded, without disturbed ones.
+        goes_back: Whether a run that fails goes back to its switch, rather than to its beginning.
+    """
+
+    policy: TimingPolicy
+    uses: tuple[StoredTrial, ...]
+    goes_back: bool = True
+
+    @property
+    def kept(self) -> list[bool]:
+        """Whether the switch kept the accuracy, for each use of this version with its switch."""
+        return switches_kept(self.policy, self.uses)
+
+    @property
+    def threshold(self) -> float:
+        """beta: the policy's, or the one measured in its first uses; 0 while these are too few."""
+        if self.policy.threshold:
+            return self.policy.threshold
+        try:
+            return measured_threshold(self._baseline_accuracies) or 0.0
+        except UserError as error:
+            raise UserError(
+                f"{error} in a search, with `syncswitch-search run`, and learn from its policy"
+            ) from error
+
+    def next_percent(self, expected_uses: int) -> float:
+        """The switch of the next of so many runs: one worth trying, or the best that is known.
+
+        Raises UserError where runs of the first protocol alone diverged, so that there is nothing
+        to compare with, or all measured the same, so that there is no threshold.
+        """
+        decision = self._decision(expected_uses)
+        return self.policy.switch_percent if decision is None else decision.switch_percent
+
+    def revision(self, expected_uses: int | None = None) -> Revision | None:
+        """The revision that should replace the policy; None where it may stay.
+
+        While runs that learn have something left to try, it stays. Where all runs keep to the
+        policy (`expected_uses` is None) it stays until its switch has failed twice, as once may be
+        bad luck. Raises UserError as `next_percent`.
+        """
+        here, failed = self.policy.switch_percent, self.kept.count(False)
+        if expected_uses is None and failed < _LEAST_FAILED:
+            return None
+        answer = self._decision(expected_uses or 0)
+        is_first = self.policy.reason == FIRST_REASON
+        if not isinstance(answer, Decided) or (answer.switch_percent == here and not is_first):
+            return None
+        time = self._assessment().expected_time(here)
+        return Revision(self.policy.version, here, len(self.kept), failed, time, answer)
+
+    def _decision(self, expected_uses: int) -> Decision | None:
+        """The next switch to try, or the answer if nothing is left to try; None without either."""
+        if not self.threshold:
+            return NextTrial(BASELINE_PERCENT)
+        left = expected_uses - len(self.uses)
+        return (
+            self._assessment(left).decision() if left > 0 else self._assessment().standing_answer()
+        )
+
+    def _assessment(self, uses_left: int | None = None) -> Assessment:
+        return Assessment(self.strategy(), self.observations(), uses_left)
+
+    def observations(self) -> list[Observation]:
+        """The runs that the policy rests on, and all uses."""
+        rests_on = [
+            Observation(
+                run.switch_percent,
+                run.converged_accuracy,
+                run.diverged,
+                trial_number=number,
+                replicate=run.replicate,
+            )
+            for number, run in enumerate(self.policy.evidence)
+        ]
+        whole = self.policy.total_worker_steps
+        used = (
+            lesson
+            for number, use in enumerate(self.uses)
+            for lesson in lessons_of(
+                _observed(use),
+                number,
+                use.seed or 0,
+                [
+                    (one.switch_percent, one.accuracy if one.worker_step >= whole else None)
+                    for one in use.failed
+                ],
+            )
+        )
+        return [*rests_on, *used]
+
+    def strategy(self) -> AdaptiveStrategy:
+        """The strategy of a search for this job, over all switch points of its runs so far."""
+        policy, runs = self.policy, self.observations()
+        tried = {run.switch_percent for run in runs}
+        usual = AdaptiveStrategy(settings=6)
+        known_runs = policy.band.runs if policy.band is not None else 0
+        has_baseline = any(
+            run.switch_percent == BASELINE_PERCENT and not run.diverged for run in runs
+        )
+        return replace(
+            usual,
+            threshold=self.threshold,
+            guarded=policy.guarded,
+            goes_back=self.goes_back,
+            keep=policy.keep or usual.keep,
+            share_prefix=False,
+            early_stop=False,
+            switch_points=tuple(sorted({*usual.grid(), *tried, policy.switch_percent})),
+            target_accuracy=None if has_baseline else policy.target_accuracy,
+            target_runs=known_runs or _USUAL_TARGET_RUNS,
+            accuracy_range=policy.decided_by.accuracies,
+        )
+
+    def band(self, curves: Mapping[int, Sequence[Evaluation]]) -> Band | None:
+        """The band that the next run is compared with.
+
+        Uses that ended in the first protocol alone count for the target as much as the runs of the
+        search, so a target that was measured too high comes down. The curve stays that of the
+        search where there was one; `curves` are those of the uses, by `trial_id`.
+        """
+        own, known = self.policy.band, self._baseline_accuracies
+        if not known or (own is not None and own.runs == 0):
+            return own
+        if own is not None and self.policy.evidence:
+            total = own.target_accuracy * own.runs + math.fsum(known)
+            return replace(own, target_accuracy=total / (own.runs + len(known)))
+        alone = (use.trial_id for use in self.uses if _is_sound_baseline(use))
+        measured = [curves[number] for number in alone if number in curves]
+        return measured_band(statistics.fmean(known), self.threshold, measured)
+
+    def with_measured_threshold(self) -> TimingPolicy | None:
+        """The version to publish once the first uses have measured its threshold; else None."""
+        threshold = self.threshold
+        if threshold == self.policy.threshold:
+            return None
+        band = self.policy.band
+        return self._new_version(
+            threshold=threshold, band=None if band is None else replace(band, threshold=threshold)
+        )
+
+    def draft(self, revision: Revision) -> TimingPolicy:
+        """The version that a revision publishes after this one."""
+        decided = revision.answer
+        percent = decided.switch_percent
+        mine = [use for use in self.uses if use.switch_percent == percent and not use.diverged]
+        held = [use for use in self.uses if use.held_percent == percent and not use.diverged]
+        accuracies = [one.converged_accuracy for one in held if one.converged_accuracy is not None]
+        seconds = [one.training_seconds for one in mine if one.training_seconds is not None]
+        for run in self.policy.evidence:
+            if run.switch_percent == percent and not run.diverged:
+                accuracies.append(run.converged_accuracy)
+                seconds.append(run.training_seconds)
+        band = self.policy.band
+        if band is not None:
+            band = replace(band, target_accuracy=decided.target_accuracy)
+        return self._new_version(
+            switch_percent=percent,
+            target_accuracy=decided.target_accuracy,
+            mean_accuracy=statistics.fmean(accuracies) if accuracies else None,
+            training_seconds=statistics.fmean(seconds) if seconds else None,
+            confidence=decided.confidence,
+            kept_share=decided.kept_share,
+            delivered_share=decided.delivered_share,
+            baseline_kept_share=decided.baseline_kept_share,
+            expected_time=decided.expected_time,
+            speed_up_low=None,
+            speed_up_high=None,
+            reason=decided.reason if self.policy.reason == FIRST_REASON else revision.why,
+            band=band,
+        )
+
+    def _new_version(self, **changes: Any) -> TimingPolicy:
+        return replace(
+            self.policy,
+            study=f"{LEARNT}{self.policy.fingerprint[:12]}-{self.policy.version}",
+            created_at=datetime.now(timezone.utc).isoformat(),
+            software=software_versions(),
+            **changes,
+        )
+
+    @property
+    def _baseline_accuracies(self) -> list[float]:
+        """Accuracies of uses that ended in the first protocol alone; each seed counts once."""
+        alone = filter(_is_sound_baseline, self.uses)
+        by_seed = {use.seed: use.converged_accuracy for use in alone}
+        return [accuracy for accuracy in by_seed.values() if accuracy is not None]
+
+
+def _is_sound_baseline(use: StoredTrial) -> bool:
+    return not use.diverged and use.held_percent == BASELINE_PERCENT
+
+
+def _observed(use: StoredTrial) -> Observation:
+    return Observation(
+        use.switch_percent if use.held_percent is None else use.held_percent,
+        use.converged_accuracy or 0.0,
+        bool(use.diverged),
+        cost=cost_of(use),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """The switch of a training, and what its guard compares it with.
+
+    Attributes:
+        policy: The policy that it uses; None for a switch point of the user's own, and for the
+            first run of a job that is learnt from its runs.
+        switch_percent: Where it switches.
+        band: What its guard compares it with; None without a guard.
+        begins_from: The policy of simulated runs from which the first real one begins.
+        learns: Whether what it measures decides where later runs switch.
+    """
+
+    policy: TimingPolicy | None
+    switch_percent: float
+    band: Band | None = None
+    begins_from: TimingPolicy | None = None
+    learns: bool = False
+
+
+def next_run(
+    database: Database, identity: WorkloadIdentity, uses: int, goes_back: bool | None = None
+) -> NextRun:
+    """Decides where the next training of a job switches, if `uses` trainings of it are expected.
+
+    Raises:
+        UserError: As `UsedJob.next_percent`.
+    """
+    found = PolicyRegistry(database).lookup(identity.fingerprint)
+    if found:
+        job = used_job(database, found[0], goes_back)
+        band = job.band(use_curves(database, identity.fingerprint))
+        return NextRun(found[0], job.next_percent(uses), band, learns=True)
+    begin = simulated_policy(database, identity)
+    if begin is None:
+        return NextRun(None, BASELINE_PERCENT, learns=True)
+    return NextRun(None, begin.switch_percent, _band_of(begin), begin, learns=True)
+
+
+def simulated_policy(database: Database, identity: WorkloadIdentity) -> TimingPolicy | None:
+    """The newest policy from which the first real run of a job may begin; None without one.
+
+    It was found for the same job on a simulated cluster. The first protocol alone makes the same
+    steps on a virtual clock as on a real one, so the accuracy that it reached there gives that run
+    its target and band. Training times and the effect of stale gradients are learnt from real runs
+    alone.
+    """
+    for entry in PolicyRegistry(database).entries(workload=identity.name):
+        real = replace(entry.identity, simulated_cluster=None)
+        if (
+            real != entry.identity
+            and real.fingerprint == identity.fingerprint
+            and CURRENT in entry.aliases
+            and entry.policy.threshold
+        ):
+            return entry.policy
+    return None
+
+
+def _band_of(policy: TimingPolicy) -> Band:
+    return policy.band or Band(policy.target_accuracy, policy.threshold)
+
+
+def first_policy(
+    database: Database,
+    identity: WorkloadIdentity,
+    reference: str,
+    record: TrialRecord,
+    begins_from: TimingPolicy | None = None,
+) -> TimingPolicy | None:
+    """Publishes the first run of a job as its policy; None where it diverged.
+
+    A run that began from a policy of simulated runs publishes the switch that held in it, with the
+    target and band of that policy until the job's own runs replace them.
+    """
+    if record.diverged:
+        return None
+    accuracy, usual = record.converged_accuracy, AdaptiveStrategy()
+    if not identity.decided_by.has_usual_threshold:
+        usual = usual.without_threshold()
+    policy = TimingPolicy(
+        **identity.policy_fields,
+        version=1,
+        switch_percent=BASELINE_PERCENT,
+        target_accuracy=accuracy,
+        threshold=usual.threshold,
+        mean_accuracy=accuracy,
+        training_seconds=record.training_seconds,
+        baseline_seconds=record.training_seconds,
+        strategy=usual.name,
+        study=f"{LEARNT}{identity.fingerprint[:12]}",
+        evidence=(),
+        created_at=datetime.now(timezone.utc).isoformat(),
+        software=software_versions(),
+        guarded=True,
+        reason=FIRST_REASON,
+        band=measured_band(accuracy, usual.threshold, [record.evaluations]),
+    )
+    if begins_from is not None:
+        guard, began = record.guard, record.spec.switch_percent
+        held = began if guard is None or guard.held_percent is None else guard.held_percent
+        policy = replace(
+            policy,
+            switch_percent=held,
+            target_accuracy=begins_from.target_accuracy,
+            threshold=begins_from.threshold,
+            training_seconds=record.training_seconds if held == began else None,
+            baseline_seconds=None,
+            reason=f"begun from version {begins_from.version} for {begins_from.workers} simulated"
+            f" workers, a switch at {begins_from.switch_percent:g} %",
+            band=_band_of(begins_from),
+        )
+    register_workload(database, identity, reference)
+    return PolicyRegistry(database).publish(policy)
+
+
+def revise(database: Database, policy: TimingPolicy) -> tuple[Revision, TimingPolicy] | None:
+    """Publishes another switch as a new version, if the uses of a policy call for it.
+
+    A version is revised once: whoever else does so at the same moment gets the same new version.
+    `current` points at it, other aliases stay. None where the policy may stay, or is not `current`.
+
+    Raises:
+        PolicyError: `current` was moved meanwhile.
+    """
+    if not _is_current(database, policy):
+        return None
+    job = used_job(database, policy)
+    revision = job.revision()
+    if revision is None:
+        return None
+    draft = job.draft(revision)
+    return revision, PolicyRegistry(database).publish(draft, replaces=policy.version)
+
+
+def _is_current(database: Database, policy: TimingPolicy) -> bool:
+    return PolicyRegistry(database).aliases(policy.fingerprint).get(CURRENT) == policy.version
+
+
+def used_job(database: Database, policy: TimingPolicy, goes_back: bool | None = None) -> UsedJob:
+    """Reads a version together with the uses of all versions.
+
+    `goes_back` is whether a run that fails goes back to its switch; None to take that from the
+    options of the job's searches and from the cost of its failed switches.
+    """
+    counted = (use for use in uses(database, policy.fingerprint) if not use.injections)
+    job = UsedJob(policy, tuple(counted))
+    if goes_back is None:
+        searches = TrialStore(database).searches(workload=policy.fingerprint)
+        first_failures = (use.failed[0] for use in job.uses if use.failed)
+        has_begun_anew = any(
+            one.switch_percent > 0 and one.lost_seconds >= one.elapsed_seconds > 0
+            for one in first_failures
+        )
+        told = [one.options.get("goes_back", True) for one in searches]
+        goes_back = all(told) and not has_begun_anew
+    return replace(job, goes_back=goes_back)
+
+
+def _stored_version(database: Database, policy: TimingPolicy) -> TimingPolicy | None:
+    """The version of this database that is the same as a policy of a file; None without one."""
+    versions = PolicyRegistry(database).policies(workload=policy.fingerprint)
+    made = (policy.study, policy.created_at)
+    return next((one for one in versions if (one.study, one.created_at) == made), None)
+
+
+def band(database: Database, policy: TimingPolicy) -> Band | None:
+    """The band for the next run with a policy, from its search and all uses since."""
+    stored = _stored_version(database, policy)
+    if stored is None:
+        return policy.band
+    return used_job(database, stored).band(use_curves(database, stored.fingerprint))
+
+
+def after_use(
+    database: Database,
+    policy: TimingPolicy,
+    expected_uses: int | None = None,
+    goes_back: bool | None = None,
+) -> list[str]:
+    """Reviews a policy after one more recorded use.
+
+    Where another switch takes less time and runs learn, it is published, once `expected_uses`
+    trainings leave nothing to try. Where they keep to the policy, people are told how to publish
+    it. For `goes_back` see `used_job`.
+
+    Returns:
+        Sentences for people, without their full stops.
+    """
+    registry, stored = PolicyRegistry(database), _stored_version(database, policy)
+    if stored is None:
+        return []
+    job = used_job(database, stored, goes_back)
+    drift = use_summary(stored, job.uses).drift
+    words = [] if drift is None else [drift_text(drift)]
+    if not _is_current(database, stored):
+        return words
+    measured = None if expected_uses is None else job.with_measured_threshold()
+    if measured is not None:
+        stored = registry.publish(measured, replaces=stored.version)
+        job = replace(job, policy=stored)
+        first, metric = stored.first_protocol.upper(), stored.decided_by
+        words.append(measured_threshold_text(stored.threshold, metric, first))
+    revision = job.revision(expected_uses)
+    if revision is None:
+        return words
+    if expected_uses is None:
+        command = ["syncswitch-search", "policy", "revise", stored.workload]
+        command += ["--workers", str(stored.workers)]
+        workload = registry.workload(stored.fingerprint)
+        if workload is not None and workload.identity.simulated_cluster is not None:
+            command += ["--cluster", "simulated"]
+        return [*words, f"{revision.why}; publish it with: {shlex.join(command)}"]
+    new = registry.publish(job.draft(revision), replaces=stored.version)
+    switch = f"a switch at {new.switch_percent:g} %"
+    if new.switch_percent == BASELINE_PERCENT:
+        switch = f"{new.first_protocol.upper()} alone"
+    return [*words, f"{revision.why}: from now on version {new.version}, {switch}"]
+
+
+def policy_explained(database: Database, entry: PolicyEntry) -> Explanation:
+    """Explains a policy by its search; without one, by its evidence and uses.
+
+    Raises:
+        UserError: The runs leave nothing to compare with.
+    """
+    policy = entry.policy
+    searches = TrialStore(database).searches(workload=policy.fingerprint)
+    found = [search for search in searches if search.study == policy.study]
+    if found and entry.imported_at is None:
+        return search_explained(database, found[0])
+    job = used_job(database, policy)
+    is_learnt = policy.study.startswith(LEARNT) and not policy.evidence
+    return replace(
+        explain(job.strategy(), job.observations()),
+        threshold_is_measured=is_learnt and not policy.decided_by.has_usual_threshold,
+    )
+
+
+def search_explained(database: Database, search: SearchInfo) -> Explanation:
+    """Explains a search by its runs so far, without speculative ones."""
+    trials = TrialStore(database).trials(fingerprint=search.fingerprint)
+    rows = {
+        trial.trial_number: trial
+        for trial in trials
+        if trial.study == search.study and trial.trial_number is not None
+    }
+    strategy = stored_strategy(search)
+    course = course_of(strategy, read_observations(database, search.study, rows))
+    return explain(strategy, course.runs)

@@ -1,1 +1,0 @@
-"""Learning from later trainings: the switch of the next one, and revisions of policies."""
