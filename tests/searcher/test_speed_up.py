@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from syncswitch.searcher.speed_up import SpeedUp, measured_speed_up, speed_up_of
+from syncswitch.searcher.speed_up import SpeedUp, mean, measured_speed_up, speed_up_of
 from tests.storage.conftest import POLICY
 
 
@@ -76,3 +76,10 @@ def test_a_policy_says_what_it_was_measured_to_gain() -> None:
     unmeasured = replace(POLICY, baseline_seconds=None)
     assert speed_up_of(unmeasured) is None
     assert speed_up_of(unmeasured, 8.0) == SpeedUp(8 / 3)
+
+
+def test_students_interval_of_a_mean() -> None:
+    # Student's t with 2 degrees of freedom: 4.3027 standard errors.
+    assert mean([1.0, 2.0, 3.0]).high == pytest.approx(2 + 4.3027 / 3**0.5, abs=1e-4)
+    alone = mean([7.0])
+    assert alone.low == alone.value == alone.high == 7.0

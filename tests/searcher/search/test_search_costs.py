@@ -1,4 +1,4 @@
-"""The cost of a search in the database is the one that it reports; and intervals of means."""
+"""The cost of a search in the database is the one that it reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from generated_trainer import GeneratedTrainer, identity
 
 from syncswitch.searcher.search.plan import SearchPlan
 from syncswitch.searcher.search.search import Patience, Search, SearchResult
-from syncswitch.searcher.speed_up import mean
 from syncswitch.searcher.strategies.paper import PaperStrategy
 from syncswitch.storage.database.engine import Database, open_database
 from syncswitch.storage.queries.search_costs import SearchCost, StudyCost, study_costs
@@ -67,10 +66,3 @@ def test_the_switch_points_are_those_of_the_closing_table(database: Database) ->
         assert one.target_accuracy == result.policy.target_accuracy
     chosen = [one for one in settings if one.candidate_percent == result.policy.switch_percent]
     assert chosen[0].speed_up == pytest.approx(result.policy.speed_up, rel=1e-12)
-
-
-def test_students_interval_of_a_mean() -> None:
-    # Student's t with 2 degrees of freedom: 4.3027 standard errors.
-    assert mean([1.0, 2.0, 3.0]).high == pytest.approx(2 + 4.3027 / 3**0.5, abs=1e-4)
-    alone = mean([7.0])
-    assert alone.low == alone.value == alone.high == 7.0

@@ -1,0 +1,515 @@
+"""Learning from later trainings: lessons of runs, the next one, and what becomes of a policy."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from syncswitch.cli.search.main import main
+from syncswitch.searcher.learning import (
+    NextRun,
+    UsedJob,
+    after_use,
+    band,
+    first_policy,
+    lessons_of,
+    next_run,
+    revise,
+    simulated_policy,
+    used_job,
+)
+from syncswitch.searcher.search.policy_words import uses_sentence, uses_text
+from syncswitch.searcher.strategies.adaptive.strategy import (
+    AdaptiveStrategy,
+    Assessment,
+    counted_runs,
+)
+from syncswitch.searcher.strategies.base import Decided, Decision, NextTrial
+from syncswitch.searcher.strategies.baseline import measured_threshold
+from syncswitch.searcher.strategies.observation import Observation, TrialCost
+from syncswitch.storage.database.engine import Database, open_database
+from syncswitch.storage.errors import PolicyError
+from syncswitch.storage.policies.registry import PolicyRegistry
+from syncswitch.storage.records.guard import Band, BandPoint, GuardOutcome
+from syncswitch.storage.records.job import WorkloadIdentity
+from syncswitch.storage.records.policy import TimingPolicy
+from syncswitch.storage.records.trial import Evaluation, PhaseRecord, TrialRecord
+from syncswitch.storage.records.use import whole_use
+from syncswitch.storage.trials.store import TrialStore
+from syncswitch.storage.trials.workloads import register_workload
+from syncswitch.storage.uses.store import record_use, uses, uses_of
+from syncswitch.storage.uses.summary import UseSummary
+from tests.storage.conftest import IDENTITY, POLICY, RECORD, SEARCH, sent_back
+from tests.warm_server import at_once
+
+COST = TrialCost(1.0, 1.0, 0.4)
+TARGET = 0.9
+SECOND = 0.4
+STRATEGY = AdaptiveStrategy(settings=4, threshold=0.01, share_prefix=False, early_stop=False)
+USES = 40
+
+
+def use(percent: float, number: int, *, fails: bool = False) -> list[Observation]:
+    """What a guarded training shows; its accuracy swings by two thousandths."""
+    share = percent / 100
+    trained = Observation(
+        percent,
+        TARGET + 0.002 * (-1) ** number,
+        cost=TrialCost(
+            share + (1 - share) * SECOND + fails * (1 - share),
+            1.0 if share else None,
+            SECOND if share < 1 else None,
+        ),
+        alarmed=fails,
+    )
+    return lessons_of(trained, number, seed=number)
+
+
+def next_use(runs: list[Observation], uses_left: int) -> Decision:
+    return Assessment(STRATEGY, runs, uses_left).decision()
+
+
+def test_each_switch_that_failed_is_a_lesson_and_that_which_held() -> None:
+    lessons = lessons_of(Observation(25.0, 0.9, cost=COST), 3, 7, [(6.25, None), (12.5, None)])
+    assert [(one.switch_percent, one.alarmed) for one in lessons] == [
+        (6.25, True),
+        (12.5, True),
+        (25.0, False),
+    ]
+    assert [one.cost for one in lessons] == [COST, None, None]
+    assert len(counted_runs(lessons, (6.25, 12.5, 25.0, 100.0))) == 3
+    alone = lessons_of(Observation(100.0, 0.9, cost=COST), 3, 7, [(25.0, None)])
+    assert alone == lessons_of(Observation(25.0, 0.9, cost=COST, alarmed=True), 3, 7)
+
+
+def test_a_failed_switch_that_trained_to_its_end_counts_with_its_accuracy() -> None:
+    failed, held = lessons_of(Observation(25.0, 0.9, cost=COST), 3, 7, [(12.5, 0.87)])
+    assert failed == replace(held, switch_percent=12.5, accuracy=0.87, cost=COST)
+    assert (failed.alarmed, held.accuracy, held.cost) == (False, 0.9, None)
+
+
+def test_uses_with_one_seed_count_each_but_the_first_protocol_alone_once() -> None:
+    """And none takes the place of a trial of a search."""
+    runs = [
+        *(Observation(percent, 0.9, replicate=0) for percent in (25.0, 100.0)),
+        *lessons_of(Observation(25.0, 0.9), 0, seed=7),
+        *lessons_of(Observation(25.0, 0.91), 1, seed=7),
+        *lessons_of(Observation(100.0, 0.9), 2, seed=7),
+        *lessons_of(Observation(25.0, 0.9, alarmed=True), 3, seed=7),
+    ]
+    counted = [run.switch_percent for run in counted_runs(runs, (25.0, 100.0))]
+    assert (counted.count(25.0), counted.count(100.0)) == (4, 2)
+
+
+@pytest.mark.parametrize("good_from_percent", [12.5, 25.0, 50.0, 100.0])
+def test_it_begins_with_the_first_protocol_alone_and_finds_the_earliest_good_switch(
+    good_from_percent: float,
+) -> None:
+    runs: list[Observation] = []
+    percents: list[float] = []
+    while isinstance(decision := next_use(runs, USES - len(percents)), NextTrial):
+        percent = decision.switch_percent
+        runs += use(percent, len(percents), fails=percent < good_from_percent)
+        percents.append(percent)
+        # Exploring is what a few of many uses are for.
+        assert len(percents) <= 12
+    assert isinstance(decision, Decided)
+    assert decision.switch_percent == good_from_percent
+    assert decision.target_accuracy == pytest.approx(0.9, abs=0.003)
+    assert percents[0] == 100.0
+    assert next_use([Observation(100.0, 0.1, diverged=True)], 10) == NextTrial(100.0)
+
+
+def test_many_uses_try_an_earlier_switch() -> None:
+    runs = [one for number in range(8) for one in use((100.0, 25.0)[number > 1], number)]
+    exploring = next_use(runs, 1000)
+    assert isinstance(exploring, NextTrial)
+    assert exploring.switch_percent < 25.0
+
+
+@pytest.mark.parametrize(
+    ("uses", "kept", "alarms", "speed_up", "expected"),
+    [
+        (0, 0, 0, None, "not used yet"),
+        (41, 39, 0, 1.43, "used 41 times, 39 kept, 1.43 times as fast"),
+        (41, 39, 2, 1.43, "used 41 times, 39 kept, 1.43 times as fast; the guard went back twice"),
+        (1, 0, 1, None, "used once, 0 kept; the guard went back once"),
+        (1234, 1200, 0, None, "used 1,234 times, 1,200 kept"),
+    ],
+)
+def test_the_uses_of_a_policy_in_a_few_words(
+    uses: int, kept: int, alarms: int, speed_up: float | None, expected: str
+) -> None:
+    summary = UseSummary(uses, kept, alarms, 0, None, speed_up, None)
+    assert uses_text(summary) == expected
+    assert uses_sentence(summary) == f"{expected[0].upper()}{expected[1:]}."
+
+
+W = IDENTITY.total_worker_steps
+GOOD_FROM_PERCENT = 25.0
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/job.db"
+
+
+def planned_run(
+    url: str, expected_uses: int = 30, identity: WorkloadIdentity = IDENTITY
+) -> NextRun:
+    with open_database(url, create=True) as database:
+        return next_run(database, identity, expected_uses)
+
+
+def published(url: str, made: TrialRecord, begins_from: TimingPolicy | None = None) -> TimingPolicy:
+    identity = made.spec.identity
+    with open_database(url, create=True) as database:
+        policy = first_policy(database, identity, "digits", made, begins_from)
+    assert policy is not None
+    return policy
+
+
+def trained(planned: NextRun, number: int = 0) -> TrialRecord:
+    """One whole run; with too early a switch it is sent back."""
+    percent = planned.switch_percent
+    switch = round(W * percent / 100)
+    phases = [PhaseRecord("bsp", 0, switch, 10.0 * switch / W, 0.0, 0)] if switch else []
+    if switch < W:
+        phases.append(PhaseRecord("asp", switch, W, 4.0 * (W - switch) / W, 1.0, 3))
+    accuracy = 0.9 + 0.002 * (-1) ** number
+    return replace(
+        RECORD,
+        spec=replace(RECORD.spec, switch_percent=percent, seed=number, replicate=0),
+        evaluations=tuple(Evaluation(step, step / 100, accuracy, 0.3) for step in (500, W)),
+        phases=tuple(phases),
+        converged_accuracy=accuracy,
+        stopped_early=False,
+        inherited_seconds=0.0,
+        guard=GuardOutcome(percent) if percent >= GOOD_FROM_PERCENT else sent_back(percent),
+    )
+
+
+def record(url: str, policy: TimingPolicy, made: TrialRecord, expected_uses: int = 30) -> list[str]:
+    """Records the use of a policy; gives what is said after it."""
+    use = whole_use(policy, uuid.uuid4().hex, made)
+    assert use is not None
+    with open_database(url, create=False) as database:
+        assert record_use(database, use)
+        return after_use(database, policy, expected_uses)
+
+
+def make_run(url: str, expected_uses: int = 30) -> NextRun:
+    """As syncswitch-run --learn does it."""
+    planned = planned_run(url, expected_uses)
+    with open_database(url, create=False) as database:
+        made = trained(planned, len(uses(database, IDENTITY.fingerprint)))
+    record(url, planned.policy or published(url, made), made, expected_uses)
+    return planned
+
+
+def versions(url: str) -> list[TimingPolicy]:
+    with open_database(url, create=False) as database:
+        return PolicyRegistry(database).policies()[::-1]
+
+
+def test_from_nothing_to_a_policy(url: str) -> None:
+    plans = [make_run(url)]
+    assert plans[0] == NextRun(None, 100.0, learns=True)
+    (first,) = versions(url)
+    assert (first.switch_percent, first.target_accuracy) == (100.0, 0.902)
+    assert first.reason == "nothing but the first protocol alone was tried so far"
+    while len(versions(url)) == 1:
+        plans.append(make_run(url))
+        assert len(plans) < 15
+    # All later ones are guarded, by all runs of the first protocol that there are.
+    assert all(plan.band is not None and plan.band.curve for plan in plans[1:])
+    answer = versions(url)[-1]
+    assert (answer.switch_percent, answer.version) == (GOOD_FROM_PERCENT, 2)
+    assert answer.confidence is not None
+    assert answer.confidence >= 0.7
+    later = [make_run(url).switch_percent for _ in range(6)]
+    assert set(later) == {GOOD_FROM_PERCENT}
+    assert len(versions(url)) == 2
+    with open_database(url, create=False) as database:
+        assert uses_of(database, answer).uses == len(later)
+        assert uses_of(database, first).uses == len(plans)
+
+
+def test_after_all_uses_it_answers_with_what_it_knows(url: str) -> None:
+    for _ in range(3):
+        make_run(url, 3)
+    answer = versions(url)[-1]
+    assert answer.version == 2
+    assert make_run(url, 3).switch_percent == answer.switch_percent
+
+
+def test_a_first_run_that_diverged_teaches_nothing(url: str) -> None:
+    made = replace(trained(planned_run(url)), diverged=True)
+    with open_database(url, create=False) as database:
+        assert first_policy(database, IDENTITY, "digits", made) is None
+    assert planned_run(url) == NextRun(None, 100.0, learns=True)
+
+
+def test_learning_goes_on_after_a_search(url: str) -> None:
+    with open_database(url, create=True) as database:
+        register_workload(database, IDENTITY, "digits")
+        found = PolicyRegistry(database).publish(replace(POLICY, guarded=True))
+    planned = planned_run(url, 1000)
+    assert planned.policy == found
+    assert planned.switch_percent != found.switch_percent
+    assert planned_run(url, 1).policy == found
+
+
+def begun(url: str, held_percent: float) -> list[TimingPolicy]:
+    """A simulated policy at 12.5 %, and what the first real run made of it."""
+    simulated = replace(IDENTITY, simulated_cluster="9" * 64)
+    found = replace(POLICY, fingerprint=simulated.fingerprint, guarded=True, switch_percent=12.5)
+    with open_database(url, create=True) as database:
+        register_workload(database, simulated, "digits")
+        PolicyRegistry(database).publish(found)
+    planned = planned_run(url)
+    assert (planned.policy, planned.switch_percent) == (None, 12.5)
+    assert planned.begins_from is not None
+    assert planned.band is not None
+    failed = sent_back(12.5)
+    guard = GuardOutcome(held_percent, () if held_percent == 12.5 else failed.failed)
+    made = replace(trained(planned), guard=guard)
+    record(url, published(url, made, planned.begins_from), made)
+    return [one for one in versions(url) if one.fingerprint == IDENTITY.fingerprint]
+
+
+@pytest.mark.parametrize("held_percent", [12.5, 50.0, 100.0])
+def test_the_first_real_run_confirms_or_corrects_what_simulated_ones_found(
+    url: str, held_percent: float
+) -> None:
+    first = begun(url, held_percent)[0]
+    assert first.switch_percent == held_percent
+    assert first.target_accuracy == POLICY.target_accuracy
+    assert first.evidence == ()
+    with open_database(url, create=False) as database:
+        seen = used_job(database, first).observations()
+        # What a switch keeps, and what it costs, the real run alone says.
+        assert [(run.switch_percent, run.alarmed) for run in seen] == (
+            [(12.5, False)] if held_percent == 12.5 else [(12.5, True), (held_percent, False)]
+        )
+        other = replace(IDENTITY, simulated_cluster="8" * 64)
+        assert simulated_policy(database, other) is None
+
+
+def test_a_job_whose_metric_has_no_usual_threshold_measures_it_in_its_first_runs(url: str) -> None:
+    identity = replace(
+        IDENTITY, metric="mae", metric_goal="min", metric_highest=None, metric_unit="km"
+    )
+    accuracies = iter((-2.0, -2.2, -1.9, -2.1, -2.0))
+
+    told: list[list[str]] = []
+
+    def make() -> NextRun:
+        planned, accuracy = planned_run(url, identity=identity), next(accuracies)
+        made = trained(planned, len(told))
+        made = replace(
+            made,
+            spec=replace(made.spec, identity=identity),
+            evaluations=tuple(replace(one, accuracy=accuracy) for one in made.evaluations),
+            converged_accuracy=accuracy,
+        )
+        told.append(record(url, planned.policy or published(url, made), made))
+        return planned
+
+    plans = [make() for _ in range(3)]
+    assert [plan.switch_percent for plan in plans] == [100.0] * 3
+    first, second = versions(url)
+    assert (first.threshold, first.switch_percent) == (0.0, 100.0)
+    assert second.threshold == measured_threshold([-2.0, -2.2, -1.9])
+    assert second.band is not None
+    assert second.band.threshold == second.threshold
+    assert [len(words) for words in told] == [0, 0, 1]
+    assert f"up to {second.threshold:g} km worse is accepted" in told[2][0]
+    later = make()
+    assert later.policy == second
+    assert later.switch_percent < 100
+    assert later.band is not None
+    assert later.band.threshold == second.threshold
+
+
+def test_two_runners_at_once_do_not_hinder_each_other(url: str) -> None:
+    open_database(url, create=True).close()
+    for _ in range(3):
+        at_once(make_run, [url] * 2)
+    found = versions(url)
+    assert [one.version for one in found] == list(range(1, len(found) + 1))
+    with open_database(url, create=False) as database:
+        assert sum(uses_of(database, one).uses for one in found) == 6
+
+
+BAND = Band(0.9, 0.01, 2, (BandPoint(500, 0.8, 0.0), BandPoint(1000, 0.9, 0.0)))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with open_database(f"sqlite:///{tmp_path}/job.db", create=True) as opened:
+        TrialStore(opened).register(IDENTITY, "digits", SEARCH)
+        PolicyRegistry(opened).publish(replace(POLICY, band=BAND))
+        yield opened
+
+
+@pytest.fixture
+def policy(database: Database) -> TimingPolicy:
+    found = PolicyRegistry(database).get(IDENTITY.fingerprint, 1)
+    assert found is not None
+    return found
+
+
+def record_uses(
+    database: Database,
+    policy: TimingPolicy,
+    kept: Iterable[bool],
+    outcome: Callable[[float], GuardOutcome] = sent_back,
+    identity: WorkloadIdentity = IDENTITY,
+) -> None:
+    """Those that do not keep the accuracy are sent back, and then end with that of BSP."""
+    for number, is_kept in enumerate(kept):
+        percent = policy.switch_percent
+        spec = replace(RECORD.spec, identity=identity, switch_percent=percent, seed=number)
+        record = replace(
+            RECORD,
+            spec=spec,
+            stopped_early=False,
+            inherited_seconds=0.0,
+            converged_accuracy=0.9 + 0.002 * (-1) ** number,
+            guard=GuardOutcome(percent) if is_kept else outcome(percent),
+        )
+        use = whole_use(policy, f"{policy.study}-{policy.version}-{number}", record)
+        assert use is not None
+        assert record_use(database, use)
+
+
+def test_a_policy_that_fails_again_and_again_gets_a_later_switch(
+    database: Database, policy: TimingPolicy
+) -> None:
+    registry = PolicyRegistry(database)
+    registry.set_alias(policy.fingerprint, "pinned", 1)
+    record_uses(database, policy, [True, False, False, False])
+    revised = revise(database, policy)
+    assert revised is not None
+    found, new = revised
+    assert (new.version, new.switch_percent) == (2, found.answer.switch_percent)
+    assert new.switch_percent > 12.5
+    assert new.reason == found.why
+    assert found.why.startswith("3 of 4 switches failed with version 1, and a later switch is")
+    assert new.evidence == policy.evidence
+    assert new.band is not None
+    assert new.band.curve == BAND.curve
+    assert registry.aliases(policy.fingerprint) == {"current": 2, "pinned": 1}
+    # It was revised, and its successor has not been used yet.
+    assert revise(database, policy) is None
+    assert revise(database, new) is None
+
+
+def test_a_switch_that_failed_at_the_end_of_a_use_counts_with_its_accuracy(
+    database: Database, policy: TimingPolicy
+) -> None:
+    def at_the_end(percent: float) -> GuardOutcome:
+        (failed,) = sent_back(percent).failed
+        return GuardOutcome(100.0, (replace(failed, worker_step=1000, accuracy=0.87),))
+
+    record_uses(database, policy, [False], at_the_end)
+    lessons = used_job(database, policy).observations()[len(policy.evidence) :]
+    told = [
+        (one.switch_percent, one.accuracy, one.alarmed)
+        for one in lessons
+        if one.switch_percent < 100
+    ]
+    assert told == [(12.5, 0.87, False)]
+
+
+def test_whoever_moved_current_meanwhile_is_obeyed(
+    database: Database, policy: TimingPolicy
+) -> None:
+    registry = PolicyRegistry(database)
+    record_uses(database, policy, [False, False, False])
+    job = used_job(database, policy)
+    found = job.revision()
+    assert found is not None
+    other = registry.publish(replace(POLICY, study="another search", switch_percent=50.0))
+    with pytest.raises(PolicyError, match="is version 2, not version 1 any more"):
+        registry.publish(job.draft(found), replaces=policy.version)
+    assert revise(database, policy) is None
+    assert registry.aliases(policy.fingerprint) == {"current": other.version}
+
+
+def test_runners_at_the_same_moment_publish_one_version(
+    database: Database, policy: TimingPolicy
+) -> None:
+    record_uses(database, policy, [False, False, True, False])
+    url = database.url
+    database.close()
+    said = at_once(_revise, [(url, policy)] * 3)
+    with open_database(url, create=False) as again:
+        versions = PolicyRegistry(again).policies()
+    assert [one.version for one in versions] == [2, 1]
+    # One that came late finds that the version is not current any more.
+    sentences = {word for words in said for word in words}
+    assert len(sentences) == 1
+    assert "from now on version 2" in sentences.pop()
+
+
+def _revise(given: tuple[str, TimingPolicy]) -> list[str]:
+    url, policy = given
+    with open_database(url, create=False) as database:
+        return after_use(database, policy, 4)
+
+
+def test_what_is_proposed_after_a_use_can_be_done(database: Database, policy: TimingPolicy) -> None:
+    def revised(words: str) -> Result:
+        return CliRunner().invoke(main, [*words.split(), "--storage", database.url])
+
+    stays = revised("policy revise digits")
+    assert (stays.exit_code, stays.output) == (0, "digits: version 1 stays. Not used yet.\n")
+    simulated = replace(IDENTITY, simulated_cluster="5" * 64)
+    search = replace(SEARCH, study="simulated-1", fingerprint=simulated.fingerprint)
+    TrialStore(database).register(simulated, "digits", search)
+    changes = {"fingerprint": simulated.fingerprint, "study": search.study, "band": BAND}
+    other = PolicyRegistry(database).publish(replace(POLICY, **changes))
+    for one, identity in ((policy, IDENTITY), (other, simulated)):
+        record_uses(database, one, [True, False, False, False], identity=identity)
+        (proposal,) = after_use(database, one)
+        why, command = proposal.split("; publish it with: syncswitch-search ")
+        assert why.startswith("3 of 4 switches failed with version 1, and a later switch is")
+        done = json.loads(revised(f"{command} --json").stdout)
+        assert (done["revision"]["failed"], done["policy"]["version"]) == (3, 2)
+        assert done["policy"]["fingerprint"] == identity.fingerprint
+    assert after_use(database, replace(policy, study="of another database"), 4) == []
+
+
+def test_a_job_that_has_changed_is_said(database: Database, policy: TimingPolicy) -> None:
+    record_uses(database, policy, [True] * 20 + [False] * 8)
+    words = after_use(database, policy)
+    drift = (
+        "of the last 10 runs 2 kept the accuracy, of the 19 before them 19: the job has changed,"
+        " search again"
+    )
+    assert words[0] == drift
+    assert words[1].startswith("8 of 28 switches failed with version 1, and a later switch is")
+    shown = CliRunner().invoke(main, ["policy", "show", "digits", "--storage", database.url])
+    assert f"; the guard went back 8 times; {drift}." in " ".join(shown.output.split())
+
+
+def test_a_target_that_was_measured_too_high_is_found_out(
+    database: Database, policy: TimingPolicy
+) -> None:
+    record_uses(database, policy, [False, True, False])
+    found, job = band(database, policy), used_job(database, policy)
+    assert found is not None
+    # Two runs of the search, and those that the guard sent back.
+    assert found.target_accuracy == pytest.approx((2 * 0.9 + 0.902 + 0.902) / 4)
+    assert (found.runs, found.curve) == (2, BAND.curve)
+    given = replace(policy, band=replace(BAND, runs=0, curve=()))
+    assert UsedJob(given, job.uses).band({}) == given.band
+    assert job.kept == [False, True, False]
