@@ -137,7 +137,6 @@ class _Replay:
             self._strategy,
             self._ledger.observations(),
             under_way | self._absent,
-            speculate=self._clusters > 1,
         )
         if not isinstance(planned, PlannedTrial):
             return False

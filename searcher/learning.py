@@ -215,7 +215,12 @@ class UsedJob:
             lesson
             for number, use in enumerate(self.uses)
             for lesson in lessons_of(
-                _observed(use),
+                Observation(
+                    use.switch_percent if use.held_percent is None else use.held_percent,
+                    use.converged_accuracy or 0.0,
+                    bool(use.diverged),
+                    cost=cost_of(use),
+                ),
                 number,
                 use.seed or 0,
                 [
@@ -326,15 +331,6 @@ class UsedJob:
 
 def _is_sound_baseline(use: StoredTrial) -> bool:
     return not use.diverged and use.held_percent == BASELINE_PERCENT
-
-
-def _observed(use: StoredTrial) -> Observation:
-    return Observation(
-        use.switch_percent if use.held_percent is None else use.held_percent,
-        use.converged_accuracy or 0.0,
-        bool(use.diverged),
-        cost=cost_of(use),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,10 @@ def none_found(
 ) -> PolicyError:
     """The error where none of the known policies of a workload is meant."""
     reference, choice, known = selection.reference, selection.choice, list(known)
-    if names := _names([entry for entry in known if selection.fits(entry.identity)]):
+    if fitting := [entry for entry in known if selection.fits(entry.identity)]:
+        versions = sorted({entry.policy.version for entry in fitting})
+        aliases = sorted({alias for entry in fitting for alias in entry.aliases})
+        names = ", ".join([*map(str, versions), *aliases])
         message = f"{reference!r} has no policy {choice!r}; its versions and aliases are: {names}"
         return PolicyError(f"{message}; {what_to_do}" if what_to_do else message)
     options = f" with {shlex.join(selection.options)}" if selection.options else ""
@@ -189,12 +192,6 @@ def none_found(
         f"no policy for {reference!r}{options} in {place}{there};"
         f" {what_to_do or f'find one with: {selection.search}'}"
     )
-
-
-def _names(entries: Sequence[PolicyEntry]) -> str:
-    versions = sorted({entry.policy.version for entry in entries})
-    aliases = sorted({alias for entry in entries for alias in entry.aliases})
-    return ", ".join([*map(str, versions), *aliases])
 
 
 def chosen_policy(

@@ -81,7 +81,14 @@ class Prefixes:
         """
         if not self._is_shared:
             return spec, None
-        self._make_directory()
+        try:  # before anything is trained in vain
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"the folder for checkpoints {self._directory.parent} cannot be used:"
+                f" {error.strerror or error}; name another with --checkpoints, or give"
+                " --no-share-prefix"
+            ) from error
         fitting = [
             (one, study)
             for study in (self._study, *self._other_pairs)
@@ -132,14 +139,3 @@ class Prefixes:
         for folder in (ours, ours.parent) if is_default else (ours,):
             with contextlib.suppress(OSError):
                 folder.rmdir()  # fails unless it is empty
-
-    def _make_directory(self) -> None:
-        """Creates the folder for new checkpoints, before anything is trained in vain."""
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"the folder for checkpoints {self._directory.parent} cannot be used:"
-                f" {error.strerror or error}; name another with --checkpoints, or give"
-                " --no-share-prefix"
-            ) from error

@@ -77,17 +77,6 @@ def _seconds_at(runs: Sequence[Observation], percent: float) -> float:
     return first + ((1 - share) * (math.nan if second is None else second) if share < 1 else 0.0)
 
 
-def _dropped(
-    strategy: Strategy, runs: tuple[Observation, ...], best_seconds: float
-) -> Dropped | None:
-    """Returns the first reason in the course of a pair's search to give it up; None for none.
-
-    Later looks, with more runs made, find the same reason.
-    """
-    looks = (_dropped_after(strategy, runs[:end], best_seconds) for end in range(1, len(runs) + 1))
-    return next((found for found in looks if found is not None), None)
-
-
 # A searcher that waits asks again and again, and every look begins with the first run.
 @functools.lru_cache(maxsize=1_000)
 def _dropped_after(
@@ -230,7 +219,7 @@ class _PairSearch(TrialLoop[PairOutcome]):
         **options: Unpack[LoopOptions],
     ) -> None:
         super().__init__(database, pair.identity, pair.plan, pair.open_trainer, **options)
-        self._best = best
+        self._best_seconds = None if best is None else best.seconds
 
     def move(self, state: SearchState) -> PairOutcome | PlannedTrial | Wait:
         """Returns the outcome of the pair once it is known; else what its strategy wants."""
@@ -252,10 +241,12 @@ class _PairSearch(TrialLoop[PairOutcome]):
 
     def _found(self, state: SearchState) -> Decided | Dropped | None:
         """Returns the first conclusion of its runs, in the order in which they were asked for."""
-        if self._best is not None:
-            lost = _dropped(state.measured_strategy, state.course.runs, self._best.seconds)
-            if lost is not None:
-                return lost
+        if self._best_seconds is not None:
+            runs = state.course.runs
+            for end in range(1, len(runs) + 1):  # later looks, with more runs made, find the same
+                lost = _dropped_after(state.measured_strategy, runs[:end], self._best_seconds)
+                if lost is not None:
+                    return lost
         decision = state.course.decision
         return decision if isinstance(decision, Decided) else None
 

@@ -103,18 +103,16 @@ def measured_band(
     ]
     longest, _ = max(known, key=lambda curve: (curve[0][-1], -len(curve[0])), default=((), ()))
     kept = np.linspace(0, len(longest) - 1, min(len(longest), _MOST_POINTS)).round().astype(int)
-    points = tuple(_point(longest[place], known) for place in kept)
-    return Band(target_accuracy, threshold, len(known), points)
-
-
-def _point(worker_step: int, curves: Iterable[tuple[list[int], list[float]]]) -> BandPoint:
-    accuracies = [
-        float(np.interp(worker_step, steps, tests))
-        for steps, tests in curves
-        if steps[0] <= worker_step <= steps[-1]
-    ]
-    deviation = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
-    return BandPoint(worker_step, statistics.fmean(accuracies), deviation)
+    points = []
+    for worker_step in (longest[place] for place in kept):
+        accuracies = [
+            float(np.interp(worker_step, steps, tests))
+            for steps, tests in known
+            if steps[0] <= worker_step <= steps[-1]
+        ]
+        deviation = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
+        points.append(BandPoint(worker_step, statistics.fmean(accuracies), deviation))
+    return Band(target_accuracy, threshold, len(known), tuple(points))
 
 
 def comparison_band(

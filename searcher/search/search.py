@@ -148,13 +148,12 @@ class SearchState:
     """A search at one moment; what follows from it is computed once.
 
     Optuna's `trials` say what runs and what counts, and must not be changed; the stored `rows`, by
-    number, say what was measured. `speculate` allows runs that are only likely to be needed.
+    number, say what was measured.
     """
 
     strategy: Strategy
     trials: Sequence[FrozenTrial]
     rows: Mapping[int, StoredTrial]
-    speculate: bool = True
 
     @cached_property
     def finished(self) -> list[Observation]:
@@ -175,8 +174,7 @@ class SearchState:
     @cached_property
     def plan(self) -> PlannedTrial | Wait | Decided:
         """The next step of the search. Raises UserError if the baseline diverged."""
-        in_flight = in_flight_runs(self.trials, PARAMETER)
-        return plan_trial(self.strategy, self.finished, in_flight, speculate=self.speculate)
+        return plan_trial(self.strategy, self.finished, in_flight_runs(self.trials, PARAMETER))
 
     def is_all_before(self, number: int) -> bool:
         """Returns whether all trials with lower numbers are known here and have chosen."""
@@ -250,9 +248,7 @@ class SearchStudy:
     """
 
     @_retryable
-    def __init__(
-        self, database: Database, name: str, strategy: Strategy, *, speculate: bool = True
-    ) -> None:
+    def __init__(self, database: Database, name: str, strategy: Strategy) -> None:
         """Creates the study, or loads it if it exists.
 
         Raises DatabaseError if Optuna's tables are of another version.
@@ -261,7 +257,7 @@ class SearchStudy:
         self.name = name
         self.store = TrialStore(database)
         self.stale: set[int] = set()
-        self._strategy, self._speculate = strategy, speculate
+        self._strategy = strategy
         self._storage = open_storage(database.url)
         self._sampler = _SearchSampler(strategy, parameter=PARAMETER)
         self._study = optuna.create_study(
@@ -291,7 +287,7 @@ class SearchStudy:
         """Returns the search as it is now; rows are read last, as an end is stored there first."""
         with readable(self._storage.url):
             trials = self._study.get_trials(deepcopy=False)
-        return SearchState(self._strategy, trials, self.store.numbered(self.name), self._speculate)
+        return SearchState(self._strategy, trials, self.store.numbered(self.name))
 
     def repaired(self, patience: Patience) -> tuple[SearchState, int]:
         """Finishes the trials that are running for Optuna although nobody runs them.
@@ -636,9 +632,7 @@ class TrialLoop(ABC, Generic[_Answer]):
         )
         self.strategy = stored_strategy(known)
         self._told_threshold = known.threshold
-        # A budget covers the runs that are needed; others would come on top of it.
-        speculate = "budget" not in self.strategy.options
-        self.study = SearchStudy(database, self.study_name, self.strategy, speculate=speculate)
+        self.study = SearchStudy(database, self.study_name, self.strategy)
         self.study.describe(_description(identity, plan.conditions, self.strategy))
         self._other_pairs = options.get("other_pairs", ())
         # Studies of two databases may have the same name.

@@ -22,7 +22,6 @@ from syncswitch.searcher.strategies.observation import (
     AccuracyRange,
     Observation,
     mean_accuracy,
-    possible_accuracy,
 )
 from syncswitch.storage.errors import UserError
 from syncswitch.storage.records.metric import Metric
@@ -262,10 +261,6 @@ class Strategy(ABC):
         if least is None or largest is None:
             return _LARGEST_LOSS * self.threshold
         return largest - least
-
-    def possible(self, accuracy: float) -> float:
-        """Returns the possible accuracy that is closest to this one."""
-        return possible_accuracy(accuracy, self.accuracy_range)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -55,15 +55,11 @@ def course_of(strategy: Strategy, finished: Iterable[Observation]) -> SearchCour
 
 
 def plan_trial(
-    strategy: Strategy,
-    finished: Iterable[Observation],
-    in_flight: Iterable[Key] = (),
-    *,
-    speculate: bool = True,
+    strategy: Strategy, finished: Iterable[Observation], in_flight: Iterable[Key] = ()
 ) -> PlannedTrial | Wait | Decided:
     """Returns what a free searcher does next, given the runs that are completed and under way.
 
-    With `speculate`, it may be a run that is only likely to be needed. Raises UserError if the
+    Without a budget it may be a run that is only likely to be needed. Raises UserError if the
     baseline diverged.
     """
     results, under_way = _by_key(finished), frozenset(in_flight)
@@ -75,7 +71,9 @@ def plan_trial(
     missing = [key for key in free if key not in results]
     if missing:
         return PlannedTrial(*missing[0])
-    likely = _likely_runs(strategy, course, results, under_way) if speculate else {}
+    # A budget covers the runs that are needed; others would come on top of it.
+    has_budget = "budget" in strategy.options
+    likely = {} if has_budget else _likely_runs(strategy, course, results, under_way)
     if likely:
         # Of equally likely runs the lowest replicate, and then the cheaper one.
         key = min(likely, key=lambda key: (-round(likely[key], 6), key[1], key[0]))

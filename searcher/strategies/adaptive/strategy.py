@@ -31,7 +31,12 @@ from syncswitch.searcher.strategies.base import (
 )
 from syncswitch.searcher.strategies.baseline import ROUNDING, check_baseline
 from syncswitch.searcher.strategies.early_stopping import corrected
-from syncswitch.searcher.strategies.observation import SHARES, AccuracyRange, Observation
+from syncswitch.searcher.strategies.observation import (
+    SHARES,
+    AccuracyRange,
+    Observation,
+    possible_accuracy,
+)
 from syncswitch.searcher.strategies.trial_costs import TrialCosts
 
 if TYPE_CHECKING:
@@ -242,7 +247,10 @@ class Assessment:
         if not self._has_target:
             return [(1.0, _ANY_ACCURACY)]
         accuracies = self._outlook.predicted(self._grid.index(percent), _QUANTILES)
-        return [(1 / len(_QUANTILES), self._strategy.possible(one)) for one in accuracies]
+        return [
+            (1 / len(_QUANTILES), possible_accuracy(one, self._strategy.accuracy_range))
+            for one in accuracies
+        ]
 
     def answers(self) -> dict[float, float]:
         """Implements `Strategy.answers`."""
