@@ -25,13 +25,8 @@ def use_words(
 ) -> list[str]:
     """The command that trains with a policy, or comes nearest to that.
 
-    Args:
-        identity: The job.
-        loaded_from: The workload's reference; None for one that is built in.
-        called: The workload, as a user names it.
-        version: The policy's version; None for the current one.
-        conditions: The conditions under which the policy was found.
-        profile: Name or file of the simulated cluster's profile; None where that is unknown.
+    A workload that is `loaded_from` nowhere is built in; a user names it as it is `called`. Without
+    a `version` it is the current policy, without a `profile` that of the cluster is unknown.
     """
     fingerprint = identity.fingerprint[:12]
     policy = fingerprint if version is None else f"{fingerprint}@{version}"

@@ -139,13 +139,10 @@ _LOW, _HIGH = 0.1, 0.9
 
 @dataclass(frozen=True, slots=True)
 class RestOfSearch:
-    """The rest of a search; costs are in trainings with the first protocol alone.
+    """The rest of a search: mean number of runs, those under way included, and mean cost.
 
-    Attributes:
-        runs: Mean number of runs, including those under way.
-        cost: Mean cost.
-        low_cost: One of ten searches costs less.
-        high_cost: One of ten searches costs more.
+    Costs are in trainings with the first protocol alone; one of ten searches costs less than
+    `low_cost`, and one more than `high_cost`.
     """
 
     runs: float

@@ -59,9 +59,8 @@ def lessons_of(
         use: The run, with the switch that held and the accuracy of the model that it delivered. If
             it is alarmed, that switch failed as well, and the first protocol alone held.
         number: Number of the use, from 0.
-        seed: Seed of the use, 0 or more.
-        failed: The switches that failed before, each with its converged accuracy; None where it did
-            not come to its end.
+        seed: Its seed.
+        failed: The switches that failed before, each with its accuracy if it came to its end.
     """
     if use.alarmed:
         failed = (*failed, (use.switch_percent, None))
@@ -95,16 +94,10 @@ _LEAST_FAILED = 2
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A reason to leave a policy for another switch.
+    """A reason to leave this version of a policy for another switch, the `answer`.
 
-    Attributes:
-        version: Version of the policy.
-        switch_percent: Its switch.
-        uses: Number of runs that used it.
-        failed: Number of those in which the switch failed.
-        expected_time: Expected time of a later training with it, in trainings with the first
-            protocol alone; None where no run had its switch.
-        answer: The other switch, or the first protocol alone.
+    In so many of its `uses` the switch `failed`. The `expected_time` of a later training with it is
+    in trainings with the first protocol alone; None where no run had its switch.
     """
 
     version: int

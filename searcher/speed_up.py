@@ -75,14 +75,13 @@ def measured_speed_up(
     across switch points; where the paces spread more, their spread counts.
 
     Args:
-        seconds: Times of whole trainings, by switch point; every switch point helps to tell the
-            spread.
+        seconds: Times of whole trainings, by switch point; all of them help to tell the spread.
         switch_point: The switch point of the policy.
         baseline: The switch point of the first protocol alone.
         paces: For each protocol, the times that runs took for equally many worker-steps.
 
     Returns:
-        The ratio; None where one of the two was not timed.
+        None where one of the two was not timed.
     """
     timed = {key: [t for t in times if t > 0] for key, times in seconds.items()}
     mine, usual = timed.get(switch_point, []), timed.get(baseline, [])
@@ -118,15 +117,9 @@ def speed_ups(
     runs: Iterable[tuple[float, StoredTrial]],
     baseline_percent: float = BASELINE_PERCENT,
 ) -> dict[float, SpeedUp]:
-    """The gain of each switch point of a job over the first protocol alone.
+    """The gain of each timed switch point of a job over the first protocol alone.
 
-    Args:
-        identity: The job.
-        runs: Each run with the switch point that it counts for; without diverged ones.
-        baseline_percent: The switch point of the first protocol alone.
-
-    Returns:
-        The gains by switch point, as far as both were timed.
+    Each run, none of which diverged, comes with the switch point that it counts for.
     """
     known = list(runs)
     seconds: dict[float, list[float]] = defaultdict(list)

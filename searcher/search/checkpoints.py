@@ -57,10 +57,7 @@ class Prefixes:
         may_share: bool = True,
         other_pairs: Sequence[str] = (),
     ) -> None:
-        """Writes nothing yet.
-
-        `may_share` is whether two runs of a replicate are the same training up to their switch.
-        """
+        """Writes nothing yet; `may_share` if runs of a replicate are alike up to their switch."""
         self._store = store
         self._study = study
         self._other_pairs = other_pairs
@@ -72,12 +69,8 @@ class Prefixes:
     def begun(self, spec: TrialSpec, number: int) -> tuple[TrialSpec, Fork | None]:
         """Adds to a run what it starts from, and the checkpoints that it leaves.
 
-        Returns:
-            The run, and where it leaves another run of the same search; None if it starts afresh,
-            or from a run of another search.
-
-        Raises:
-            UserError: The folder for new checkpoints cannot be created.
+        Also returns where it leaves another run of the same search; None if it starts afresh, or
+        from a run of another search. Raises UserError if the folder cannot be created.
         """
         if not self._is_shared:
             return spec, None

@@ -47,12 +47,11 @@ _LEAST_CHANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Why a pair cannot win, or is not likely to.
+    """Why a pair cannot win, or is not likely to, as it was known after so many of its `runs`.
 
-    It was known after so many `runs` of the pair. `percent` is the fastest switch point that may
-    still keep the accuracy, `seconds` the time of a training with it. `chance` is the probability
-    that the pair is preferred to the best so far; None if no switch point that may keep the
-    accuracy is fast enough.
+    `percent` is the fastest switch point that may still keep the accuracy, `seconds` the time of a
+    training with it. `chance` is that of being preferred to the best so far; None if no switch
+    point that may keep the accuracy is fast enough.
     """
 
     runs: int

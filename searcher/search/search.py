@@ -124,14 +124,9 @@ _Answer = TypeVar("_Answer")
 class Patience:
     """Times and limits for waiting.
 
-    Attributes:
-        heartbeat_seconds: A searcher on another machine that is silent for longer counts as dead.
-        stale_seconds: A trial without an owner that is not begun for longer is given up.
-        heartbeat_interval_seconds: Least time between two heartbeats of a run.
-        poll_seconds: Time between two looks at the runs of others.
-        retry_seconds: Time between a failed run and the next attempt.
-        attempts: Failed runs in a row after which the search gives up.
-        restart_seconds: Time that the database may be away before the search gives up.
+    A searcher on another machine that is silent for `heartbeat_seconds` counts as dead; a trial
+    without an owner that is not begun for `stale_seconds` is given up. So are searches after so
+    many `attempts` in a row, or without the database for `restart_seconds`.
     """
 
     heartbeat_seconds: float = HEARTBEAT_SECONDS
@@ -230,9 +225,8 @@ def _retryable(function: Callable[..., _T]) -> Callable[..., _T]:
 class _SearchSampler(BinarySearchSampler):
     """The sampler of a search, which knows more than Optuna's trials hold: costs and alarms.
 
-    Attributes:
-        state: The search as the claiming process read it last. Reading it again while sampling
-            might show other runs than those that the claim is based on.
+    It goes by the `state` that the claiming process read last: read again while sampling, the
+    search might show other runs than those that the claim is based on.
     """
 
     state: SearchState

@@ -38,11 +38,7 @@ def train_by_command(
 ) -> Training:
     """Trains by a command; the arguments are those of `train` that concern a command.
 
-    Raises:
-        UserError: Something does not exist, is out of range, or does not fit the rest.
-        FatalError: The training diverged.
-        RetryableError: The command failed.
-        KeyboardInterrupt: Its message says how to begin anew, once the training had begun.
+    Raises RetryableError where the command failed, and else as `train`.
     """
     check_when(learns=bool(learn), is_guarded=guarded, choice=policy, switch_percent=switch_at)
     pair = None if protocols is None else trainer.pair(protocols)

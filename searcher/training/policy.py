@@ -34,15 +34,9 @@ None as the percent stands for any. It gives the seed and switch, or None where 
 class Wanted:
     """A training as its user asked for it.
 
-    Attributes:
-        trainer: What trains, and how.
-        reference: The workload, or the name of a command.
-        workers: Number of workers; None for the policy's.
-        pair: The protocols; None for the policy's.
-        seed: None for that of the run that goes on, or one that no other run has.
-        home: The database, which need not be there.
-        choice: Version, alias or file of the policy.
-        interrupted: Finds the run that goes on.
+    The reference is a workload, or the name of a command. None as `workers` or `pair` stands for
+    those of the policy, as `seed` for that of the run that goes on, or one that no other run has.
+    `choice` is the version, alias or file of the policy.
     """
 
     trainer: ClusterChoice | UsersCommand
@@ -65,11 +59,6 @@ class Wanted:
             self.choice,
             tuple(shlex.split(self.trainer.search_options)),
         )
-
-    @property
-    def is_real(self) -> bool:
-        """Whether the run is on no simulated cluster."""
-        return self.trainer.simulated_cluster is None
 
 
 @dataclass(frozen=True)
@@ -142,13 +131,14 @@ def chosen_by_policy(
     known = known_policies(selection, home.url)
     candidates = selection.meant(known)
     elsewhere = replace(selection, cluster=None).meant(known)
-    learns = learnt_uses if is_guarded and wanted.is_real else None
+    is_real = trainer.simulated_cluster is None
+    learns = learnt_uses if is_guarded and is_real else None
     if not candidates and learns is not None:
         begun = _begun(wanted, elsewhere, learns)
         if begun is not None:
             return begun
     if not candidates:
-        if elsewhere and wanted.is_real:
+        if elsewhere and is_real:
             raise _only_simulated(wanted, elsewhere)
         raise none_found(known, selection, home.url)
     workload: Any = trainer.load(

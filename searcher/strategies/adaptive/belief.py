@@ -34,13 +34,9 @@ _SAMPLES = 512
 
 @dataclass(frozen=True, slots=True, order=True)
 class Datum:
-    """One run that counts.
+    """One run that counts, at this index of the grid.
 
-    Attributes:
-        index: Position of its switch point in the grid.
-        accuracy: Its converged accuracy.
-        diverged: Whether it diverged.
-        failed: Whether a guard ended it: it lost more than beta, and nobody knows how much.
+    A guard ended one that `failed`: it lost more than beta, and nobody knows how much.
     """
 
     index: int
@@ -97,12 +93,8 @@ def believe(
 ) -> Belief:
     """Returns the belief after some runs, which may come in any order.
 
-    Args:
-        prior: Knowledge of the job before its first run.
-        data: The runs. At least one of them is of the first protocol alone and did not diverge,
-            unless the target is known.
-        known_target: Mean accuracy of earlier runs of the first protocol alone.
-        known_runs: Number of these earlier runs.
+    `known_target` is the mean accuracy of `known_runs` earlier runs of the first protocol alone.
+    Without it, at least one of the runs is such a one and did not diverge.
     """
     # In a fixed order, so that rounding is the same whatever the order of the runs.
     ordered = tuple(sorted(data))

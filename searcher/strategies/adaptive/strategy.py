@@ -190,17 +190,10 @@ class AdaptiveStrategy(Strategy):
 
 
 class Assessment:
-    """The adaptive strategy's view of a history.
+    """The adaptive strategy's view of completed runs; raises UserError as `Strategy.decide`.
 
-    Args:
-        strategy: The strategy.
-        finished: Completed runs.
-        uses_left: Trainings to come, including the next one, each of which may try a switch point;
-            None for a search, whose runs come before all `strategy.uses`.
-
-    Raises:
-        UserError: The baseline diverged, or its runs do not differ, so that no threshold can be
-            measured.
+    `uses_left` are the trainings to come, including the next one, each of which may try a switch
+    point; None for a search, whose runs come before all `strategy.uses`.
     """
 
     def __init__(
