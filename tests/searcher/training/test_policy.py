@@ -17,6 +17,7 @@ from syncswitch.searcher.training.policy import (
     chosen_by_policy,
     size_and_pair,
 )
+from syncswitch.searcher.training.train import trial_of
 from syncswitch.searcher.training.uses import UsesHome
 from syncswitch.storage.database.engine import open_database
 from syncswitch.storage.errors import PolicyError
@@ -176,9 +177,11 @@ def test_a_run_may_try_another_switch_than_its_policy(
     with open_database(sqlite_url, create=False) as database:
         TrialStore(database).register(IDENTITY, "digits", SEARCH)
         found = PolicyRegistry(database).publish(GUARDED)
-    run = chosen(sqlite_url, uses=1000).run
+    found_run = chosen(sqlite_url, uses=1000)
+    run = found_run.run
     assert (run.learns, run.policy) == (True, found)
     assert run.switch_percent != found.switch_percent
+    assert trial_of(found_run, print).retry_percents[-1] == 50
     assert capsys.readouterr().err.endswith(
         f"tries a switch to ASP at {run.switch_percent:g} %, as that may save later runs more time"
         f" than it costs; policy version 1 says {found.switch_percent:g} %, and --no-learn keeps to"
@@ -202,6 +205,7 @@ def test_a_run_keeps_to_its_policy(
     with open_database(sqlite_url, create=False) as database:
         TrialStore(database).register(IDENTITY, "digits", SEARCH)
         PolicyRegistry(database).publish(policy)
-    run = chosen(sqlite_url, uses=uses, is_guarded=is_guarded).run
-    assert (run.learns, run.switch_percent) == (False, policy.switch_percent)
-    assert (run.band is not None) == (is_guarded and policy.band is not None)
+    run = chosen(sqlite_url, uses=uses, is_guarded=is_guarded)
+    assert (run.run.learns, run.run.switch_percent) == (False, policy.switch_percent)
+    has_band, spec = is_guarded and policy.band is not None, trial_of(run, print)
+    assert (bool(spec.retry_percents), spec.band is not None) == (has_band, has_band)
