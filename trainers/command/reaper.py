@@ -44,7 +44,10 @@ def main(grace_seconds: float, words: Sequence[str]) -> int:
         print(f"{words[0]}: {error.strerror or error}", file=sys.stderr)
         return CANNOT_START
     status: int | None = None
-    while status is None and os.getppid() == parent and not _is_told_to_end():
+    while status is None and os.getppid() == parent:
+        readable, _, _ = select.select([0], [], [], _LOOK_SECONDS)
+        if readable and not os.read(0, 1):
+            break  # standard input was closed
         status = _reaped(command.pid)
     _end_all(grace_seconds)
     return 0 if status is None else status
@@ -54,12 +57,6 @@ def _prepare() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     die_with_parent()
-
-
-def _is_told_to_end() -> bool:
-    """Waits a moment for standard input to be closed."""
-    readable, _, _ = select.select([0], [], [], _LOOK_SECONDS)
-    return bool(readable) and not os.read(0, 1)
 
 
 def _reaped(wanted: int) -> int | None:
@@ -77,8 +74,12 @@ def _reaped(wanted: int) -> int | None:
 
 
 def _end_all(grace_seconds: float) -> None:
-    if not _has_children():
-        return  # the usual case; looking further takes a third of this program's time
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        # No descendant is left, as one that has lost its parent becomes a child. That is the usual
+        # case, and looking further takes a third of this program's time.
+        return
     import psutil
 
     def descendants() -> set[psutil.Process]:
@@ -96,15 +97,6 @@ def _end_all(grace_seconds: float) -> None:
         asked |= left
         time.sleep(0.01)
         _reaped(0)
-
-
-def _has_children() -> bool:
-    """Whether a descendant is left; one that has lost its parent becomes a child."""
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

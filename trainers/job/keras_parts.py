@@ -343,7 +343,12 @@ def decided_by(workload: Workload) -> Metric:
     known = name if kind is None else kind.__name__
     is_down = getattr(built, "_direction", None) == "down" or known in _FALSE
     goal = workload.metric_goal or ("min" if is_down or name == LOSS_METRIC else "max")
-    limits = workload.metric_range or _usual_range(workload, known, goal)
+    usual: _Range = None, None
+    if workload.metric != LOSS_METRIC:
+        # A user's metric may be below 0; errors that come with Keras are not.
+        of_errors: _Range = (None, None) if workload.metric_goal else (0.0, None)
+        usual = _RANGES.get(known, (0.0, 1.0) if goal == "max" else of_errors)
+    limits = workload.metric_range or usual
     # As a database returns them: the fingerprint distinguishes 1 from 1.0.
     lowest, highest = (None if one is None else float(one) for one in limits)
     return Metric(name, goal, workload.metric_unit or _UNITS.get(known), lowest, highest)
@@ -355,17 +360,6 @@ def metric_class(built: Any) -> str:
 
     is_function = type(built) is keras.metrics.MeanMetricWrapper
     return str(built.name) if is_function else type(built).__name__
-
-
-def _usual_range(workload: Workload, known: str, goal: str) -> _Range:
-    if workload.metric == LOSS_METRIC:
-        return None, None
-    if known in _RANGES:
-        return _RANGES[known]
-    if goal == "max":
-        return 0.0, 1.0
-    # A user's metric may be below 0; errors that come with Keras are not.
-    return (None, None) if workload.metric_goal else (0.0, None)
 
 
 def further_workloads(workload: Workload) -> dict[str, Workload]:
