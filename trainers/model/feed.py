@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,14 +25,6 @@ def shuffled(places: Any, seeds: Any, last: Any) -> Any:
     """Maps places [B] to those in orders up to `last` that are shuffled by seeds [B, 3]."""
     # The public index_shuffle pads a batch of seeds along the wrong axis.
     return tf.raw_ops.RandomIndexShuffle(index=places, seed=seeds, max_index=last, rounds=_ROUNDS)
-
-
-@dataclass(frozen=True)
-class _Epoch:
-    """The order of the blocks in one epoch, and the number of examples up to each one's end."""
-
-    blocks: Array
-    ends: Array
 
 
 class Order:
@@ -65,37 +56,38 @@ class Order:
     def window(self, worker_step: int, seed: int) -> int:
         """Returns the number, through all epochs, of the window with a batch's first example."""
         epoch, place = divmod(worker_step * self._batch_size, self._examples)
-        position = np.searchsorted(self._epoch(epoch, seed).ends, place, "right")
+        position = np.searchsorted(self._epoch(epoch, seed)[1], place, "right")
         return epoch * self.windows + int(position) // self._in_window
 
     def blocks_of(self, window: int, seed: int) -> list[int]:
         """Returns the blocks of a window, see `window`."""
         epoch, number = divmod(window, self.windows)
         start = number * self._in_window
-        blocks = self._epoch(epoch, seed).blocks[start : start + self._in_window]
+        blocks = self._epoch(epoch, seed)[0][start : start + self._in_window]
         found: list[int] = blocks.tolist()
         return found
 
     def _numbers_of(self, places: Array, epoch: int, seed: int) -> Array:
-        layout = self._epoch(epoch, seed)
-        windows = np.searchsorted(layout.ends, places, "right") // self._in_window
-        lasts = np.minimum((windows + 1) * self._in_window, len(layout.blocks)) - 1
+        order, ends = self._epoch(epoch, seed)
+        windows = np.searchsorted(ends, places, "right") // self._in_window
+        lasts = np.minimum((windows + 1) * self._in_window, len(order)) - 1
         firsts = windows * self._in_window
-        starts = np.where(firsts > 0, layout.ends[firsts - 1], 0)
+        starts = np.where(firsts > 0, ends[firsts - 1], 0)
         seeds = np.stack([np.full_like(places, seed), np.full_like(places, epoch), windows], -1)
-        sizes = layout.ends[lasts] - starts
+        sizes = ends[lasts] - starts
         mixed = starts + _shuffled(places - starts, seeds, sizes - 1)
-        positions = np.searchsorted(layout.ends, mixed, "right")
-        blocks = layout.blocks[positions]
-        numbers: Array = self._starts[blocks] + mixed - layout.ends[positions] + self._sizes[blocks]
+        positions = np.searchsorted(ends, mixed, "right")
+        blocks = order[positions]
+        numbers: Array = self._starts[blocks] + mixed - ends[positions] + self._sizes[blocks]
         return numbers
 
-    def _new_epoch(self, epoch: int, seed: int) -> _Epoch:
+    def _new_epoch(self, epoch: int, seed: int) -> tuple[Array, Array]:
+        """Returns the order of the blocks in an epoch, and the examples up to each one's end."""
         blocks = np.arange(len(self._sizes))
         if self.windows > 1:
             seeds = np.tile(np.array([seed, epoch, _OF_BLOCKS]), (len(blocks), 1))
             blocks = _shuffled(blocks, seeds, np.full_like(blocks, len(blocks) - 1))
-        return _Epoch(blocks, np.cumsum(self._sizes[blocks]))
+        return blocks, np.cumsum(self._sizes[blocks])
 
 
 def _shuffled(places: Array, seeds: Array, last: Array) -> Array:
