@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -216,12 +216,6 @@ class Place:
     listen: Address
     secret: bytes | None = field(repr=False)
     reference: str | None = None
-
-
-def become_part(place: Place) -> NoReturn:
-    """Replaces this process by a fresh one, whose TensorFlow sees the GPU in its environment."""
-    arguments, secret = program(place)
-    os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **secret})
 
 
 def program(place: Place) -> tuple[list[str], dict[str, str]]:

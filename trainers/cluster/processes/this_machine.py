@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -170,8 +171,10 @@ class LocalLauncher(Launcher):
 def _be_part(argument: tuple[Place, bool]) -> None:
     """Runs a part, in a forked process; a fresh one replaces it where that is needed."""
     place, is_fresh = argument
-    from syncswitch.trainers.cluster.exchange.parts import become_part, serve_chief
+    from syncswitch.trainers.cluster.exchange.parts import program, serve_chief
 
     if is_fresh:
-        become_part(place)
+        # TensorFlow, imported anew, sees the GPU in the environment.
+        arguments, secret = program(place)
+        os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **secret})
     serve_chief(place)

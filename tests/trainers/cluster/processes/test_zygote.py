@@ -70,10 +70,6 @@ def sleep(*_: Any) -> None:
     time.sleep(1000)
 
 
-def answer(argument: Any, asker: Connection) -> None:
-    asker.send((argument, asker.recv()))
-
-
 def fork_others(folder: Any, asker: Connection) -> None:
     asker.send([fork(Path(folder), sleep) for _ in range(2)])
     assert asker.recv() == "end one"
@@ -118,17 +114,6 @@ def test_it_touches_no_process_that_it_has_not_forked(tmp_path: Path) -> None:
         assert shared_zygote().condition(other.pid).life is Life.DEAD
         assert other.poll() is None
         other.kill()
-
-
-def test_it_may_be_given_a_connection(tmp_path: Path) -> None:
-    ours, theirs = socket.socketpair()
-    fork(tmp_path, answer, 1, connection=theirs)
-    theirs.close()
-    connection = Connection(ours.detach())
-    connection.send("asked")
-    assert connection.recv() == (1, "asked")
-    with pytest.raises((EOFError, OSError)):
-        connection.recv()
 
 
 def test_those_that_it_forks_itself_end_with_it(tmp_path: Path) -> None:
