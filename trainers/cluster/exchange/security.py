@@ -57,22 +57,10 @@ class Identity:
     secret: bytes | None = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Session:
-    """The outcome of a handshake.
-
-    The keys for what is sent and received are None where nothing is encrypted.
-    """
-
-    peer: Part
-    sending: bytes | None = field(repr=False)
-    receiving: bytes | None = field(repr=False)
-
-
 def request_entry(
     connected: socket.socket, own: Identity, role: str, address: Address, deadline: float
-) -> Session:
-    """Runs the dialer's side of the handshake.
+) -> Channel:
+    """Runs the dialer's side of the handshake; returns the channel for what follows.
 
     `deadline` is on the monotonic clock.
 
@@ -92,7 +80,7 @@ def request_entry(
         raise StrangerError
     connected.sendall(keys[1])
     _received(connected, len(ACCEPTED), deadline)
-    return _session(own, (role, 0), keys[2], keys[3])
+    return _channel(connected, own, keys[2], keys[3])
 
 
 def admit(
@@ -101,8 +89,10 @@ def admit(
     roles: Collection[str],
     address: Address,
     deadline: float,
-) -> Session:
+) -> tuple[Part, Channel]:
     """Runs the listener's side of the handshake.
+
+    Returns the part that has dialed, and the channel for what follows.
 
     `address` is that by which others find the listener, `deadline` on the monotonic clock.
 
@@ -123,7 +113,7 @@ def admit(
     if not hmac.compare_digest(keys[1], _received(connected, _KEY_BYTES, deadline)):
         raise StrangerError
     connected.sendall(ACCEPTED)
-    return _session(own, (role, number), keys[3], keys[2])
+    return (role, number), _channel(connected, own, keys[3], keys[2])
 
 
 def _keys(
@@ -140,8 +130,10 @@ def _keys(
     return [made[start : start + _KEY_BYTES] for start in range(0, len(made), _KEY_BYTES)]
 
 
-def _session(own: Identity, peer: Part, sending: bytes, receiving: bytes) -> Session:
-    return Session(peer, None, None) if own.secret is None else Session(peer, sending, receiving)
+def _channel(connected: socket.socket, own: Identity, sending: bytes, receiving: bytes) -> Channel:
+    if own.secret is None or connected.family == socket.AF_UNIX:
+        return Plain(connected)
+    return Sealed(connected, sending, receiving)
 
 
 def _normal(address: Address) -> Address:

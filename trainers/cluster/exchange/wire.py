@@ -23,10 +23,9 @@ from syncswitch.trainers.cluster.exchange.security import (
     Address,
     Channel,
     Identity,
+    Part,
     Plain,
     Reader,
-    Sealed,
-    Session,
     StrangerError,
     admit,
     request_entry,
@@ -159,16 +158,16 @@ class Message:
 class Wire:
     """A connection to one other process; one thread may send while another receives.
 
-    `session` is the outcome of the handshake; None for a process of this machine that needs none.
+    `peer` and `channel` come from the handshake; a pair of sockets needs none.
     """
 
-    def __init__(self, connected: socket.socket, session: Session | None = None) -> None:
+    def __init__(
+        self, connected: socket.socket, peer: Part = ("", 0), channel: Channel | None = None
+    ) -> None:
         self._socket = connected
-        self.peer = session.peer if session is not None else ("", 0)
-        self._channel: Channel = Plain(connected)
+        self.peer = peer
+        self._channel = channel or Plain(connected)
         if connected.family != socket.AF_UNIX:
-            if session is not None and session.sending and session.receiving:
-                self._channel = Sealed(connected, session.sending, session.receiving)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A machine that is gone sends nothing; keep-alive probes detect that.
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -337,9 +336,9 @@ class Listener:
     def _admit(self, connected: socket.socket) -> None:
         try:
             deadline = time.monotonic() + _PATIENCE_SECONDS
-            session = admit(connected, self._own, self._roles, self.address, deadline)
+            peer, channel = admit(connected, self._own, self._roles, self.address, deadline)
             connected.settimeout(None)
-            wire = Wire(connected, session)
+            wire = Wire(connected, peer, channel)
         except Exception as error:  # whatever a stranger sends
             _LOG.debug("%s: a connection is turned away (%r)", _text(self.address), error)
             connected.close()
@@ -353,7 +352,7 @@ class Listener:
             # Or the other end would wait for ever.
             wire.close()
             if isinstance(error, OddMessageError):
-                _LOG.warning("%s: %s %d is cut off: %s", _text(self.address), *session.peer, error)
+                _LOG.warning("%s: %s %d is cut off: %s", _text(self.address), *peer, error)
             elif not isinstance(error, (OSError, EOFError)):
                 raise
 
@@ -370,9 +369,9 @@ def dial(address: Address, role: str, own: Identity) -> Wire:
     while True:
         connected = _connected(address)
         try:
-            session = request_entry(connected, own, role, address, deadline)
+            channel = request_entry(connected, own, role, address, deadline)
             connected.settimeout(None)
-            return Wire(connected, session)
+            return Wire(connected, (role, 0), channel)
         except StrangerError as error:
             connected.close()
             raise ConnectionRefusedError(

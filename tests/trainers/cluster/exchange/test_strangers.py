@@ -36,10 +36,11 @@ from syncswitch.trainers.cluster.exchange.plans import (
 from syncswitch.trainers.cluster.exchange.remote import Remote, RemoteError, RemoteServer
 from syncswitch.trainers.cluster.exchange.security import (
     Address,
+    Channel,
     Identity,
+    Part,
     Reader,
     Sealed,
-    Session,
     StrangerError,
     admit,
     request_entry,
@@ -103,16 +104,16 @@ class Relay:
 
 def handshake(
     change: Callable[[bytes], bytes] = bytes,
-) -> tuple[list[bytes], tuple[Future[Session], Future[Session]]]:
+) -> tuple[list[bytes], tuple[Future[Channel], Future[tuple[Part, Channel]]]]:
     """Passes on a handshake, the hello changed; returns the messages and both outcomes."""
     (dialer, outer), (inner, listener) = socket.socketpair(), socket.socketpair()
     deadline = time.monotonic() + 20
 
-    def dials() -> Session:
+    def dials() -> Channel:
         with dialer:
             return request_entry(dialer, OF_WORKER, SERVER, LOOPBACK, deadline)
 
-    def listens() -> Session:
+    def listens() -> tuple[Part, Channel]:
         with listener:
             return admit(listener, OF_SERVER, (WORKER, CHIEF), LOOPBACK, deadline)
 
@@ -184,8 +185,9 @@ class TestWhoIsOnTheWay:
 
     def test_cannot_say_again_what_was_said_before(self) -> None:
         """A recorded handshake proves nothing on another connection."""
-        (hello, answer, proof, _), ends = handshake()
-        assert [one.result().peer for one in ends] == [(SERVER, 0), (WORKER, 3)]
+        (hello, answer, proof, _), (dialing, listening) = handshake()
+        dialing.result()
+        assert listening.result()[0] == (WORKER, 3)
         dialer, listener = socket.socketpair()
         with dialer, listener:
             dialer.sendall(hello + proof)
