@@ -40,12 +40,8 @@ class ConditionsChoice:
     ) -> RunConditions:
         """Returns the conditions of one job.
 
-        Args:
-            workers: n.
-            switch_percent: The switch point; the paper's scenarios come before it.
-            first_protocol: The protocol before the switch.
-            launcher: `in-process`, `processes`, `tf-config`, `ray` or `simulated`.
-            servers: Number of parameter servers.
+        The paper's scenarios come before the switch. The launcher is `in-process`, `processes`,
+        `tf-config`, `ray` or `simulated`.
 
         Raises:
             UserError: A choice does not fit the job or the launcher.

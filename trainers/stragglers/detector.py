@@ -71,16 +71,11 @@ def compare(rates: Mapping[int, float], relative_floor: float) -> Comparison:
 
 @dataclass(slots=True)
 class _Worker:
-    """The state of one worker.
+    """The durations of a worker's latest steps, and what was found about it.
 
-    Attributes:
-        seconds: Durations of its latest worker-steps.
-        is_fresh: Whether it has done a worker-step since the last judgement.
-        slow: Consecutive judgements that called it slow.
-        fast: Consecutive judgements that did not.
-        detected_seconds: Time of its detection; None while it is no straggler.
-        is_doubtful: Whether it was a straggler before an absence and is not confirmed since.
-        is_permanent: Whether it has been reported as permanent.
+    `is_fresh`: it has done a step since the last judgement. `slow` and `fast` count the consecutive
+    judgements that called it slow, and that did not. `detected_seconds` is None while it is no
+    straggler. `is_doubtful`: it was one before an absence, and is not confirmed since.
     """
 
     seconds: deque[float]

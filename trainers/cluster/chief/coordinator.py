@@ -33,22 +33,14 @@ _Read = TypeVar("_Read")
 class Coordinator:
     """Shares the worker-steps of a segment among the threads of the workers.
 
-    Attributes:
-        workers: The numbers of the workers.
-        join: `join(group, first_worker_step)` joins the work of a group, and returns the workers
-            that could not be reached.
-        on_done: `on_done(done)` is called after each update. The lock is held during this and the
-            following calls.
-        decide: `decide(worker, busy_seconds)` asks the online policy after each step.
-        prepare: `prepare(workers)` is called before these workers begin their steps, and returns
-            those that could not be reached.
-        done: The number of worker-steps whose gradients have been applied.
-        inboxes: The tickets and notices for each worker.
-        lost: The workers that are lost.
-        resting: The workers that are excluded by the online policy.
-        staleness: The staleness of pushes in the segment.
-        loss: The mean training loss since it was last taken.
-        error: The error that ended the segment; None if there was none.
+    `join(group, first_worker_step)` joins the work of a group, and `prepare(workers)` is called
+    before these begin their steps; both return the workers that could not be reached.
+    `on_done(done)` is called after each update, and `decide(worker, busy_seconds)` asks the online
+    policy after each step. The lock is held during all of these but the averaging of replicas.
+
+    `done` counts the worker-steps whose gradients have been applied, `resting` are the workers that
+    the online policy excludes, `loss` is the mean since it was last taken, and `error` is what
+    ended the segment.
     """
 
     workers: Sequence[int]

@@ -115,19 +115,12 @@ NO_HOLD = Hold()
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A worker-step, or several whose mean gradient is pushed.
+    """A worker-step, or several consecutive ones whose mean gradient is pushed.
 
-    Attributes:
-        number: The number of the task, higher than those of all tasks before.
-        worker_step: The number of the first worker-step in the job; also selects its batch.
-        seed: The seed of the run.
-        exchange: How the gradient is exchanged.
-        rate: The learning rate, where the gradient is an update by itself.
-        momentum: The momentum, where the gradient is an update by itself.
-        hold: How the worker is slowed down.
-        taken: The parameter servers that have this worker-step already, from a worker that died
-            while it pushed.
-        batches: The number of consecutive worker-steps.
+    `number` is higher than those of all tasks before. `worker_step`, the number of the first step
+    in the job, also selects its batch. `rate` and `momentum` are for a gradient that is an update
+    by itself. `taken` are the parameter servers that have this step already, from a worker that
+    died while it pushed.
     """
 
     number: int

@@ -82,12 +82,9 @@ def cut_between_variables(
 ) -> tuple[Shard, ...]:
     """Returns shards of whole variables, as equal as possible; some may be empty.
 
-    Args:
-        parameters: The sizes of the trained variables.
-        statistics: The sizes of the variables that are not trained.
-        slots: The size of each of the optimizer's variables, and the number of the trained variable
-            that it belongs to; None where it belongs to no single one.
-        count: The number of shards.
+    `parameters` and `statistics` are the sizes of the variables. `slots` are the size of each of
+    the optimizer's, and the number of the trained variable that it belongs to, None for no single
+    one.
     """
     ends = list(accumulate([*parameters, *statistics], initial=0))
     cuts = [_nearest(ends, ends[-1] * number / count) for number in range(count)] + [ends[-1]]
