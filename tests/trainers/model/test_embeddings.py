@@ -123,8 +123,7 @@ class Both:
         wanted = self.marked()
         found = self.parts()
         self.shard.end_read()
-        for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+        assert_close(found, wanted)
         return found
 
 

@@ -274,11 +274,8 @@ def test_a_model_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
 def test_a_model_with_large_embeddings_is_written_without_holding_them(
     keras: Any, tmp_path: Path
 ) -> None:
-    function = ModelFunction(CLICKS, CLICKS.load_data())
-    form = StateForm(CLICKS, function, make_optimizer(CLICKS, function.parameters))
-    spec = spec_of(CLICKS, 2, 50.0)
-    log = RunLog(spec, Observer(), lambda accuracy: False)
-    write_checkpoint(tmp_path / "c.npz", form.checkpoint(form.initial(3), spec, log))
+    form, spec = form_of(CLICKS), spec_of(CLICKS, 2, 50.0)
+    write_checkpoint(tmp_path / "c.npz", form.checkpoint(form.initial(3), spec, log_of(spec)))
     path = tmp_path / "model.keras"
     export_model(CLICKS, tmp_path / "c.npz", path)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["c.npz", "model.keras"]
